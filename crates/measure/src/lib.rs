@@ -1,0 +1,32 @@
+//! What was seen: counters, mergeable histograms, windows, thresholds and the verdict.
+//!
+//! This crate is pure: it opens no file and no socket, reads no clock and starts no thread. A
+//! protocol core may therefore depend on it, and every figure it makes can be tested by feeding it
+//! numbers.
+//!
+//! The flow of a figure: a worker adds to a [`Recorder`] while packets arrive; once a second it
+//! takes a [`Window`] out of it; the windows of all workers are merged into one, written to the run
+//! file, judged by the thresholds, and added to the [`Totals`] of the run.
+
+pub mod health;
+pub mod histogram;
+pub mod metric;
+pub mod recorder;
+pub mod server;
+pub mod tester;
+pub mod threshold;
+pub mod time;
+pub mod totals;
+pub mod units;
+pub mod verdict;
+
+pub use health::{Health, HealthBounds};
+pub use histogram::{Histogram, Sparse};
+pub use metric::{Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, Unit};
+pub use recorder::{Recorder, Window};
+pub use server::SERVER_CATALOGUE;
+pub use tester::TESTER_CATALOGUE;
+pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
+pub use time::Time;
+pub use totals::Totals;
+pub use verdict::{Verdict, VerdictResult};

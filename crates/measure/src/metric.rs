@@ -1,0 +1,260 @@
+//! The catalogue: what each figure is called, what it means, and where it is kept.
+//!
+//! Metrics come in [`Group`]s, made by the [`crate::metrics!`] macro. A subject (a population, the
+//! server, the tester) has a [`Catalogue`]: a chain of groups whose numbers follow on each other, so
+//! that the place of a counter is a constant and adding to it is one indexed addition. A protocol
+//! adds a group of its own in its own folder; nothing else needs to know.
+
+use serde::{Deserialize, Serialize};
+
+/// What the values of a metric are, in SI base units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A plain number of things.
+    Count,
+    /// Seconds. Distributions record nanoseconds and are shown in seconds.
+    Seconds,
+    /// Bits per second.
+    BitsPerSecond,
+    /// Bytes.
+    Bytes,
+    /// A share from 0 to 1.
+    Ratio,
+    /// Processor cores: 1.0 is one core kept busy.
+    Cores,
+}
+
+impl Unit {
+    /// The unit's symbol; empty for plain numbers and shares.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Unit::Count | Unit::Ratio => "",
+            Unit::Seconds => "s",
+            Unit::BitsPerSecond => "bit/s",
+            Unit::Bytes => "B",
+            Unit::Cores => "cores",
+        }
+    }
+
+    /// What one recorded step of a distribution is worth in this unit.
+    pub const fn scale(self) -> f64 {
+        match self {
+            Unit::Seconds => 1e-9,
+            _ => 1.0,
+        }
+    }
+}
+
+/// Where in a [`crate::Recorder`] a counter is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CounterId(pub u16);
+
+/// Where in a [`crate::Recorder`] a gauge is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GaugeId(pub u16);
+
+/// Where in a [`crate::Recorder`] a distribution is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HistogramId(pub u16);
+
+/// How the gauges of several workers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// They are added up.
+    Sum,
+    /// The largest counts.
+    Max,
+}
+
+/// Where the value of a metric comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Counted up as things happen.
+    Counter(CounterId),
+    /// A level, taken once a window. Over the run it has a mean, a minimum and a maximum.
+    Gauge(GaugeId, Join),
+    /// The distribution of single values.
+    Distribution(HistogramId),
+    /// The first counter less the second.
+    Difference(CounterId, CounterId),
+    /// The first counter less the second, as a share of the first.
+    LossRatio(CounterId, CounterId),
+    /// A counter, as a share of another.
+    Share(CounterId, CounterId),
+    /// A counter times a factor, per second.
+    Rate(CounterId, u32),
+    /// A counter times a power of ten, such as -9 to show nanoseconds in seconds.
+    Scaled(CounterId, i32),
+}
+
+/// One metric: its name and its definition.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The stable name, as thresholds and reports use it.
+    pub name: &'static str,
+    /// What its values are.
+    pub unit: Unit,
+    /// Where its value comes from.
+    pub source: Source,
+    /// Its definition.
+    pub doc: &'static str,
+    /// Where the definition stands, such as an RFC and its section; empty where it is our own.
+    pub reference: &'static str,
+}
+
+/// Metrics that belong together. Made by [`crate::metrics!`].
+#[derive(Debug)]
+pub struct Group {
+    /// The metrics, in the order in which reports show them.
+    pub metrics: &'static [Metric],
+    /// One more than the last counter's number.
+    pub counters_end: u16,
+    /// One more than the last gauge's number.
+    pub gauges_end: u16,
+    /// One more than the last distribution's number.
+    pub histograms_end: u16,
+}
+
+impl Group {
+    /// The group before all others.
+    pub const NONE: Group = Group {
+        metrics: &[],
+        counters_end: 0,
+        gauges_end: 0,
+        histograms_end: 0,
+    };
+}
+
+/// All metrics of one subject: groups, each of which was defined `after` the one before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Catalogue(pub &'static [&'static Group]);
+
+impl Catalogue {
+    /// Every metric, in the order in which reports show them.
+    pub fn metrics(self) -> impl Iterator<Item = &'static Metric> {
+        self.0.iter().flat_map(|group| group.metrics.iter())
+    }
+
+    /// The metric of that name.
+    pub fn find(self, name: &str) -> Option<&'static Metric> {
+        self.metrics().find(|metric| metric.name == name)
+    }
+
+    /// How many counters a recorder needs.
+    pub fn counters(self) -> usize {
+        self.0
+            .last()
+            .map_or(0, |group| usize::from(group.counters_end))
+    }
+
+    /// How many gauges a recorder needs.
+    pub fn gauges(self) -> usize {
+        self.0
+            .last()
+            .map_or(0, |group| usize::from(group.gauges_end))
+    }
+
+    /// How many distributions a recorder may need.
+    pub fn histograms(self) -> usize {
+        self.0
+            .last()
+            .map_or(0, |group| usize::from(group.histograms_end))
+    }
+}
+
+/// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
+///
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text.
+///
+/// ```
+/// measure::metrics! {
+///     /// What a lottery pays.
+///     pub LOTTERY after measure::Group::NONE;
+///     counters {
+///         /// Tickets sold.
+///         SOLD = "sold", Count, "";
+///         /// Tickets that won.
+///         WON = "won", Count, "";
+///     }
+///     gauges {}
+///     distributions {
+///         /// From draw to payment.
+///         DELAY = "delay", Seconds, "";
+///     }
+///     derived {
+///         /// Share of the tickets that won.
+///         "luck", Ratio, "", Share(WON, SOLD);
+///     }
+/// }
+/// assert_eq!(WON, measure::CounterId(1));
+/// static GROUPS: [&measure::Group; 1] = [&LOTTERY];
+/// let sold = measure::Catalogue(&GROUPS).find("sold").unwrap();
+/// assert_eq!(sold.doc, "Tickets sold.");
+/// ```
+#[macro_export]
+macro_rules! metrics {
+    (
+        $(#[$group_meta:meta])*
+        $vis:vis $GROUP:ident after $before:path;
+        counters { $( $(#[doc = $cdoc:literal])+ $C:ident = $cname:literal, $cunit:ident, $cref:literal; )* }
+        gauges { $( $(#[doc = $gdoc:literal])+ $G:ident = $gname:literal, $gunit:ident, $gref:literal, $gjoin:ident; )* }
+        distributions { $( $(#[doc = $hdoc:literal])+ $H:ident = $hname:literal, $hunit:ident, $href:literal; )* }
+        derived { $( $(#[doc = $ddoc:literal])+ $dname:literal, $dunit:ident, $dref:literal, $dkind:ident($($darg:expr),+); )* }
+    ) => {
+        $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
+        $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
+        $crate::metrics!(@number $vis HistogramId, $before, histograms_end; $( $(#[doc = $hdoc])+ $H )*);
+        $(#[$group_meta])*
+        $vis static $GROUP: $crate::metric::Group = $crate::metric::Group {
+            metrics: &[
+                $( $crate::metric::Metric {
+                    name: $cname, unit: $crate::metric::Unit::$cunit,
+                    source: $crate::metric::Source::Counter($C),
+                    doc: $crate::metric::trim_doc(concat!($($cdoc, "\n"),+)), reference: $cref,
+                }, )*
+                $( $crate::metric::Metric {
+                    name: $gname, unit: $crate::metric::Unit::$gunit,
+                    source: $crate::metric::Source::Gauge($G, $crate::metric::Join::$gjoin),
+                    doc: $crate::metric::trim_doc(concat!($($gdoc, "\n"),+)), reference: $gref,
+                }, )*
+                $( $crate::metric::Metric {
+                    name: $hname, unit: $crate::metric::Unit::$hunit,
+                    source: $crate::metric::Source::Distribution($H),
+                    doc: $crate::metric::trim_doc(concat!($($hdoc, "\n"),+)), reference: $href,
+                }, )*
+                $( $crate::metric::Metric {
+                    name: $dname, unit: $crate::metric::Unit::$dunit,
+                    source: $crate::metric::Source::$dkind($($darg),+),
+                    doc: $crate::metric::trim_doc(concat!($($ddoc, "\n"),+)), reference: $dref,
+                }, )*
+            ],
+            counters_end: $before.counters_end + $crate::metrics!(@count $($C)*),
+            gauges_end: $before.gauges_end + $crate::metrics!(@count $($G)*),
+            histograms_end: $before.histograms_end + $crate::metrics!(@count $($H)*),
+        };
+    };
+    (@count) => { 0u16 };
+    (@count $first:ident $($rest:ident)*) => { 1u16 + $crate::metrics!(@count $($rest)*) };
+    (@number $vis:vis $Id:ident, $before:path, $end:ident; ) => {};
+    (@number $vis:vis $Id:ident, $before:path, $end:ident;
+        $(#[$meta:meta])+ $First:ident $( $(#[$more:meta])+ $Rest:ident )*
+    ) => {
+        $(#[$meta])+
+        $vis const $First: $crate::metric::$Id = $crate::metric::$Id($before.$end);
+        $crate::metrics!(@next $vis $Id, $First; $( $(#[$more])+ $Rest )*);
+    };
+    (@next $vis:vis $Id:ident, $last:ident; ) => {};
+    (@next $vis:vis $Id:ident, $last:ident;
+        $(#[$meta:meta])+ $First:ident $( $(#[$more:meta])+ $Rest:ident )*
+    ) => {
+        $(#[$meta])+
+        $vis const $First: $crate::metric::$Id = $crate::metric::$Id($last.0 + 1);
+        $crate::metrics!(@next $vis $Id, $First; $( $(#[$more])+ $Rest )*);
+    };
+}
+
+/// Takes the blank at the beginning and the line end at the end off a doc comment's text.
+pub const fn trim_doc(text: &'static str) -> &'static str {
+    text.trim_ascii()
+}

@@ -1,0 +1,161 @@
+//! What a worker adds to while it works, and what it hands over once a second.
+
+use std::collections::BTreeMap;
+
+use crate::histogram::{Histogram, Sparse};
+use crate::metric::{Catalogue, CounterId, GaugeId, HistogramId, Join, Source};
+
+/// The figures of one subject on one worker, of the window that is running.
+///
+/// Adding to a counter is one indexed addition; a histogram is made when it is first used.
+#[derive(Debug)]
+pub struct Recorder {
+    catalogue: Catalogue,
+    counters: Vec<u64>,
+    gauges: Vec<Option<f64>>,
+    histograms: Vec<Option<Box<Histogram>>>,
+    failures: BTreeMap<&'static str, u64>,
+}
+
+impl Recorder {
+    /// An empty recorder for the metrics of `catalogue`.
+    pub fn new(catalogue: Catalogue) -> Recorder {
+        Recorder {
+            catalogue,
+            counters: vec![0; catalogue.counters()],
+            gauges: vec![None; catalogue.gauges()],
+            histograms: (0..catalogue.histograms()).map(|_| None).collect(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// The metrics it was made for.
+    pub fn catalogue(&self) -> Catalogue {
+        self.catalogue
+    }
+
+    /// Adds to a counter. Wraps below zero are allowed within a window: what one window counted can
+    /// be taken back in the next (see [`Window::counters`]).
+    #[inline]
+    pub fn add(&mut self, counter: CounterId, amount: u64) {
+        let place = &mut self.counters[usize::from(counter.0)];
+        *place = place.wrapping_add(amount);
+    }
+
+    /// Takes from a counter what was added to it too much, perhaps in an earlier window.
+    #[inline]
+    pub fn take_back(&mut self, counter: CounterId, amount: u64) {
+        let place = &mut self.counters[usize::from(counter.0)];
+        *place = place.wrapping_sub(amount);
+    }
+
+    /// The counter's value in the running window.
+    pub fn counter(&self, counter: CounterId) -> u64 {
+        self.counters[usize::from(counter.0)]
+    }
+
+    /// Adds a value to a distribution.
+    #[inline]
+    pub fn record(&mut self, histogram: HistogramId, value: u64) {
+        self.histograms[usize::from(histogram.0)]
+            .get_or_insert_with(|| Box::new(Histogram::new()))
+            .record(value);
+    }
+
+    /// The distribution of the running window, where anything was recorded.
+    pub fn histogram(&self, histogram: HistogramId) -> Option<&Histogram> {
+        self.histograms[usize::from(histogram.0)].as_deref()
+    }
+
+    /// Sets a level. It stays until it is set again.
+    #[inline]
+    pub fn set(&mut self, gauge: GaugeId, value: f64) {
+        self.gauges[usize::from(gauge.0)] = Some(value);
+    }
+
+    /// Forgets a level that was not taken in this window.
+    pub fn unset(&mut self, gauge: GaugeId) {
+        self.gauges[usize::from(gauge.0)] = None;
+    }
+
+    /// Counts a client that failed. Reasons are names out of an enumerated set, so they are few.
+    pub fn fail(&mut self, reason: &'static str) {
+        *self.failures.entry(reason).or_default() += 1;
+    }
+
+    /// Hands over what the window saw and begins the next one.
+    pub fn take_window(&mut self) -> Window {
+        let counters = self.counters.clone();
+        self.counters.fill(0);
+        let mut histograms = BTreeMap::new();
+        for (index, slot) in self.histograms.iter_mut().enumerate() {
+            if let Some(histogram) = slot
+                .as_deref_mut()
+                .filter(|histogram| !histogram.is_empty())
+            {
+                let index = u16::try_from(index).expect("a catalogue numbers with u16");
+                histograms.insert(HistogramId(index), histogram.to_sparse());
+                histogram.clear();
+            }
+        }
+        Window {
+            counters: counters.into_iter().map(|value| value as i64).collect(),
+            gauges: self.gauges.clone(),
+            histograms,
+            failures: std::mem::take(&mut self.failures)
+                .into_iter()
+                .map(|(reason, count)| (reason.to_owned(), count))
+                .collect(),
+        }
+    }
+}
+
+/// What one window saw of one subject: sums that merge over workers, and add up to the run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// What was counted in this window, by [`CounterId`]. Negative where more was taken back than
+    /// came in: a packet given up for lost in the last window can arrive in this one.
+    pub counters: Vec<i64>,
+    /// Levels at the end of the window, by [`GaugeId`]; `None` where none was taken.
+    pub gauges: Vec<Option<f64>>,
+    /// Distributions of this window.
+    pub histograms: BTreeMap<HistogramId, Sparse>,
+    /// Clients that failed in this window, by reason.
+    pub failures: BTreeMap<String, u64>,
+}
+
+impl Window {
+    /// A window that saw nothing.
+    pub fn empty(catalogue: Catalogue) -> Window {
+        Window {
+            counters: vec![0; catalogue.counters()],
+            gauges: vec![None; catalogue.gauges()],
+            histograms: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// Adds what another worker saw of the same subject in the same window.
+    pub fn merge(&mut self, other: &Window, catalogue: Catalogue) {
+        for (ours, theirs) in self.counters.iter_mut().zip(&other.counters) {
+            *ours += theirs;
+        }
+        for metric in catalogue.metrics() {
+            if let Source::Gauge(id, join) = metric.source {
+                let index = usize::from(id.0);
+                let (ours, theirs) = (&mut self.gauges[index], other.gauges[index]);
+                *ours = match (*ours, theirs, join) {
+                    (Some(a), Some(b), Join::Sum) => Some(a + b),
+                    (Some(a), Some(b), Join::Max) => Some(a.max(b)),
+                    (a, b, _) => a.or(b),
+                };
+            }
+        }
+        for (&id, sparse) in &other.histograms {
+            self.histograms.entry(id).or_default().merge(sparse);
+        }
+        for (reason, count) in &other.failures {
+            *self.failures.entry(reason.clone()).or_default() += count;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What is measured of the server under test, once a window, while it serves.
+//!
+//! The figures come from the observed process and all its descendants. Where the server and the
+//! tester share a machine, the kernel's work for a loopback packet is charged to its sender.
+
+use crate::metric::{Catalogue, Group};
+
+crate::metrics! {
+    /// The server's process tree.
+    pub SERVER after Group::NONE;
+    counters {
+        /// Datagrams that the kernel dropped because a socket's receive queue was full: sockets of
+        /// the observed processes only, those that were closed within the window excepted.
+        SOCKET_DROPS = "socket_drops", Count, "proc(5), /proc/pid/net/udp, drops";
+    }
+    gauges {
+        /// Processor time of the process tree in the window, in seconds per second: 1.0 is one core
+        /// kept busy. From the cgroup that the server was launched in, which also knows of threads
+        /// and children that have ended; of a process that was only watched, from its user and system
+        /// time and that of its descendants.
+        CPU = "cpu", Cores, "cgroups(7), cpuacct.usage or cpu.stat; proc(5), /proc/pid/stat", Max;
+        /// Processor time of the one thread that had the most in the window, in seconds per second.
+        /// Near 1.0 a server that does its work in one thread is at its end, whatever `cpu` says.
+        CPU_HOTTEST_THREAD = "cpu_hottest_thread", Cores, "proc(5), /proc/pid/task/tid/schedstat", Max;
+        /// Unique set size: memory that belongs to the process tree alone and would be free without
+        /// it. Taken at most every 5 s, because taking it costs the server.
+        USS = "uss", Bytes, "proc(5), /proc/pid/smaps_rollup, Private_Clean + Private_Dirty", Max;
+        /// Proportional set size: shared pages divided among those that share them. Taken with `uss`.
+        PSS = "pss", Bytes, "proc(5), /proc/pid/smaps_rollup, Pss", Max;
+        /// Resident set size, shared pages counted for each process anew.
+        RSS = "rss", Bytes, "proc(5), /proc/pid/statm, resident", Max;
+        /// Threads of the process tree.
+        THREADS = "threads", Count, "proc(5), /proc/pid/stat, num_threads", Max;
+        /// Open file descriptors of the process tree.
+        FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/fd", Max;
+        /// Memory in the queues of all UDP sockets of this machine (of this network namespace), not
+        /// of the server alone: the kernel keeps no such figure by process.
+        UDP_MEMORY = "udp_memory", Bytes, "proc(5), /proc/net/sockstat, UDP mem in pages", Max;
+    }
+    distributions {}
+    derived {}
+}
+
+static GROUPS: [&Group; 1] = [&SERVER];
+
+/// The metrics of the subject `server`.
+pub static SERVER_CATALOGUE: Catalogue = Catalogue(&GROUPS);

@@ -1,0 +1,50 @@
+//! What the tester measures of itself, so that a figure that it spoilt is known as such.
+
+use crate::metric::{Catalogue, Group};
+
+crate::metrics! {
+    /// The tester: its workers, its sockets, its own lateness.
+    pub TESTER after Group::NONE;
+    counters {
+        /// Processor time of all threads of this process, in nanoseconds.
+        CPU_NANOS = "cpu_nanos", Count, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID";
+        /// Packets that arrived at this machine and were dropped before we read them, because a
+        /// queue of our own was full. Reported as lost by the population they belong to, though
+        /// neither the server nor the network lost them.
+        OVERFLOW = "overflow", Count, "socket(7), SO_RXQ_OVFL; packet(7), PACKET_STATISTICS";
+        /// Datagrams that came to our media ports from addresses that are no server of ours. They
+        /// are in no other figure.
+        FOREIGN_PACKETS = "foreign_packets", Count, "";
+        /// Clients that set to work more than one second after they were due.
+        NOT_STARTED_IN_TIME = "not_started_in_time", Count, "";
+        /// Packets and messages of ours that the network stack refused.
+        SENDS_FAILED = "sends_failed", Count, "send(2)";
+    }
+    gauges {
+        /// Processor time of all worker threads in the window, in seconds per second: 1.0 is one core
+        /// kept busy.
+        CPU = "cpu", Cores, "proc(5), /proc/pid/task/tid/schedstat", Sum;
+        /// Processor time of the worker thread that had the most in the window, in seconds per
+        /// second. Near 1.0 that worker reads, sends and answers late.
+        CPU_HOTTEST_WORKER = "cpu_hottest_worker", Cores, "proc(5), /proc/pid/task/tid/schedstat", Max;
+        /// Open file descriptors of this process.
+        FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/fd", Max;
+        /// Resident set size of this process.
+        RSS = "rss", Bytes, "proc(5), /proc/pid/statm, resident", Max;
+    }
+    distributions {
+        /// How much later than planned the event loop of a worker woke up.
+        LAG = "lag", Seconds, "";
+        /// How much later than its schedule a packet of media that we send left.
+        SEND_LATENESS = "send_lateness", Seconds, "";
+    }
+    derived {
+        /// Processor time of all threads of this process.
+        "cpu_seconds", Seconds, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID", Scaled(CPU_NANOS, -9);
+    }
+}
+
+static GROUPS: [&Group; 1] = [&TESTER];
+
+/// The metrics of the subject `tester`.
+pub static TESTER_CATALOGUE: Catalogue = Catalogue(&GROUPS);

@@ -1,0 +1,490 @@
+//! Thresholds: what must hold of a run, written `viewers.loss < 7%`.
+//!
+//! ```text
+//! subject.metric[.statistic][.worst] OPERATOR quantity
+//! ```
+//!
+//! * The **subject** is a population, `server` or `tester`.
+//! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of clients
+//!   is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
+//!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all.
+//! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9`, or
+//!   `count`. Without one, a counter or what is derived from it has just its value, and of a
+//!   distribution or a level the mean is meant.
+//! * **`.worst`** reads the window that violates most instead of the whole run.
+//! * The **operator** is `<`, `<=`, `>`, `>=`, `==` or `!=`.
+//! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). Of processor cores
+//!   a percentage is of one core: `server.cpu < 95%` is 0.95 cores.
+
+mod judge;
+
+use std::fmt;
+
+use crate::metric::{Catalogue, Metric, Source, Unit};
+use crate::totals::{Statistic, Totals};
+use crate::units::{Quantity, parse_quantity};
+
+pub use judge::{Judge, ThresholdResult};
+
+/// A threshold as written. Whether its names exist is said by [`Threshold::check`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    text: String,
+    subject: Name,
+    metric: Name,
+    /// Of `failures`: the reason, where one is named.
+    reason: Option<String>,
+    statistic: Statistic,
+    statistic_at: usize,
+    worst: bool,
+    comparison: Comparison,
+    quantity: Quantity,
+    quantity_at: usize,
+}
+
+/// A name and where in the text it stands.
+#[derive(Clone, Debug, PartialEq)]
+struct Name {
+    text: String,
+    at: usize,
+}
+
+/// How a value is compared with its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+impl Comparison {
+    /// Whether `value` compares so with `limit`. Nothing does that is not a number.
+    pub fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Comparison::Less => value < limit,
+            Comparison::AtMost => value <= limit,
+            Comparison::Greater => value > limit,
+            Comparison::AtLeast => value >= limit,
+            Comparison::Equal => value == limit,
+            Comparison::NotEqual => !value.is_nan() && value != limit,
+        }
+    }
+
+    /// How far `value` lies towards violation: of two values the one with more is the worse.
+    fn badness(self, value: f64, limit: f64) -> f64 {
+        match self {
+            Comparison::Less | Comparison::AtMost => value,
+            Comparison::Greater | Comparison::AtLeast => -value,
+            Comparison::Equal => (value - limit).abs(),
+            Comparison::NotEqual => -(value - limit).abs(),
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Comparison::Less => "<",
+            Comparison::AtMost => "<=",
+            Comparison::Greater => ">",
+            Comparison::AtLeast => ">=",
+            Comparison::Equal => "==",
+            Comparison::NotEqual => "!=",
+        })
+    }
+}
+
+/// What is wrong with a threshold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {help}")]
+pub struct ThresholdError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+    /// Where in the threshold's text, in bytes from its beginning.
+    pub offset: usize,
+}
+
+fn error(offset: usize, message: impl Into<String>, help: impl Into<String>) -> ThresholdError {
+    ThresholdError {
+        message: message.into(),
+        help: help.into(),
+        offset,
+    }
+}
+
+/// The longest threshold that is read.
+const LONGEST: usize = 500;
+
+impl Threshold {
+    /// Reads a threshold.
+    pub fn parse(text: &str) -> Result<Threshold, ThresholdError> {
+        const FORM: &str =
+            "write it as SUBJECT.METRIC OPERATOR QUANTITY, such as `viewers.loss < 7%`";
+        if text.len() > LONGEST {
+            return Err(error(
+                0,
+                format!("the threshold is longer than {LONGEST} bytes"),
+                FORM,
+            ));
+        }
+        let Some(operator_at) = text.find(['<', '>', '=', '!']) else {
+            return Err(error(0, "the threshold compares nothing", FORM));
+        };
+        let (comparison, quantity_from) = read_comparison(text, operator_at)?;
+
+        let left = &text[..operator_at];
+        let mut parts = Vec::new();
+        let mut at = left.len() - left.trim_start().len();
+        for part in left.trim().split('.') {
+            let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if part.is_empty() || !part.chars().all(good) {
+                let message = if part.is_empty() {
+                    "a name is missing".to_owned()
+                } else {
+                    format!("`{part}` is no name of a subject, metric or statistic")
+                };
+                return Err(error(at, message, FORM));
+            }
+            parts.push(Name {
+                text: part.to_owned(),
+                at,
+            });
+            at += part.len() + 1;
+        }
+        let mut parts = parts.into_iter().peekable();
+        let subject = parts.next().expect("splitting gives at least one part");
+        let Some(metric) = parts.next() else {
+            return Err(error(
+                subject.at,
+                format!("`{}` does not say which metric of what", subject.text),
+                FORM,
+            ));
+        };
+        let reason = if metric.text == FAILURES {
+            parts
+                .next_if(|part| part.text != WORST)
+                .map(|part| part.text)
+        } else {
+            None
+        };
+        let mut rest: Vec<Name> = parts.collect();
+        let worst = rest.pop_if(|part| part.text == WORST).is_some();
+        let statistic_at = rest.first().map_or(metric.at, |part| part.at);
+        // A percentile such as p99.9 has been cut in two.
+        let written = rest
+            .iter()
+            .map(|part| part.text.as_str())
+            .collect::<Vec<_>>()
+            .join(".");
+        let statistic = read_statistic(&written, statistic_at)?;
+
+        let right = &text[quantity_from..];
+        let quantity_at = quantity_from + (right.len() - right.trim_start().len());
+        let quantity = parse_quantity(right).map_err(|bad| {
+            error(
+                quantity_at,
+                bad.to_string(),
+                "the right side is a number with its unit, such as 7%, 2s, 20Mbps, 1MB or 100",
+            )
+        })?;
+        Ok(Threshold {
+            text: text.trim().to_owned(),
+            subject,
+            metric,
+            reason,
+            statistic,
+            statistic_at,
+            worst,
+            comparison,
+            quantity,
+            quantity_at,
+        })
+    }
+
+    /// The threshold as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whose metric it reads: a population, `server` or `tester`.
+    pub fn subject(&self) -> &str {
+        &self.subject.text
+    }
+
+    /// Which metric it reads.
+    pub fn metric(&self) -> &str {
+        &self.metric.text
+    }
+
+    /// Whether it reads the worst window instead of the whole run.
+    pub fn reads_worst_window(&self) -> bool {
+        self.worst
+    }
+
+    /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One on
+    /// a single reason does not: the other reasons would go unwatched.
+    fn is_on_failed(&self) -> bool {
+        self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none())
+    }
+
+    /// Says whether all its names exist among `subjects` and its unit fits.
+    pub fn check(&self, subjects: &[(&str, Catalogue)]) -> Result<(), ThresholdError> {
+        self.resolve(subjects).map(|_| ())
+    }
+
+    fn resolve(&self, subjects: &[(&str, Catalogue)]) -> Result<Resolved, ThresholdError> {
+        let names = || subjects.iter().map(|(name, _)| *name);
+        let Some((_, catalogue)) = subjects.iter().find(|(name, _)| *name == self.subject()) else {
+            return Err(error(
+                self.subject.at,
+                format!("there is no population `{}`", self.subject()),
+                suggest(self.subject(), names()),
+            ));
+        };
+        let (reads, unit) = if self.metric() == FAILURES && catalogue.find("failed").is_some() {
+            if self.statistic != Statistic::Value {
+                return Err(error(
+                    self.statistic_at,
+                    "the number of failures is one figure and has no statistics",
+                    "leave the statistic out",
+                ));
+            }
+            (Reads::Failures(self.reason.clone()), Unit::Count)
+        } else {
+            let Some(metric) = catalogue.find(self.metric()) else {
+                return Err(error(
+                    self.metric.at,
+                    format!("`{}` has no metric `{}`", self.subject(), self.metric()),
+                    suggest(self.metric(), catalogue.metrics().map(|metric| metric.name)),
+                ));
+            };
+            self.check_statistic(metric)?;
+            let unit = match self.statistic {
+                Statistic::Count => Unit::Count,
+                _ => metric.unit,
+            };
+            (Reads::Metric(metric, self.statistic), unit)
+        };
+        Ok(Resolved {
+            catalogue: *catalogue,
+            reads,
+            unit,
+            limit: self.limit(unit)?,
+        })
+    }
+
+    fn check_statistic(&self, metric: &Metric) -> Result<(), ThresholdError> {
+        let fits = match metric.source {
+            Source::Distribution(_) => true,
+            Source::Gauge(..) => {
+                !matches!(self.statistic, Statistic::Quantile(_) | Statistic::Count)
+            }
+            _ => self.statistic == Statistic::Value,
+        };
+        if fits {
+            return Ok(());
+        }
+        let name = metric.name;
+        Err(match metric.source {
+            Source::Gauge(..) => error(
+                self.statistic_at,
+                format!("`{name}` is a level, taken once a window: it has no such statistic"),
+                "of a level there are mean, min and max",
+            ),
+            _ => error(
+                self.statistic_at,
+                format!("`{name}` is one figure and has no statistics"),
+                format!("leave the statistic out, or write `{name}.worst` for the worst window"),
+            ),
+        })
+    }
+
+    /// The limit in the metric's unit.
+    fn limit(&self, unit: Unit) -> Result<f64, ThresholdError> {
+        let Quantity {
+            value,
+            unit: written,
+        } = self.quantity;
+        let bad = |message: String, help: String| Err(error(self.quantity_at, message, help));
+        match (unit, written) {
+            // Nothing is nothing in any unit.
+            (_, Unit::Count) if value == 0.0 => Ok(0.0),
+            (Unit::Ratio, Unit::Count) if value > 1.0 => bad(
+                format!("`{value}` is more than all: `{}` is a share", self.metric()),
+                format!("write {value}%, or a number from 0 to 1"),
+            ),
+            (Unit::Ratio | Unit::Cores, Unit::Count) | (Unit::Cores, Unit::Ratio) => Ok(value),
+            (a, b) if a == b => Ok(value),
+            _ => bad(
+                format!(
+                    "`{}` is {}, and {} is not",
+                    &self.text[..self.text.find(['<', '>', '=', '!']).unwrap_or(0)].trim_end(),
+                    noun(unit),
+                    self.quantity
+                ),
+                format!("write it {}", example(unit)),
+            ),
+        }
+    }
+}
+
+/// A threshold whose names have been looked up.
+#[derive(Clone, Debug)]
+struct Resolved {
+    catalogue: Catalogue,
+    reads: Reads,
+    unit: Unit,
+    limit: f64,
+}
+
+/// The figure that a threshold reads.
+#[derive(Clone, Debug)]
+enum Reads {
+    Metric(&'static Metric, Statistic),
+    /// Clients that failed for a reason, or for any.
+    Failures(Option<String>),
+}
+
+impl Resolved {
+    fn value(&self, totals: &Totals) -> Option<f64> {
+        let value = match &self.reads {
+            Reads::Metric(metric, statistic) => totals.figure(metric, *statistic),
+            Reads::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
+            Reads::Failures(Some(reason)) => {
+                Some(totals.failures().get(reason).copied().unwrap_or(0) as f64)
+            }
+        };
+        // Without a second of measurement even a count of nothing is no figure.
+        value.filter(|value| !value.is_nan() && totals.seconds() > 0.0)
+    }
+}
+
+const FAILURES: &str = "failures";
+const WORST: &str = "worst";
+
+fn read_comparison(text: &str, at: usize) -> Result<(Comparison, usize), ThresholdError> {
+    let rest = &text[at..];
+    for (symbol, comparison) in [
+        ("<=", Comparison::AtMost),
+        (">=", Comparison::AtLeast),
+        ("==", Comparison::Equal),
+        ("!=", Comparison::NotEqual),
+        ("<", Comparison::Less),
+        (">", Comparison::Greater),
+    ] {
+        if let Some(after) = rest.strip_prefix(symbol)
+            && !after.starts_with(['<', '>', '=', '!'])
+        {
+            return Ok((comparison, at + symbol.len()));
+        }
+    }
+    let end = rest.find(|c| !"<>=!".contains(c)).unwrap_or(rest.len());
+    Err(error(
+        at,
+        format!("there is no operator `{}`", &rest[..end]),
+        "there are <, <=, >, >=, == and !=",
+    ))
+}
+
+fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
+    Ok(match text {
+        "" => Statistic::Value,
+        "mean" => Statistic::Mean,
+        "min" => Statistic::Min,
+        "max" => Statistic::Max,
+        "count" => Statistic::Count,
+        _ => {
+            let percent = text
+                .strip_prefix('p')
+                .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+                .and_then(|digits| digits.parse::<f64>().ok())
+                .filter(|percent| *percent > 0.0 && *percent < 100.0);
+            match percent {
+                Some(percent) => Statistic::Quantile(percent / 100.0),
+                None => {
+                    let known = [
+                        "mean", "min", "max", "p50", "p90", "p95", "p99", "p99.9", "count", WORST,
+                    ];
+                    let help = if text.starts_with("worst.") {
+                        "`.worst` comes last".to_owned()
+                    } else {
+                        suggest(text, known.into_iter())
+                    };
+                    return Err(error(at, format!("there is no statistic `{text}`"), help));
+                }
+            }
+        }
+    })
+}
+
+fn noun(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "a plain number",
+        Unit::Seconds => "a length of time",
+        Unit::BitsPerSecond => "a bit rate",
+        Unit::Bytes => "a number of bytes",
+        Unit::Ratio => "a share",
+        Unit::Cores => "a number of processor cores",
+    }
+}
+
+fn example(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "without a unit, such as 100",
+        Unit::Seconds => "with ns, us, ms, s, m or h, such as 500ms or 2s",
+        Unit::BitsPerSecond => "with bps, kbps, Mbps or Gbps, such as 20Mbps",
+        Unit::Bytes => "with B, kB, MB, GB, KiB, MiB or GiB, such as 64MiB",
+        Unit::Ratio => "as 0.5% or 0.005",
+        Unit::Cores => "as 95% (of one core) or 1.5cores",
+    }
+}
+
+/// A sentence that names what is nearest to a misspelt name, or else all there is.
+fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let near = known
+        .iter()
+        .map(|name| (distance(wrong, name), *name))
+        .min()
+        .filter(|(distance, name)| *distance <= 1 + name.len().min(wrong.len()) / 3);
+    match near {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None => format!("there are {}", known.join(", ")),
+    }
+}
+
+/// How many letters must be put in, left out, changed or swapped with their neighbour to make one
+/// of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        rows[2] = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut least = (rows[1][j] + 1)
+                .min(rows[2][j - 1] + 1)
+                .min(rows[1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[0][j - 2] + 1);
+            }
+            rows[2][j] = least;
+        }
+    }
+    rows[2][b.len()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Reads the thresholds off a run, window by window.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Comparison, Reads, Resolved, Threshold, ThresholdError};
+use crate::metric::{Catalogue, Source, Unit};
+use crate::recorder::Window;
+use crate::tester;
+use crate::totals::{Statistic, Totals};
+
+/// What became of one threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThresholdResult {
+    /// The threshold as written.
+    pub text: String,
+    /// Whose metric it reads: a population, `server` or `tester`.
+    pub subject: String,
+    /// The value found, in `unit`; `None` where there was no data.
+    pub value: Option<f64>,
+    /// The unit of `value` and `limit`.
+    pub unit: Unit,
+    /// What the value was compared with, in `unit`.
+    pub limit: f64,
+    /// Whether it held. Without data it did not.
+    pub passed: bool,
+    /// The worst window's number, of thresholds that read the worst window.
+    pub window: Option<u64>,
+    /// Whether there was nothing to compare.
+    pub no_data: bool,
+    /// Whether it is the threshold `failed == 0` that every population carries unwritten.
+    pub implied: bool,
+    /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
+    /// the tester itself.
+    pub in_doubt: bool,
+}
+
+/// Judges thresholds. Its size does not depend on how many windows it sees.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    watched: Vec<Watched>,
+    warm_up_windows: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    threshold: Threshold,
+    resolved: Resolved,
+    implied: bool,
+    worst: Option<Worst>,
+    /// Of thresholds on lost packets in the worst window: the lost and the expected packets of the
+    /// window that tells whether the tester's own losses could have changed the outcome.
+    hardest: Option<Losses>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Worst {
+    window: u64,
+    value: f64,
+}
+
+/// Lost packets and what they are compared with.
+#[derive(Clone, Copy, Debug)]
+struct Losses {
+    lost: f64,
+    /// What the lost ones are a share of; 1 where the threshold reads their number.
+    of: f64,
+}
+
+impl Losses {
+    /// How many lost packets more there are than the limit allows.
+    fn excess(self, limit: f64) -> f64 {
+        self.lost - limit * self.of
+    }
+}
+
+impl Judge {
+    /// A judge of `thresholds` and, for each population, of the unwritten threshold `failed == 0`,
+    /// unless one on the population's `failed` or `failures` is among them.
+    ///
+    /// The first `warm_up_windows` windows are left out of every `.worst`; the totals handed to
+    /// [`Judge::finish`] must leave them out too.
+    pub fn new(
+        thresholds: Vec<Threshold>,
+        subjects: &[(&str, Catalogue)],
+        warm_up_windows: u64,
+    ) -> Result<Judge, ThresholdError> {
+        let mut watched = Vec::new();
+        for (name, catalogue) in subjects {
+            let written = thresholds
+                .iter()
+                .any(|threshold| threshold.subject() == *name && threshold.is_on_failed());
+            if catalogue.find("failed").is_some() && !written {
+                let threshold = Threshold::parse(&format!("{name}.failed == 0"))?;
+                watched.push((threshold, true));
+            }
+        }
+        // The written ones first, in their order.
+        let all = thresholds
+            .into_iter()
+            .map(|threshold| (threshold, false))
+            .chain(watched);
+        let watched = all
+            .map(|(threshold, implied)| {
+                Ok(Watched {
+                    resolved: threshold.resolve(subjects)?,
+                    threshold,
+                    implied,
+                    worst: None,
+                    hardest: None,
+                })
+            })
+            .collect::<Result<Vec<_>, ThresholdError>>()?;
+        Ok(Judge {
+            watched,
+            warm_up_windows,
+        })
+    }
+
+    /// Takes in what a window of `seconds` saw of each subject.
+    pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
+        if index < self.warm_up_windows {
+            return;
+        }
+        let mut figures: BTreeMap<&str, Totals> = BTreeMap::new();
+        for watched in self.watched.iter_mut().filter(|w| w.threshold.worst) {
+            let name = watched.threshold.subject.text.as_str();
+            let Some(window) = subjects.get(name) else {
+                continue;
+            };
+            let catalogue = watched.resolved.catalogue;
+            let totals = figures
+                .entry(name)
+                .or_insert_with(|| Totals::of_window(catalogue, window, seconds));
+            let Some(value) = watched.resolved.value(totals) else {
+                continue;
+            };
+            let (comparison, limit) = (watched.threshold.comparison, watched.resolved.limit);
+            let worse = |worst: Worst| {
+                comparison.badness(value, limit) > comparison.badness(worst.value, limit)
+            };
+            if watched.worst.is_none_or(worse) {
+                watched.worst = Some(Worst {
+                    window: index,
+                    value,
+                });
+            }
+            if let Some(losses) = watched.resolved.losses(totals) {
+                let excess = losses.excess(limit);
+                let harder = |other: Losses| match comparison {
+                    Comparison::Greater | Comparison::AtLeast => excess < other.excess(limit),
+                    Comparison::Equal => excess.abs() > other.excess(limit).abs(),
+                    Comparison::NotEqual => excess.abs() < other.excess(limit).abs(),
+                    Comparison::Less | Comparison::AtMost => excess > other.excess(limit),
+                };
+                if watched.hardest.is_none_or(harder) {
+                    watched.hardest = Some(losses);
+                }
+            }
+        }
+    }
+
+    /// Says of each threshold what became of it: the written ones in their order, then the
+    /// unwritten ones.
+    ///
+    /// `totals` are the figures of the run without its warm-up. The subject `tester`, where it is
+    /// among them, tells how many packets the tester itself dropped.
+    pub fn finish(&self, totals: &BTreeMap<String, Totals>) -> Vec<ThresholdResult> {
+        let overflow = totals
+            .get("tester")
+            .map_or(0.0, |tester| tester.counter(tester::OVERFLOW) as f64);
+        self.watched
+            .iter()
+            .map(|watched| watched.result(totals, overflow))
+            .collect()
+    }
+}
+
+impl Watched {
+    fn result(&self, totals: &BTreeMap<String, Totals>, overflow: f64) -> ThresholdResult {
+        let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
+        let totals = totals.get(self.threshold.subject());
+        let (value, window, losses) = if self.threshold.worst {
+            let value = self.worst.map(|worst| worst.value);
+            (value, self.worst.map(|worst| worst.window), self.hardest)
+        } else {
+            let value = totals.and_then(|totals| self.resolved.value(totals));
+            let losses = totals.and_then(|totals| self.resolved.losses(totals));
+            (value, None, losses)
+        };
+        ThresholdResult {
+            text: self.threshold.text.clone(),
+            subject: self.threshold.subject.text.clone(),
+            value,
+            unit: self.resolved.unit,
+            limit,
+            passed: value.is_some_and(|value| comparison.holds(value, limit)),
+            window,
+            no_data: value.is_none(),
+            implied: self.implied,
+            in_doubt: losses
+                .is_some_and(|losses| could_differ(comparison, limit, losses, overflow)),
+        }
+    }
+}
+
+/// Whether the comparison could come out otherwise if up to `overflow` of the lost packets were lost
+/// in the tester.
+fn could_differ(comparison: Comparison, limit: f64, losses: Losses, overflow: f64) -> bool {
+    let overflow = overflow.min(losses.lost).max(0.0);
+    if overflow == 0.0 {
+        return false;
+    }
+    let highest = losses.lost / losses.of;
+    let lowest = (losses.lost - overflow) / losses.of;
+    match comparison {
+        // Somewhere between the two it is equal, somewhere it is not.
+        Comparison::Equal | Comparison::NotEqual => lowest <= limit && limit <= highest,
+        _ => comparison.holds(highest, limit) != comparison.holds(lowest, limit),
+    }
+}
+
+impl Resolved {
+    /// The lost packets behind the figure, where it reads such.
+    fn losses(&self, totals: &Totals) -> Option<Losses> {
+        let Reads::Metric(metric, Statistic::Value) = self.reads else {
+            return None;
+        };
+        let (expected, received, share) = match metric.source {
+            Source::LossRatio(expected, received) => (expected, received, true),
+            Source::Difference(expected, received) => (expected, received, false),
+            _ => return None,
+        };
+        let expected = totals.counter(expected) as f64;
+        let lost = expected - totals.counter(received) as f64;
+        let of = if share { expected } else { 1.0 };
+        (of > 0.0).then_some(Losses { lost, of })
+    }
+}

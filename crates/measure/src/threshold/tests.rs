@@ -1,0 +1,330 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::metric::Group;
+use crate::recorder::{Recorder, Window};
+use crate::server::{self, SERVER_CATALOGUE};
+use crate::tester::{self, TESTER_CATALOGUE};
+
+crate::metrics! {
+    /// A population.
+    pub(crate) POPULATION after Group::NONE;
+    counters {
+        /// Clients that failed.
+        FAILED = "failed", Count, "";
+        /// Packets sent.
+        EXPECTED = "expected", Count, "";
+        /// Packets that came.
+        RECEIVED = "received", Count, "";
+        /// Bytes.
+        PAYLOAD_BYTES = "payload_bytes", Bytes, "";
+    }
+    gauges {
+        /// Clients.
+        ACTIVE = "active", Count, "", Sum;
+    }
+    distributions {
+        /// A delay.
+        STARTUP_DELAY = "startup_delay", Seconds, "";
+        /// A length.
+        LOSS_BURST_LENGTH = "loss_burst_length", Count, "";
+    }
+    derived {
+        /// Packets that never came.
+        "lost", Count, "", Difference(EXPECTED, RECEIVED);
+        /// Share lost.
+        "loss", Ratio, "", LossRatio(EXPECTED, RECEIVED);
+        /// Bit rate.
+        "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
+    }
+}
+static GROUPS: [&Group; 1] = [&POPULATION];
+const VIEWERS: Catalogue = Catalogue(&GROUPS);
+const SUBJECTS: [(&str, Catalogue); 3] = [
+    ("viewers", VIEWERS),
+    ("server", SERVER_CATALOGUE),
+    ("tester", TESTER_CATALOGUE),
+];
+
+fn limit(text: &str) -> f64 {
+    let threshold = Threshold::parse(text).unwrap_or_else(|bad| panic!("{text}: {bad}"));
+    threshold
+        .resolve(&SUBJECTS)
+        .unwrap_or_else(|bad| panic!("{text}: {bad}"))
+        .limit
+}
+
+fn wrong(text: &str) -> ThresholdError {
+    Threshold::parse(text)
+        .and_then(|threshold| threshold.check(&SUBJECTS))
+        .expect_err(text)
+}
+
+#[test]
+fn quantities_are_read_in_the_unit_of_the_metric() {
+    for (text, expected) in [
+        ("viewers.loss < 7%", 0.07),
+        ("viewers.loss<=0.07", 0.07),
+        ("  viewers.startup_delay.p95 < 2s ", 2.0),
+        ("viewers.startup_delay.p99.9.worst<500ms", 0.5),
+        ("viewers.startup_delay.count >= 10", 10.0),
+        ("viewers.loss_burst_length.max < 30", 30.0),
+        ("viewers.active.max >= 200", 200.0),
+        ("viewers.bitrate.worst > 20Mbps", 20e6),
+        ("viewers.failed == 0", 0.0),
+        ("viewers.failures.status_404 != 3", 3.0),
+        ("viewers.failures.worst <= 3", 3.0),
+        ("viewers.startup_delay.max > 0", 0.0),
+        ("server.cpu < 95%", 0.95),
+        ("server.cpu.max < 1.5", 1.5),
+        ("server.cpu < 150%", 1.5),
+        ("server.uss.max < 64MiB", 67_108_864.0),
+        ("tester.overflow == 0", 0.0),
+        ("tester.cpu_seconds < 1m", 60.0),
+    ] {
+        assert_eq!(limit(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_stands() {
+    for (text, offset, message, help) in [
+        ("", 0, "compares nothing", "such as `viewers.loss < 7%`"),
+        ("viewers.loss", 0, "compares nothing", ""),
+        ("loss < 7%", 0, "which metric of what", ""),
+        ("viewers..loss < 7%", 8, "a name is missing", ""),
+        ("< 7%", 0, "a name is missing", ""),
+        ("viewers.lo ss < 7%", 8, "`lo ss` is no name", ""),
+        ("viewers.loss = 7%", 13, "no operator `=`", "=="),
+        ("viewers.loss =< 7%", 13, "no operator `=<`", "<="),
+        ("viewers.loss < ", 15, "missing", "7%"),
+        ("viewers.loss < much", 15, "much", ""),
+        ("viewers.loss < 7% 8%", 15, "", ""),
+        ("viewer.loss < 7%", 0, "no population `viewer`", "`viewers`"),
+        ("viewers.los < 7%", 8, "no metric `los`", "`loss`"),
+        (
+            "viewers.startup_dealy < 2s",
+            8,
+            "no metric",
+            "`startup_delay`",
+        ),
+        (
+            "server.xyzzy < 2",
+            7,
+            "no metric",
+            "there are socket_drops, cpu",
+        ),
+        (
+            "viewers.startup_delay.p95 < 2",
+            28,
+            "a length of time",
+            "500ms",
+        ),
+        ("viewers.startup_delay < 7%", 24, "a length of time", ""),
+        ("viewers.loss < 7s", 15, "a share", "0.5%"),
+        ("viewers.loss < 7", 15, "more than all", "7%"),
+        ("viewers.failed < 1%", 17, "a plain number", ""),
+        ("viewers.active.max > 5s", 21, "a plain number", ""),
+        (
+            "viewers.startup_delay.p100 < 2s",
+            22,
+            "no statistic `p100`",
+            "",
+        ),
+        (
+            "viewers.startup_delay.maxx < 2s",
+            22,
+            "no statistic",
+            "`max`",
+        ),
+        ("viewers.startup_delay.p9x < 2s", 22, "no statistic", ""),
+        ("viewers.startup_delay.worst.p95 < 2s", 22, "", "comes last"),
+        ("viewers.active.p95 > 5", 15, "a level", "mean, min and max"),
+        ("viewers.loss.max < 7%", 13, "one figure", "`loss.worst`"),
+        ("viewers.failures.timeout.max < 7", 25, "one figure", ""),
+        ("tester.failures < 7", 7, "no metric `failures`", ""),
+        ("viewers.löss < 7%", 8, "`löss`", ""),
+    ] {
+        let error = wrong(text);
+        assert!(error.message.contains(message), "{text}: {error}");
+        assert!(error.help.contains(help), "{text}: {error}");
+        assert_eq!(error.offset, offset, "{text}: {error}");
+    }
+    assert!(Threshold::parse(&"v".repeat(1_000_000)).is_err());
+}
+
+/// A window in which so many packets were expected and received.
+fn packets(expected: u64, received: u64) -> BTreeMap<String, Window> {
+    let mut viewers = Recorder::new(VIEWERS);
+    viewers.add(EXPECTED, expected);
+    viewers.add(RECEIVED, received);
+    BTreeMap::from([("viewers".to_owned(), viewers.take_window())])
+}
+
+/// Judges windows of a second, the first `warm_up` of them left out.
+fn judge(
+    thresholds: &[&str],
+    warm_up: u64,
+    windows: &[BTreeMap<String, Window>],
+) -> Vec<ThresholdResult> {
+    let thresholds = thresholds
+        .iter()
+        .map(|text| Threshold::parse(text).expect(text))
+        .collect();
+    let mut judge = Judge::new(thresholds, &SUBJECTS, warm_up).expect("they fit");
+    let mut totals: BTreeMap<String, Totals> = BTreeMap::new();
+    for (index, window) in (0..).zip(windows) {
+        judge.window(index, 1.0, window);
+        for (name, figures) in window.iter().filter(|_| index >= warm_up) {
+            let (_, catalogue) = SUBJECTS.iter().find(|(n, _)| n == name).expect("known");
+            totals
+                .entry(name.clone())
+                .or_insert_with(|| Totals::new(*catalogue))
+                .add(figures, 1.0);
+        }
+    }
+    judge.finish(&totals)
+}
+
+#[test]
+fn the_run_and_its_worst_window_are_read() {
+    let windows = [
+        packets(100, 0),
+        packets(100, 99),
+        packets(0, 0),
+        packets(100, 90),
+        packets(100, 100),
+    ];
+    let results = judge(
+        &[
+            "viewers.loss < 5%",
+            "viewers.loss.worst < 5%",
+            "viewers.received.worst >= 1",
+            "viewers.lost == 11",
+            "viewers.lost.worst == 1",
+            "viewers.lost.worst != 1",
+        ],
+        1,
+        &windows,
+    );
+    let found: Vec<_> = results
+        .iter()
+        .map(|result| (result.value, result.window, result.passed))
+        .collect();
+    assert_eq!(found[0], (Some(11.0 / 300.0), None, true));
+    assert_eq!(found[1], (Some(0.1), Some(3), false));
+    assert_eq!(found[2], (Some(0.0), Some(2), false));
+    assert_eq!(found[3], (Some(11.0), None, true));
+    assert_eq!(found[4], (Some(10.0), Some(3), false));
+    assert_eq!(found[5], (Some(1.0), Some(1), false));
+    assert!(results.iter().all(|result| !result.in_doubt));
+    // What comes last is the one that nobody wrote.
+    assert_eq!(results[6].text, "viewers.failed == 0");
+    assert!(results[6].implied && results[6].passed);
+    assert_eq!(results.len(), 7);
+}
+
+#[test]
+fn a_threshold_without_data_has_failed() {
+    let results = judge(
+        &[
+            "viewers.startup_delay.p95 < 2s",
+            "viewers.loss.worst < 1%",
+            "viewers.loss < 1%",
+            "server.cpu < 95%",
+            "server.socket_drops == 0",
+        ],
+        0,
+        &[packets(0, 0)],
+    );
+    for result in &results[..5] {
+        assert!(result.no_data && !result.passed, "{result:?}");
+        assert_eq!(result.value, None);
+    }
+    // Nothing but warm-up: not even a count.
+    for result in judge(&[], 1, &[packets(10, 10)]) {
+        assert!(result.no_data && !result.passed, "{result:?}");
+    }
+}
+
+#[test]
+fn a_level_that_is_no_number_is_no_data() {
+    let mut server = Recorder::new(SERVER_CATALOGUE);
+    server.set(server::CPU, f64::NAN);
+    let window = BTreeMap::from([("server".to_owned(), server.take_window())]);
+    for result in judge(&["server.cpu != 1", "server.cpu.worst != 1"], 0, &[window]) {
+        assert!(!result.passed, "{result:?}");
+    }
+}
+
+#[test]
+fn failures_are_counted_by_reason_and_in_all() {
+    let mut viewers = Recorder::new(VIEWERS);
+    viewers.fail("status_404");
+    viewers.fail("status_404");
+    viewers.fail("timeout");
+    viewers.add(FAILED, 3);
+    let window = BTreeMap::from([("viewers".to_owned(), viewers.take_window())]);
+    let read = |text: &str| judge(&[text], 0, std::slice::from_ref(&window));
+    let values = |results: &[ThresholdResult]| -> Vec<_> {
+        results.iter().map(|r| (r.value, r.implied)).collect()
+    };
+    // One on a single reason leaves the others watched.
+    let both = [(Some(2.0), false), (Some(3.0), true)];
+    assert_eq!(values(&read("viewers.failures.status_404 <= 2")), both);
+    let none = [(Some(0.0), false), (Some(3.0), true)];
+    assert_eq!(values(&read("viewers.failures.refused == 0")), none);
+    for text in [
+        "viewers.failures <= 3",
+        "viewers.failed <= 3",
+        "viewers.failed.worst <= 3",
+    ] {
+        let results = read(text);
+        assert_eq!(values(&results), [(Some(3.0), false)], "{text}");
+        assert!(results[0].passed);
+    }
+}
+
+#[test]
+fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
+    let with_overflow = |overflow: u64| {
+        let mut tester = Recorder::new(TESTER_CATALOGUE);
+        tester.add(tester::OVERFLOW, overflow);
+        let mut first = packets(100_000, 99_990);
+        first.insert("tester".to_owned(), tester.take_window());
+        vec![first, packets(100, 99)]
+    };
+    let doubt = |text: &str, overflow: u64| judge(&[text], 0, &with_overflow(overflow))[0].in_doubt;
+    // 11 of 100,100 were lost.
+    assert!(!doubt("viewers.lost < 11", 0));
+    assert!(doubt("viewers.lost < 11", 1));
+    assert!(!doubt("viewers.lost < 10", 1));
+    assert!(doubt("viewers.lost < 10", 2));
+    assert!(!doubt("viewers.lost < 12", 2));
+    assert!(doubt("viewers.lost > 10", 1));
+    assert!(!doubt("viewers.lost > 9", 1));
+    assert!(doubt("viewers.lost == 0", 11));
+    assert!(!doubt("viewers.lost == 0", 10));
+    assert!(doubt("viewers.lost == 11", 1));
+    assert!(doubt("viewers.loss < 0.0105%", 1));
+    assert!(!doubt("viewers.loss < 0.0095%", 1));
+    // In the second window 1 % was lost, but just one packet; in the first 10, but 0.01 %.
+    assert!(doubt("viewers.loss.worst < 0.5%", 1));
+    assert!(!doubt("viewers.loss.worst < 0.005%", 1));
+    assert!(!doubt("viewers.loss.worst < 2%", 5));
+    assert!(!doubt("viewers.bitrate > 1Mbps", 5));
+}
+
+#[test]
+fn names_are_compared_as_people_mistype_them() {
+    for (a, b, expected) in [
+        ("", "", 0),
+        ("loss", "", 4),
+        ("loss", "los", 1),
+        ("delay", "dealy", 1),
+        ("kitten", "sitting", 3),
+    ] {
+        assert_eq!(distance(a, b), expected, "{a} {b}");
+        assert_eq!(distance(b, a), expected, "{b} {a}");
+    }
+}

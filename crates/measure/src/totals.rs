@@ -1,0 +1,192 @@
+//! The figures of a whole run (or of one window), out of which reports and thresholds read.
+
+use std::collections::BTreeMap;
+
+use crate::histogram::Histogram;
+use crate::metric::{Catalogue, CounterId, HistogramId, Metric, Source};
+use crate::recorder::Window;
+
+/// Mean, minimum and maximum of a level that is taken once a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GaugeFigures {
+    sum: f64,
+    count: u64,
+    min: f64,
+    max: f64,
+}
+
+impl GaugeFigures {
+    fn add(&mut self, value: f64) {
+        if self.count == 0 {
+            (self.min, self.max) = (value, value);
+        }
+        self.sum += value;
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Mean over the windows in which it was taken.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The smallest value of any window.
+    pub fn min(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The largest value of any window.
+    pub fn max(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.max)
+    }
+}
+
+/// Which figure of a metric is meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// The metric's own value: of counters and what is derived from them. Of distributions and
+    /// levels, the mean.
+    Value,
+    /// Arithmetic mean.
+    Mean,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+    /// The value at this share (0 to 1) of a distribution.
+    Quantile(f64),
+    /// How many values a distribution holds.
+    Count,
+}
+
+/// What was seen of one subject over several windows.
+///
+/// Its size does not depend on how many windows were added.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    catalogue: Catalogue,
+    seconds: f64,
+    counters: Vec<i64>,
+    gauges: Vec<GaugeFigures>,
+    histograms: BTreeMap<HistogramId, Histogram>,
+    failures: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    /// Nothing seen yet.
+    pub fn new(catalogue: Catalogue) -> Totals {
+        Totals {
+            catalogue,
+            seconds: 0.0,
+            counters: vec![0; catalogue.counters()],
+            gauges: vec![GaugeFigures::default(); catalogue.gauges()],
+            histograms: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// The figures of a single window.
+    pub fn of_window(catalogue: Catalogue, window: &Window, seconds: f64) -> Totals {
+        let mut totals = Totals::new(catalogue);
+        totals.add(window, seconds);
+        totals
+    }
+
+    /// Adds a window that lasted so many seconds.
+    pub fn add(&mut self, window: &Window, seconds: f64) {
+        self.seconds += seconds;
+        for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
+            *ours += theirs;
+        }
+        for (ours, theirs) in self.gauges.iter_mut().zip(&window.gauges) {
+            if let Some(value) = theirs {
+                ours.add(*value);
+            }
+        }
+        for (&id, sparse) in &window.histograms {
+            self.histograms.entry(id).or_default().merge(sparse);
+        }
+        for (reason, count) in &window.failures {
+            *self.failures.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    /// The metrics these figures are of.
+    pub fn catalogue(&self) -> Catalogue {
+        self.catalogue
+    }
+
+    /// How long the windows lasted together.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// What a counter came to. Zero for one that the catalogue does not have.
+    pub fn counter(&self, id: CounterId) -> i64 {
+        self.counters.get(usize::from(id.0)).copied().unwrap_or(0)
+    }
+
+    /// Clients that failed, by reason.
+    pub fn failures(&self) -> &BTreeMap<String, u64> {
+        &self.failures
+    }
+
+    /// The distribution behind a metric, where it has one and anything was recorded.
+    pub fn histogram(&self, metric: &Metric) -> Option<&Histogram> {
+        match metric.source {
+            Source::Distribution(id) => self.histograms.get(&id),
+            _ => None,
+        }
+    }
+
+    /// A figure in the metric's own unit (seconds, bit/s, a share from 0 to 1).
+    ///
+    /// `None` where there is no data (nothing expected, so no loss ratio; a distribution without
+    /// values), or the metric has no such figure (a counter has no quantile).
+    pub fn figure(&self, metric: &Metric, statistic: Statistic) -> Option<f64> {
+        let counter = |id: CounterId| self.counters[usize::from(id.0)] as f64;
+        match metric.source {
+            Source::Distribution(id) => {
+                let histogram = self.histograms.get(&id)?;
+                let scale = metric.unit.scale();
+                match statistic {
+                    Statistic::Value | Statistic::Mean => histogram.mean().map(|v| v * scale),
+                    Statistic::Min => histogram.min().map(|v| v as f64 * scale),
+                    Statistic::Max => histogram.max().map(|v| v as f64 * scale),
+                    Statistic::Quantile(q) => histogram.quantile(q).map(|v| v as f64 * scale),
+                    Statistic::Count => Some(histogram.count() as f64),
+                }
+            }
+            Source::Gauge(id, _) => {
+                let gauge = &self.gauges[usize::from(id.0)];
+                match statistic {
+                    Statistic::Value | Statistic::Mean => gauge.mean(),
+                    Statistic::Min => gauge.min(),
+                    Statistic::Max => gauge.max(),
+                    Statistic::Quantile(_) | Statistic::Count => None,
+                }
+            }
+            _ if statistic != Statistic::Value => None,
+            Source::Counter(id) => Some(counter(id)),
+            Source::Difference(a, b) => Some(counter(a) - counter(b)),
+            Source::LossRatio(a, b) => {
+                (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))
+            }
+            Source::Share(a, b) => (counter(b) > 0.0).then(|| counter(a) / counter(b)),
+            Source::Rate(a, factor) => {
+                (self.seconds > 0.0).then(|| counter(a) * f64::from(factor) / self.seconds)
+            }
+            // Divided where the power is negative: 10^-9 has no exact value, 10^9 has.
+            Source::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
+            Source::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
+        }
+    }
+
+    /// The figure of the metric of that name; see [`Totals::figure`].
+    pub fn named(&self, name: &str, statistic: Statistic) -> Option<f64> {
+        self.catalogue
+            .find(name)
+            .and_then(|metric| self.figure(metric, statistic))
+    }
+}

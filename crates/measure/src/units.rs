@@ -1,0 +1,775 @@
+//! Quantities as people write them: `60s`, `0.5%`, `20Mbps`, `64KiB`.
+//!
+//! The same spelling holds in the scenario file, in thresholds and on the command line. A unit is
+//! always written, except for plain numbers of things and for shares, which may be written `0.07`
+//! as well as `7%`. Digits are read exactly: `0.1s` is 100,000,000 ns, by integers.
+//!
+//! [`parse_quantity`] reads any of them; [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
+//! [`Frequency`] read one kind each, and are what configuration structs hold or deserialize through
+//! (`#[serde(with = "measure::units::duration")]` for a plain [`Duration`]).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::metric::Unit;
+
+/// A number with its unit, in SI base units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantity {
+    /// The value in the base unit: seconds, bits per second, bytes, a share from 0 to 1, cores, or
+    /// simply how many.
+    pub value: f64,
+    /// What was counted. A bare number is a [`Unit::Count`], a percentage a [`Unit::Ratio`].
+    pub unit: Unit,
+}
+
+/// The kinds of quantity that a place in a file may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A length of time.
+    Duration,
+    /// Bits per second.
+    BitRate,
+    /// Bytes.
+    Size,
+    /// A share from 0 to 1.
+    Ratio,
+    /// Times per second.
+    Frequency,
+}
+
+impl Kind {
+    /// What it is called in a sentence.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Kind::Duration => "duration",
+            Kind::BitRate => "bit rate",
+            Kind::Size => "size",
+            Kind::Ratio => "share",
+            Kind::Frequency => "number per time",
+        }
+    }
+
+    /// How it is written: the units there are, with examples.
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Kind::Duration => {
+                "a duration is written with ns, us, ms, s, m or h, such as `500ms`, `60s` or `1m30s`"
+            }
+            Kind::BitRate => {
+                "a bit rate is written with bps, kbps, Mbps or Gbps, such as `100kbps` or `1.5Mbps`"
+            }
+            Kind::Size => {
+                "a size is written with B, kB, MB, GB, KiB, MiB or GiB, such as `64KiB` or `4MB`"
+            }
+            Kind::Ratio => "a share is written `0.5%` or `0.005`, from 0% to 100%",
+            Kind::Frequency => "a number per time is written `5/s`, `300/m` or `1000/h`",
+        }
+    }
+}
+
+/// Why a text is not the quantity that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// There is nothing.
+    #[error("a quantity is missing")]
+    Empty,
+    /// It does not begin with a number.
+    #[error("`{text}` is not a number with a unit")]
+    NotANumber {
+        /// What was written.
+        text: String,
+    },
+    /// A number below zero.
+    #[error("`{text}` is below zero")]
+    Negative {
+        /// What was written.
+        text: String,
+    },
+    /// A number alone, where it could mean several things.
+    #[error("`{text}`: a unit is missing; {}", .kind.hint())]
+    MissingUnit {
+        /// What was written.
+        text: String,
+        /// What was asked for.
+        kind: Kind,
+    },
+    /// A unit that there is not.
+    #[error("`{text}`: there is no unit `{unit}`; {hint}")]
+    UnknownUnit {
+        /// What was written.
+        text: String,
+        /// The unknown unit.
+        unit: String,
+        /// The units that there are.
+        hint: &'static str,
+    },
+    /// A quantity of another kind.
+    #[error("`{text}` is not a {}; {}", .kind.noun(), .kind.hint())]
+    WrongKind {
+        /// What was written.
+        text: String,
+        /// What was asked for.
+        kind: Kind,
+    },
+    /// More than can be counted, or a share above 1.
+    #[error("`{text}` is too large: {limit}")]
+    TooLarge {
+        /// What was written.
+        text: String,
+        /// The limit.
+        limit: &'static str,
+    },
+}
+
+const ALL_UNITS: &str = "there are ns, us, ms, s, m, h for durations, bps, kbps, Mbps, Gbps for bit \
+                         rates, B, kB, MB, GB, KiB, MiB, GiB for sizes, %, and cores";
+
+/// Reads a number with its unit, such as `2s`, `7%`, `20Mbps`, `1MB`, `1.5cores` or `100`.
+pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
+    let (number, suffix) = split(text)?;
+    let trimmed = text.trim();
+    if suffix.is_empty() {
+        return Ok(Quantity {
+            value: number.times(1, 0),
+            unit: Unit::Count,
+        });
+    }
+    if let Some((factor, exponent)) = bit_rate_factor(suffix) {
+        return Ok(Quantity {
+            value: number.times(factor, exponent),
+            unit: Unit::BitsPerSecond,
+        });
+    }
+    if let Some(factor) = size_factor(suffix) {
+        return Ok(Quantity {
+            value: number.times(factor, 0),
+            unit: Unit::Bytes,
+        });
+    }
+    match suffix {
+        "%" => {
+            return Ok(Quantity {
+                value: number.times(1, -2),
+                unit: Unit::Ratio,
+            });
+        }
+        "core" | "cores" => {
+            return Ok(Quantity {
+                value: number.times(1, 0),
+                unit: Unit::Cores,
+            });
+        }
+        _ => {}
+    }
+    let nanos = parse_nanos(trimmed).map_err(|error| match error {
+        QuantityError::UnknownUnit { text, unit, .. } => QuantityError::UnknownUnit {
+            text,
+            hint: bytes_per_second_hint(&unit).unwrap_or(ALL_UNITS),
+            unit,
+        },
+        other => other,
+    })?;
+    Ok(Quantity {
+        value: Number {
+            mantissa: u128::from(nanos),
+            decimals: 9,
+        }
+        .times(1, 0),
+        unit: Unit::Seconds,
+    })
+}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Quantity, QuantityError> {
+        parse_quantity(text)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Unit::Seconds if (0.0..1e9).contains(&self.value) => {
+                TimeSpan(Duration::from_secs_f64(self.value)).fmt(f)
+            }
+            Unit::BitsPerSecond => scaled(f, self.value, &BIT_RATES, "bps"),
+            Unit::Bytes => scaled(f, self.value, &SIZES, "B"),
+            Unit::Ratio => Ratio(self.value).fmt(f),
+            Unit::Cores => write!(f, "{}cores", self.value),
+            Unit::Count | Unit::Seconds => write!(f, "{}{}", self.value, self.unit.symbol()),
+        }
+    }
+}
+
+/// Digits, exactly: `mantissa` / 10^`decimals`.
+#[derive(Clone, Copy)]
+struct Number {
+    mantissa: u128,
+    decimals: u32,
+}
+
+impl Number {
+    /// The number times `factor` times 10^`exponent`, correctly rounded.
+    fn times(self, factor: u64, exponent: i64) -> f64 {
+        let mantissa = self.mantissa.saturating_mul(u128::from(factor));
+        let exponent = exponent - i64::from(self.decimals);
+        format!("{mantissa}e{exponent}")
+            .parse()
+            .expect("digits with an exponent are a number")
+    }
+
+    /// The number times `factor` as an integer, rounded to the nearest; `None` above 2^64.
+    fn times_integer(self, factor: u64) -> Option<u64> {
+        let product = self.mantissa.checked_mul(u128::from(factor))?;
+        let divisor = 10u128.pow(self.decimals);
+        u64::try_from(product.checked_add(divisor / 2)? / divisor).ok()
+    }
+}
+
+/// Cuts a text into the number at its beginning and what follows.
+fn split(text: &str) -> Result<(Number, &str), QuantityError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(QuantityError::Empty);
+    }
+    let not_a_number = || QuantityError::NotANumber {
+        text: shown(text).into_owned(),
+    };
+    if let Some(rest) = text.strip_prefix('-') {
+        return Err(if rest.starts_with(|c: char| c.is_ascii_digit()) {
+            QuantityError::Negative {
+                text: shown(text).into_owned(),
+            }
+        } else {
+            not_a_number()
+        });
+    }
+    let (number, rest) = digits(text).map_err(|too_long| {
+        if too_long {
+            QuantityError::TooLarge {
+                text: shown(text).into_owned(),
+                limit: "at most 18 digits before the point and 24 in all",
+            }
+        } else {
+            not_a_number()
+        }
+    })?;
+    Ok((number, rest.trim_start()))
+}
+
+/// Reads digits with at most one point. The error says whether there were too many.
+fn digits(text: &str) -> Result<(Number, &str), bool> {
+    let whole_end = end_of_digits(text);
+    let whole = &text[..whole_end];
+    let mut rest = &text[whole_end..];
+    let mut fraction = "";
+    if let Some(after) = rest.strip_prefix('.') {
+        let end = end_of_digits(after);
+        fraction = &after[..end];
+        rest = &after[end..];
+        if fraction.is_empty() {
+            return Err(false);
+        }
+    }
+    if whole.is_empty() {
+        return Err(false);
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let whole = whole.trim_start_matches('0');
+    // Then everything below stays within 128 bits.
+    if whole.len() > 18 || whole.len() + fraction.len() > 24 {
+        return Err(true);
+    }
+    let mantissa = whole
+        .bytes()
+        .chain(fraction.bytes())
+        .fold(0u128, |sum, digit| {
+            sum.saturating_mul(10)
+                .saturating_add(u128::from(digit - b'0'))
+        });
+    let decimals = u32::try_from(fraction.len()).map_err(|_| true)?;
+    Ok((Number { mantissa, decimals }, rest))
+}
+
+fn end_of_digits(text: &str) -> usize {
+    text.find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len())
+}
+
+/// The text, cut where it is too long to be shown in a message.
+fn shown(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+fn duration_factor(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" | "sec" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+fn bit_rate_factor(unit: &str) -> Option<(u64, i64)> {
+    let prefix = ["bps", "bit/s", "b/s"]
+        .iter()
+        .find_map(|suffix| unit.strip_suffix(suffix))?;
+    Some(match prefix {
+        "" => (1, 0),
+        "k" | "K" => (1, 3),
+        "M" | "m" => (1, 6),
+        "G" | "g" => (1, 9),
+        _ => return None,
+    })
+}
+
+fn size_factor(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" | "kiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    })
+}
+
+/// Bytes per second are not taken: one letter's case would be the only difference from bits.
+fn bytes_per_second_hint(unit: &str) -> Option<&'static str> {
+    (unit.ends_with("B/s") || unit.ends_with("Bps")).then_some(
+        "bit rates are in bits per second, such as `20Mbps`; for bytes per second write 8 times as many",
+    )
+}
+
+/// Reads a duration, such as `1m30s`, in nanoseconds.
+fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
+    const LIMIT: &str = "at most 500 years";
+    let text = text.trim();
+    let mut rest = text;
+    let mut total = 0u64;
+    loop {
+        let (number, after) = split(rest).map_err(|error| match error {
+            // Of `1mfoo` the whole is at fault, not only `foo`.
+            QuantityError::NotANumber { .. } => QuantityError::NotANumber {
+                text: shown(text).into_owned(),
+            },
+            other => other,
+        })?;
+        let end = after
+            .find(|c: char| c.is_ascii_digit() || c.is_whitespace())
+            .unwrap_or(after.len());
+        let unit = &after[..end];
+        if unit.is_empty() {
+            return Err(QuantityError::MissingUnit {
+                text: shown(text).into_owned(),
+                kind: Kind::Duration,
+            });
+        }
+        let factor = duration_factor(unit).ok_or_else(|| QuantityError::UnknownUnit {
+            text: shown(text).into_owned(),
+            unit: shown(unit).into_owned(),
+            hint: Kind::Duration.hint(),
+        })?;
+        total = number
+            .times_integer(factor)
+            .and_then(|nanos| total.checked_add(nanos))
+            .filter(|nanos| *nanos <= 500 * 365 * 86_400 * 1_000_000_000)
+            .ok_or_else(|| QuantityError::TooLarge {
+                text: shown(text).into_owned(),
+                limit: LIMIT,
+            })?;
+        rest = after[end..].trim_start();
+        if rest.is_empty() {
+            return Ok(total);
+        }
+    }
+}
+
+/// The error for a unit that does not fit `kind`.
+fn misfit(text: &str, unit: &str, kind: Kind) -> QuantityError {
+    let text = shown(text.trim()).into_owned();
+    if unit.is_empty() {
+        return QuantityError::MissingUnit { text, kind };
+    }
+    let known = unit == "%"
+        || unit.starts_with("core")
+        || duration_factor(unit).is_some()
+        || bit_rate_factor(unit).is_some()
+        || size_factor(unit).is_some();
+    if known {
+        QuantityError::WrongKind { text, kind }
+    } else {
+        QuantityError::UnknownUnit {
+            text,
+            hint: match kind {
+                Kind::BitRate => bytes_per_second_hint(unit).unwrap_or(kind.hint()),
+                _ => kind.hint(),
+            },
+            unit: shown(unit).into_owned(),
+        }
+    }
+}
+
+const BIT_RATES: [(f64, &str); 3] = [(1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps")];
+const SIZES: [(f64, &str); 6] = [
+    (1_073_741_824.0, "GiB"),
+    (1e9, "GB"),
+    (1_048_576.0, "MiB"),
+    (1e6, "MB"),
+    (1024.0, "KiB"),
+    (1e3, "kB"),
+];
+
+/// Writes a value in the largest unit that needs no more than three decimals.
+fn scaled(
+    f: &mut fmt::Formatter<'_>,
+    value: f64,
+    units: &[(f64, &str)],
+    base: &str,
+) -> fmt::Result {
+    for (factor, unit) in units {
+        let scaled = value / factor;
+        let binary = factor.log2().fract() == 0.0;
+        let decimals = if binary { 1.0 } else { 1000.0 };
+        if scaled >= 1.0 && (scaled * decimals).fract() == 0.0 {
+            return write!(f, "{scaled}{unit}");
+        }
+    }
+    write!(f, "{value}{base}")
+}
+
+/// A length of time, written `500ms`, `60s`, `1m30s`; in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeSpan(pub Duration);
+
+impl FromStr for TimeSpan {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<TimeSpan, QuantityError> {
+        let (_, suffix) = split(text)?;
+        match parse_nanos(text) {
+            Ok(nanos) => Ok(TimeSpan(Duration::from_nanos(nanos))),
+            Err(QuantityError::UnknownUnit { .. }) => Err(misfit(text, suffix, Kind::Duration)),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        if nanos == 0 {
+            return f.write_str("0s");
+        }
+        if nanos < 1_000_000_000 {
+            let (unit, factor) = match nanos {
+                n if n >= 1_000_000 => ("ms", 1_000_000),
+                n if n >= 1_000 => ("us", 1_000),
+                _ => ("ns", 1),
+            };
+            return write!(f, "{}{unit}", decimal(nanos, factor));
+        }
+        let (hours, rest) = (nanos / 3_600_000_000_000, nanos % 3_600_000_000_000);
+        let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
+        // Up to two minutes people count seconds.
+        if hours == 0 && nanos < 120_000_000_000 {
+            return write!(f, "{}s", decimal(nanos, 1_000_000_000));
+        }
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        if rest > 0 {
+            write!(f, "{}s", decimal(rest, 1_000_000_000))?;
+        }
+        Ok(())
+    }
+}
+
+/// `value` / `factor`, a power of ten, without trailing noughts.
+fn decimal(value: u128, factor: u128) -> String {
+    let (whole, rest) = (value / factor, value % factor);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let width = factor.ilog10() as usize;
+    let digits = format!("{rest:0width$}");
+    format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
+/// Bits per second, written `100kbps`, `1.5Mbps`, `2136kbit/s` or `1.5Mb/s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(pub u64);
+
+impl FromStr for BitRate {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<BitRate, QuantityError> {
+        let (number, unit) = split(text)?;
+        let (_, exponent) =
+            bit_rate_factor(unit).ok_or_else(|| misfit(text, unit, Kind::BitRate))?;
+        let factor = 10u64.pow(u32::try_from(exponent).unwrap_or(0));
+        number
+            .times_integer(factor)
+            .map(BitRate)
+            .ok_or_else(|| too_large(text, "at most 18446744073Gbps"))
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        integer_scaled(
+            f,
+            self.0,
+            &[
+                (1_000_000_000, "Gbps"),
+                (1_000_000, "Mbps"),
+                (1_000, "kbps"),
+            ],
+            "bps",
+        )
+    }
+}
+
+/// Bytes, written `64KiB`, `4MB` or `100B`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Size, QuantityError> {
+        let (number, unit) = split(text)?;
+        let factor = size_factor(unit).ok_or_else(|| misfit(text, unit, Kind::Size))?;
+        number
+            .times_integer(factor)
+            .map(Size)
+            .ok_or_else(|| too_large(text, "at most 18446744073GB"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (factor, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if self.0 > 0 && self.0.is_multiple_of(factor) {
+                return write!(f, "{}{unit}", self.0 / factor);
+            }
+        }
+        integer_scaled(
+            f,
+            self.0,
+            &[(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")],
+            "B",
+        )
+    }
+}
+
+/// Writes `value` exactly, in the largest of the units (powers of ten) that needs no more than
+/// three decimals.
+fn integer_scaled(
+    f: &mut fmt::Formatter<'_>,
+    value: u64,
+    units: &[(u64, &str)],
+    base: &str,
+) -> fmt::Result {
+    for (factor, unit) in units {
+        if value >= *factor && value.is_multiple_of(factor / 1000) {
+            let digits = decimal(u128::from(value), u128::from(*factor));
+            return write!(f, "{digits}{unit}");
+        }
+    }
+    write!(f, "{value}{base}")
+}
+
+/// A share from 0 to 1, written `0.5%` or `0.005`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Ratio(pub f64);
+
+impl FromStr for Ratio {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Ratio, QuantityError> {
+        let (number, unit) = split(text)?;
+        let value = match unit {
+            "%" => number.times(1, -2),
+            "" => number.times(1, 0),
+            _ => return Err(misfit(text, unit, Kind::Ratio)),
+        };
+        if value > 1.0 {
+            return Err(too_large(text, "a share is at most 100%, or 1"));
+        }
+        Ok(Ratio(value))
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The digits of the share, with the point moved: 0.07 is 7%, not 7.000000000000001%.
+        let digits = format!("{:.12}", self.0);
+        match digits.parse::<f64>() {
+            Ok(value) if value == self.0 => {
+                let percent = format!("{:.10}", self.0 * 100.0);
+                let percent = percent.trim_end_matches('0').trim_end_matches('.');
+                write!(f, "{percent}%")
+            }
+            _ => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// How often something happens, per second; written `5/s`, `300/m` or `1000/h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Frequency(pub f64);
+
+impl FromStr for Frequency {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Frequency, QuantityError> {
+        let (number, unit) = split(text)?;
+        let divisor = match unit.strip_prefix('/').map(str::trim) {
+            Some("s" | "sec") => 1.0,
+            Some("m" | "min") => 60.0,
+            Some("h") => 3600.0,
+            _ => return Err(misfit(text, unit, Kind::Frequency)),
+        };
+        Ok(Frequency(number.times(1, 0) / divisor))
+    }
+}
+
+impl fmt::Display for Frequency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", self.0)
+    }
+}
+
+fn too_large(text: &str, limit: &'static str) -> QuantityError {
+    QuantityError::TooLarge {
+        text: shown(text.trim()).into_owned(),
+        limit,
+    }
+}
+
+/// Serde and JSON Schema for the kinds of quantity: as the text that people write.
+macro_rules! as_text {
+    ($($Type:ident, $kind:expr, $name:literal, $types:tt, $pattern:literal;)*) => { $(
+        impl Serialize for $Type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $Type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$Type, D::Error> {
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $Type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        write!(f, "a {}: {}", $kind.noun(), $kind.hint())
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$Type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+
+                    fn visit_u64<E: de::Error>(self, value: u64) -> Result<$Type, E> {
+                        value.to_string().parse().map_err(E::custom)
+                    }
+
+                    fn visit_i64<E: de::Error>(self, value: i64) -> Result<$Type, E> {
+                        value.to_string().parse().map_err(E::custom)
+                    }
+
+                    fn visit_f64<E: de::Error>(self, value: f64) -> Result<$Type, E> {
+                        value.to_string().parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_any(Text)
+            }
+        }
+
+        impl JsonSchema for $Type {
+            fn schema_name() -> Cow<'static, str> {
+                Cow::Borrowed($name)
+            }
+
+            fn inline_schema() -> bool {
+                false
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": $types,
+                    "pattern": $pattern,
+                    "description": $kind.hint(),
+                })
+            }
+        }
+    )* };
+}
+
+as_text! {
+    TimeSpan, Kind::Duration, "Duration", "string", r"^([0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|m|min|h)\s*)+$";
+    BitRate, Kind::BitRate, "BitRate", "string", r"^[0-9]+(\.[0-9]+)?\s*[kKmMgG]?(bps|bit/s|b/s)$";
+    Size, Kind::Size, "Size", "string", r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|[kK]iB|MiB|GiB)$";
+    Ratio, Kind::Ratio, "Ratio", ["string", "number"], r"^[0-9]+(\.[0-9]+)?\s*%?$";
+    Frequency, Kind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
+}
+
+/// For `#[serde(with = "measure::units::duration")]` on a [`Duration`]; its schema is that of
+/// [`TimeSpan`] (`#[schemars(with = "measure::units::TimeSpan")]`).
+pub mod duration {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
+
+    /// Writes the duration as text.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        TimeSpan(*value).serialize(serializer)
+    }
+
+    /// Reads a duration from text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        TimeSpan::deserialize(deserializer).map(|span| span.0)
+    }
+}
+
+/// For `#[serde(with = "measure::units::optional_duration")]` on an `Option<Duration>`; add
+/// `default` where the key may be left out.
+pub mod optional_duration {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
+
+    /// Writes the duration as text, or nothing.
+    pub fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(TimeSpan).serialize(serializer)
+    }
+
+    /// Reads a duration from text, where there is one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Option::<TimeSpan>::deserialize(deserializer).map(|span| span.map(|span| span.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! The plan in integers: when each slot comes and goes.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use crate::spec::{Load, Shape};
+
+/// How many clients the plan of `load` wants at the time `at`. Of the open model: how many would be
+/// there if nobody left.
+pub fn wanted(load: &Load, at: Time) -> u64 {
+    match &load.shape {
+        Shape::Arrivals {
+            per_second,
+            max_clients,
+        } => ArrivalRate::new(*per_second)
+            .arrived(at)
+            .min(u128::from(*max_clients))
+            .try_into()
+            .unwrap_or(*max_clients),
+        shape => {
+            let pieces = pieces(shape);
+            pieces
+                .iter()
+                .rev()
+                .find(|piece| piece.begin <= at)
+                .map_or(0, |piece| piece.level(at))
+        }
+    }
+}
+
+/// A stretch of the plan in which the level only rises, only falls, or stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) begin: Time,
+    /// Nanoseconds from the first step's time to one step after the last.
+    length: u64,
+    from: u64,
+    to: u64,
+    /// A level that only touches a slot's number, on its way down and up again, does not send its
+    /// client away and fetch another in the same instant: the last step of this fall and the first
+    /// step of the rise after it are left out.
+    spared_last: bool,
+    spared_first: bool,
+}
+
+/// One slot comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) at: Time,
+    pub(crate) slot: u64,
+    pub(crate) enters: bool,
+}
+
+impl Piece {
+    fn new(begin: Time, length: u64, from: u64, to: u64) -> Piece {
+        Piece {
+            begin,
+            length,
+            from,
+            to,
+            spared_last: false,
+            spared_first: false,
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.from.abs_diff(self.to)
+    }
+
+    /// The time of the `number`-th step: of a rise the first is at the beginning, of a fall the
+    /// last is at the end.
+    fn time_of(&self, number: u64) -> Time {
+        let scaled = u128::from(number) * u128::from(self.length) / u128::from(self.steps().max(1));
+        self.begin + Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
+    /// The first step at or after the `number`-th whose slot is one of `worker`'s, with its number.
+    pub(crate) fn next_step(&self, number: u64, worker: u64, workers: u64) -> Option<(u64, Step)> {
+        let rises = self.to > self.from;
+        let mut number = number;
+        if rises && self.spared_first {
+            number = number.max(1);
+        }
+        let mut count = self.steps();
+        if !rises && self.spared_last {
+            count = count.saturating_sub(1);
+        }
+        if number >= count {
+            return None;
+        }
+        let slot = if rises {
+            let slot = self.from + number;
+            let ahead = (worker + workers - slot % workers) % workers;
+            slot.checked_add(ahead)?
+        } else {
+            let slot = self.from - 1 - number;
+            let behind = (slot % workers + workers - worker) % workers;
+            slot.checked_sub(behind)?
+        };
+        let number = if rises {
+            slot - self.from
+        } else {
+            self.from - 1 - slot
+        };
+        (number < count).then(|| {
+            let at = self.time_of(if rises { number } else { number + 1 });
+            (
+                number,
+                Step {
+                    at,
+                    slot,
+                    enters: rises,
+                },
+            )
+        })
+    }
+
+    /// The level at a time within the piece or after it.
+    fn level(&self, at: Time) -> u64 {
+        let steps = self.steps();
+        if steps == 0 {
+            return self.to;
+        }
+        // The largest n with floor(n * length / steps) <= elapsed.
+        let elapsed = u128::from(at.as_nanos() - self.begin.as_nanos());
+        let reached = if self.length == 0 {
+            steps
+        } else {
+            let n = ((elapsed + 1) * u128::from(steps) - 1) / u128::from(self.length);
+            u64::try_from(n).unwrap_or(u64::MAX).min(steps)
+        };
+        if self.to > self.from {
+            self.from + reached.saturating_add(1).min(steps)
+        } else {
+            self.from - reached
+        }
+    }
+}
+
+/// The plan of a closed model. Empty for the open one.
+pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
+    match shape {
+        Shape::AtOnce { clients } => vec![Piece::new(Time::ZERO, 0, 0, *clients)],
+        Shape::Ramp { clients, over } => {
+            vec![Piece::new(Time::ZERO, nanos(*over), 0, *clients)]
+        }
+        Shape::OneEvery { clients, every } => {
+            let length = nanos(*every).saturating_mul(*clients);
+            vec![Piece::new(Time::ZERO, length, 0, *clients)]
+        }
+        Shape::Stages(stages) => {
+            let mut pieces: Vec<Piece> = Vec::with_capacity(stages.len());
+            let mut begin = Time::ZERO;
+            let mut level = 0;
+            for stage in stages {
+                let mut piece = Piece::new(begin, nanos(stage.over), level, stage.clients);
+                if let Some(last) = pieces.last_mut()
+                    && last.to < last.from
+                    && piece.to > piece.from
+                {
+                    last.spared_last = true;
+                    piece.spared_first = true;
+                }
+                pieces.push(piece);
+                begin += stage.over;
+                level = stage.clients;
+            }
+            pieces
+        }
+        Shape::Arrivals { .. } => Vec::new(),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Arrivals at a fixed rate, exact to 10^-12 per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArrivalRate {
+    /// Arrivals in 10^12 seconds.
+    per_tera_second: u128,
+}
+
+/// Nanoseconds in 10^12 seconds.
+const TERA_SECOND: u128 = 1_000_000_000_000_000_000_000;
+
+impl ArrivalRate {
+    pub(crate) fn new(per_second: f64) -> ArrivalRate {
+        // The cast saturates, and makes 0 of what is not a number.
+        let per_tera_second = (per_second * 1e12).round() as u128;
+        ArrivalRate {
+            per_tera_second: per_tera_second.clamp(1, TERA_SECOND),
+        }
+    }
+
+    /// When the `number`-th arrives, counted from 0; never where that cannot be counted.
+    pub(crate) fn time_of(self, number: u64) -> Time {
+        u128::from(number)
+            .checked_mul(TERA_SECOND)
+            .and_then(|scaled| u64::try_from(scaled / self.per_tera_second).ok())
+            .map_or(Time::NEVER, Time::from_nanos)
+    }
+
+    /// How many have arrived by `at`.
+    fn arrived(self, at: Time) -> u128 {
+        (u128::from(at.as_nanos()) + 1)
+            .checked_mul(self.per_tera_second)
+            .map_or(u128::MAX, |scaled| (scaled - 1) / TERA_SECOND + 1)
+    }
+}

@@ -1,0 +1,489 @@
+//! The shares of all workers together do what the plan says, exactly.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use load::{Action, Load, REJOIN_PAUSE, Shape, Share, Stage, wanted};
+use measure::Time;
+use proptest::prelude::*;
+
+fn closed(shape: Shape) -> Load {
+    Load {
+        shape,
+        rejoin: false,
+    }
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_start(Duration::from_millis(millis))
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Everything that is due until `end`, by following `next_due`. Who is told to stop ends at once.
+fn run(load: &Load, worker: u32, workers: u32, end: Time) -> Vec<(Time, Action)> {
+    let mut share = Share::new(load, worker, workers);
+    let mut done = Vec::new();
+    while let Some(now) = share.next_due().filter(|due| *due <= end) {
+        while let Some(action) = share.next_action(now) {
+            if let Action::Stop { slot } = action {
+                share.ended(slot, now);
+            }
+            done.push((now, action));
+        }
+    }
+    done
+}
+
+fn starts(load: &Load, end: Time) -> Vec<(u64, u64)> {
+    run(load, 0, 1, end)
+        .into_iter()
+        .filter_map(|(_, action)| match action {
+            Action::Start { slot, due, .. } => Some((slot, due.as_nanos())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn each_shape_starts_its_clients_on_the_nanosecond() {
+    let end = at(100_000);
+    let at_once = closed(Shape::AtOnce { clients: 3 });
+    assert_eq!(starts(&at_once, end), [(0, 0), (1, 0), (2, 0)]);
+    let ramp = closed(Shape::Ramp {
+        clients: 3,
+        over: Duration::from_secs(1),
+    });
+    assert_eq!(
+        starts(&ramp, end),
+        [(0, 0), (1, 333_333_333), (2, 666_666_666)]
+    );
+    let one_every = closed(Shape::OneEvery {
+        clients: 3,
+        every: Duration::from_secs(2),
+    });
+    assert_eq!(
+        starts(&one_every, end),
+        [(0, 0), (1, 2_000_000_000), (2, 4_000_000_000)]
+    );
+    let arrivals = closed(Shape::Arrivals {
+        per_second: 3.0,
+        max_clients: 10,
+    });
+    assert_eq!(
+        starts(&arrivals, at(1_000)),
+        [
+            (0, 0),
+            (1, 333_333_333),
+            (2, 666_666_666),
+            (3, 1_000_000_000)
+        ]
+    );
+}
+
+#[test]
+fn a_ramp_of_a_million_does_not_drift_and_keeps_nothing_that_it_needs_not() {
+    let clients = 1_000_000;
+    let over = Duration::from_secs(86_400);
+    let load = closed(Shape::Ramp { clients, over });
+    let mut share = Share::new(&load, 0, 1);
+    let mut last = None;
+    while let Some(action) = share.next_action(Time::from_start(over)) {
+        last = Some(action);
+    }
+    assert_eq!(
+        last,
+        Some(Action::Start {
+            slot: clients - 1,
+            generation: 0,
+            due: Time::from_nanos(86_400_000_000_000 - 86_400_000)
+        })
+    );
+    assert_eq!(wanted(&load, Time::from_start(over)), clients);
+    // Stages are worked out as they come: this takes no time and no memory.
+    let stages = (0..10_000).map(|n| Stage {
+        clients: if n % 2 == 0 { 10_000_000 } else { 0 },
+        over: Duration::from_secs(3600),
+    });
+    let huge = closed(Shape::Stages(stages.collect()));
+    assert!(Share::new(&huge, 0, 1).next_due().is_some());
+    assert_eq!(
+        wanted(&huge, Time::from_start(Duration::from_secs(3600))),
+        10_000_000
+    );
+}
+
+#[test]
+fn stages_go_up_and_down_in_line() {
+    let load = closed(Shape::Stages(vec![
+        Stage {
+            clients: 4,
+            over: millis(400),
+        },
+        Stage {
+            clients: 4,
+            over: millis(100),
+        },
+        Stage {
+            clients: 1,
+            over: millis(300),
+        },
+        Stage {
+            clients: 3,
+            over: Duration::ZERO,
+        },
+        Stage {
+            clients: 0,
+            over: Duration::ZERO,
+        },
+    ]));
+    let levels: Vec<u64> = [0, 99, 100, 399, 400, 500, 599, 600, 699, 700, 799, 800]
+        .map(|time| wanted(&load, at(time)))
+        .to_vec();
+    assert_eq!(levels, [1, 1, 2, 4, 4, 4, 4, 3, 3, 2, 2, 0]);
+    let stops: Vec<(u64, u64)> = run(&load, 0, 1, at(1_000))
+        .into_iter()
+        .filter_map(|(now, action)| match action {
+            Action::Stop { slot } => Some((slot, now.as_nanos() / 1_000_000)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(stops[..2], [(3, 600), (2, 700)]);
+    assert_eq!(load.ends(), Some(millis(800)));
+}
+
+#[test]
+fn who_touches_the_bottom_of_a_valley_stays() {
+    let load = closed(Shape::Stages(vec![
+        Stage {
+            clients: 2,
+            over: Duration::ZERO,
+        },
+        Stage {
+            clients: 1,
+            over: millis(100),
+        },
+        Stage {
+            clients: 2,
+            over: millis(100),
+        },
+    ]));
+    let actions = run(&load, 0, 1, at(1_000));
+    assert_eq!(actions.len(), 2, "{actions:?}");
+    assert_eq!(wanted(&load, at(100)), 2);
+}
+
+#[test]
+fn a_seat_is_taken_again_only_when_its_client_has_gone() {
+    let load = closed(Shape::Stages(vec![
+        Stage {
+            clients: 1,
+            over: Duration::ZERO,
+        },
+        Stage {
+            clients: 0,
+            over: millis(100),
+        },
+        Stage {
+            clients: 0,
+            over: millis(100),
+        },
+        Stage {
+            clients: 1,
+            over: Duration::ZERO,
+        },
+    ]));
+    let mut share = Share::new(&load, 0, 1);
+    assert!(matches!(
+        share.next_action(at(0)),
+        Some(Action::Start {
+            slot: 0,
+            generation: 0,
+            ..
+        })
+    ));
+    assert_eq!(share.next_action(at(100)), Some(Action::Stop { slot: 0 }));
+    assert_eq!(share.next_action(at(200)), None);
+    assert!(!share.is_finished());
+    share.ended(0, at(2_000));
+    assert_eq!(share.next_due(), Some(at(2_000)));
+    assert_eq!(
+        share.next_action(at(2_000)),
+        Some(Action::Start {
+            slot: 0,
+            generation: 1,
+            due: at(2_000)
+        })
+    );
+    // Said twice, or of somebody who is not there, it means nothing.
+    share.ended(0, at(2_100));
+    share.ended(0, at(2_200));
+    share.ended(77, at(2_200));
+    assert!(share.is_finished());
+}
+
+#[test]
+fn another_joins_but_never_twice_within_the_pause() {
+    let load = Load {
+        shape: Shape::AtOnce { clients: 1 },
+        rejoin: true,
+    };
+    let mut share = Share::new(&load, 0, 1);
+    assert!(share.next_action(at(0)).is_some());
+    share.ended(0, at(1));
+    assert_eq!(share.next_due(), Some(Time::ZERO + REJOIN_PAUSE));
+    assert_eq!(share.next_action(at(999)), None);
+    assert_eq!(
+        share.next_action(at(1_000)),
+        Some(Action::Start {
+            slot: 0,
+            generation: 1,
+            due: at(1_000)
+        })
+    );
+    share.ended(0, at(60_000));
+    assert_eq!(share.next_due(), Some(at(60_000)));
+    assert!(!share.is_finished());
+    share.close();
+    assert_eq!(share.next_due(), None);
+    assert_eq!(share.next_action(at(99_000)), None);
+    assert!(share.is_finished());
+}
+
+#[test]
+fn without_rejoin_the_end_of_all_is_the_end() {
+    let load = closed(Shape::Ramp {
+        clients: 2,
+        over: millis(200),
+    });
+    let mut share = Share::new(&load, 0, 1);
+    assert!(share.next_action(at(0)).is_some());
+    share.ended(0, at(50));
+    assert!(!share.is_finished());
+    assert!(share.next_action(at(100)).is_some());
+    assert_eq!(share.next_due(), None);
+    assert!(!share.is_finished());
+    share.ended(1, at(150));
+    assert!(share.is_finished());
+}
+
+#[test]
+fn who_finds_no_place_is_turned_away_and_places_are_used_again() {
+    let load = closed(Shape::Arrivals {
+        per_second: 10.0,
+        max_clients: 2,
+    });
+    let mut share = Share::new(&load, 0, 1);
+    let actions: Vec<_> = std::iter::from_fn(|| share.next_action(at(300))).collect();
+    assert_eq!(
+        actions,
+        [
+            Action::Start {
+                slot: 0,
+                generation: 0,
+                due: at(0)
+            },
+            Action::Start {
+                slot: 1,
+                generation: 0,
+                due: at(100)
+            },
+            Action::TurnAway { due: at(200) },
+            Action::TurnAway { due: at(300) },
+        ]
+    );
+    share.ended(1, at(310));
+    share.ended(0, at(320));
+    assert_eq!(
+        share.next_action(at(400)),
+        Some(Action::Start {
+            slot: 0,
+            generation: 1,
+            due: at(400)
+        })
+    );
+    assert_eq!(share.active(), 1);
+    share.close();
+    assert!(!share.is_finished());
+    share.ended(0, at(500));
+    assert!(share.is_finished());
+    // Three workers, two places: the third neither starts nor turns away anybody.
+    let third = Share::new(&load, 2, 3);
+    assert_eq!(third.next_due(), None);
+    assert!(third.is_finished());
+}
+
+#[test]
+fn a_rate_that_has_no_end_of_digits_is_kept() {
+    let shape: Shape =
+        serde_json::from_str(r#"{"arrivals": "1000/h", "max_clients": 1}"#).expect("valid");
+    let text = serde_json::to_string(&shape).expect("plain data");
+    assert_eq!(serde_json::from_str::<Shape>(&text).expect("valid"), shape);
+    // The 1000th comes with the end of the hour, and no drift.
+    let load = closed(shape);
+    let end = Time::from_start(Duration::from_secs(3600));
+    let last = run(&load, 0, 1, end).pop().map(|(now, _)| now);
+    assert!(
+        last.is_some_and(|last| end.since(last) < Duration::from_millis(1)),
+        "{last:?}"
+    );
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let clients = 1..60u64;
+    let time = (0..4_000u64).prop_map(Duration::from_millis);
+    prop_oneof![
+        clients
+            .clone()
+            .prop_map(|clients| Shape::AtOnce { clients }),
+        (clients.clone(), time.clone()).prop_map(|(clients, over)| Shape::Ramp { clients, over }),
+        (
+            clients.clone(),
+            (0..200_000_007u64).prop_map(Duration::from_nanos)
+        )
+            .prop_map(|(clients, every)| Shape::OneEvery { clients, every }),
+        proptest::collection::vec((0..40u64, time), 1..6).prop_map(|stages| Shape::Stages(
+            stages
+                .into_iter()
+                .map(|(clients, over)| Stage { clients, over })
+                .collect()
+        )),
+        (0.1..30.0f64, 1..20u64).prop_map(|(per_second, max_clients)| Shape::Arrivals {
+            per_second,
+            max_clients
+        }),
+    ]
+}
+
+/// The level after each moment at which anything happens.
+fn levels(actions: &[(Time, Action)]) -> BTreeMap<Time, i64> {
+    let mut levels = BTreeMap::new();
+    let mut level = 0;
+    for (now, action) in actions {
+        level += match action {
+            Action::Start { .. } => 1,
+            Action::Stop { .. } => -1,
+            Action::TurnAway { .. } => 0,
+        };
+        levels.insert(*now, level);
+    }
+    levels
+}
+
+proptest! {
+    #[test]
+    fn shares_together_are_the_whole(shape in shape(), workers in 1..6u32) {
+        let arrivals = matches!(shape, Shape::Arrivals { .. });
+        let load = closed(shape);
+        let end = at(20_000);
+        let whole = run(&load, 0, 1, end);
+        let mut parts: Vec<(Time, Action)> = Vec::new();
+        for worker in 0..workers {
+            let part = run(&load, worker, workers, end);
+            for (_, action) in &part {
+                if let Action::Start { slot, .. } | Action::Stop { slot } = action {
+                    prop_assert_eq!(slot % u64::from(workers), u64::from(worker));
+                }
+            }
+            parts.extend(part);
+        }
+        let key = |(now, action): &(Time, Action)| match *action {
+            // Which place an arrival gets depends on who deals them out; when it comes does not.
+            _ if arrivals => (*now, 0, 0, 0),
+            Action::Start { slot, generation, .. } => (*now, slot, 2 * generation, 0),
+            Action::Stop { slot } => (*now, slot, 1, 0),
+            Action::TurnAway { .. } => (*now, 0, 0, 1),
+        };
+        let sorted = |actions: &[(Time, Action)]| {
+            let mut keys: Vec<_> = actions.iter().map(key).collect();
+            keys.sort_unstable();
+            keys
+        };
+        prop_assert_eq!(sorted(&parts), sorted(&whole));
+        let most = |actions: &[(Time, Action)]| {
+            actions.iter().filter(|(_, a)| matches!(a, Action::Start { .. })).count()
+        };
+        if arrivals {
+            prop_assert_eq!(most(&parts), most(&whole));
+        }
+    }
+
+    #[test]
+    fn the_level_of_the_plan_is_what_is_active(shape in shape(), probes in proptest::collection::vec(0..20_000_000_000u64, 20)) {
+        let load = closed(shape);
+        let end = at(20_000);
+        let levels = levels(&run(&load, 0, 1, end));
+        let probes = probes
+            .into_iter()
+            .map(Time::from_nanos)
+            // Just where something happens, and right before it.
+            .chain(levels.keys().copied())
+            .chain(levels.keys().map(|time| Time::from_nanos(time.as_nanos().saturating_sub(1))));
+        for probe in probes {
+            let active = levels.range(..=probe).next_back().map_or(0, |(_, level)| *level);
+            prop_assert_eq!(wanted(&load, probe) as i64, active, "at {:?}", probe);
+        }
+        prop_assert!(levels.values().all(|level| *level as u64 <= load.clients_max()));
+    }
+
+    #[test]
+    fn coarse_ticks_miss_nothing(shape in shape(), tick in 1..7_000u64) {
+        let load = closed(shape);
+        let end = 21_000;
+        let fine: Vec<Action> = run(&load, 0, 1, at(end)).into_iter().map(|(_, action)| action).collect();
+        let mut share = Share::new(&load, 0, 1);
+        let mut coarse = Vec::new();
+        let mut now = 0;
+        while now < end {
+            now = (now + tick).min(end);
+            while let Some(action) = share.next_action(at(now)) {
+                if let Action::Stop { slot } = action {
+                    share.ended(slot, at(now));
+                }
+                coarse.push(action);
+            }
+        }
+        // A seat that was left and taken between two ticks is taken at the tick, so only what was
+        // due counts, not when.
+        let count = |actions: &[Action]| {
+            let mut slots: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+            let mut turned_away = 0;
+            for action in actions {
+                match action {
+                    Action::Start { slot, .. } => slots.entry(*slot).or_default().0 += 1,
+                    Action::Stop { slot } => slots.entry(*slot).or_default().1 += 1,
+                    Action::TurnAway { .. } => turned_away += 1,
+                }
+            }
+            (slots, turned_away)
+        };
+        prop_assert_eq!(count(&coarse), count(&fine));
+    }
+
+    #[test]
+    fn with_rejoin_the_level_comes_back(clients in 1..30u64, deaths in proptest::collection::vec((0..30u64, 0..5_000u64), 0..60)) {
+        let load = Load { shape: Shape::AtOnce { clients }, rejoin: true };
+        let mut share = Share::new(&load, 0, 1);
+        let mut deaths = deaths;
+        deaths.sort_by_key(|(_, time)| *time);
+        for (slot, time) in deaths {
+            while share.next_action(at(time)).is_some() {}
+            share.ended(slot, at(time));
+            prop_assert!(share.active() <= clients);
+            prop_assert!(!share.is_finished());
+        }
+        while share.next_action(at(10_000)).is_some() {}
+        prop_assert_eq!(share.active(), clients);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back(shape in shape(), rejoin: bool) {
+        prop_assume!(!matches!(&shape, Shape::Stages(stages) if stages.iter().all(|s| s.clients == 0)));
+        let load = Load { shape, rejoin };
+        let text = serde_json::to_string(&load).expect("plain data");
+        let back: Load = serde_json::from_str(&text).expect("what was written");
+        prop_assert_eq!(back, load);
+    }
+}

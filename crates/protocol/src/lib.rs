@@ -1,0 +1,14 @@
+//! How to speak to media servers, without touching the network.
+//!
+//! Everything here is sans-IO: bytes and time go in, transmissions, channel requests, events and the
+//! next deadline come out. The crate's manifest has no means to do anything else. The contract
+//! between a protocol and the engine that runs it is in [`session`]; what protocols share is in
+//! [`media`]; each protocol is one folder and one line in [`registry`].
+
+pub mod media;
+pub mod metrics;
+pub mod registry;
+pub mod rtsp;
+pub mod session;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

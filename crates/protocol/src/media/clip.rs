@@ -1,0 +1,406 @@
+//! Media to send: frames cut into packets, made once and shared by all that send it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::audio;
+use super::h264::{H264Settings, H264Stream, SettingsError, packets};
+
+/// Frames per second, as an exact ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameRate {
+    numerator: u32,
+    denominator: u32,
+}
+
+/// Why a text is no frame rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no frame rate: write frames per second, such as `25`, `29.97` or `30000/1001`, from \
+     0.1 to 1000"
+)]
+pub struct FrameRateError(String);
+
+impl FrameRate {
+    /// A whole number of frames per second, from 1 to 1000.
+    pub const fn whole(frames: u32) -> FrameRate {
+        assert!(frames >= 1 && frames <= 1000, "outside of 1 to 1000");
+        FrameRate {
+            numerator: frames,
+            denominator: 1,
+        }
+    }
+
+    /// The numerator of frames per second.
+    pub const fn numerator(self) -> u32 {
+        self.numerator
+    }
+
+    /// The denominator of frames per second.
+    pub const fn denominator(self) -> u32 {
+        self.denominator
+    }
+
+    /// How many ticks of a clock of `clock_rate` Hz `frames` frames last, rounded down.
+    pub fn ticks(self, frames: u64, clock_rate: u32) -> u64 {
+        let ticks = u128::from(frames) * u128::from(clock_rate) * u128::from(self.denominator)
+            / u128::from(self.numerator);
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+
+    /// How long `frames` frames last, in nanoseconds, rounded down.
+    pub fn nanos(self, frames: u64) -> u64 {
+        self.ticks(frames, 1_000_000_000)
+    }
+
+    /// How many frames begin within a time: the clip's frames, where that is its length.
+    pub fn frames_within(self, length: Duration) -> u64 {
+        let unit = u128::from(self.denominator) * 1_000_000_000;
+        let frames = (length.as_nanos() * u128::from(self.numerator)).div_ceil(unit);
+        u64::try_from(frames).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for FrameRate {
+    type Err = FrameRateError;
+
+    fn from_str(text: &str) -> Result<FrameRate, FrameRateError> {
+        let error = || FrameRateError(text.chars().take(40).collect());
+        let (numerator, denominator) = match text.trim() {
+            // The rates of NTSC, as everybody writes them.
+            "23.976" | "23.98" => (24_000, 1001),
+            "29.97" => (30_000, 1001),
+            "59.94" => (60_000, 1001),
+            text => match text.split_once(['/', '.']) {
+                None => (text.parse().map_err(|_| error())?, 1),
+                Some((numerator, denominator)) if text.contains('/') => (
+                    numerator.parse().map_err(|_| error())?,
+                    denominator.parse().map_err(|_| error())?,
+                ),
+                Some((whole, decimals)) if (1..=3).contains(&decimals.len()) => {
+                    let scale = 10u32.pow(decimals.len() as u32);
+                    let whole: u32 = whole.parse().map_err(|_| error())?;
+                    let part: u32 = decimals.parse().map_err(|_| error())?;
+                    let numerator = whole.checked_mul(scale).ok_or_else(error)? + part;
+                    (numerator, scale)
+                }
+                Some(_) => return Err(error()),
+            },
+        };
+        let (n, d) = (u64::from(numerator), u64::from(denominator));
+        if d == 0 || d > 1_000_000 || n > 1_000_000 || n > 1000 * d || 10 * n < d {
+            return Err(error());
+        }
+        let divisor = greatest_common_divisor(numerator, denominator);
+        Ok(FrameRate {
+            numerator: numerator / divisor,
+            denominator: denominator / divisor,
+        })
+    }
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+impl fmt::Display for FrameRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.denominator == 1 {
+            write!(f, "{}", self.numerator)
+        } else {
+            write!(f, "{}/{}", self.numerator, self.denominator)
+        }
+    }
+}
+
+impl Serialize for FrameRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for FrameRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FrameRate, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = FrameRate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("frames per second, such as 25, 29.97 or \"30000/1001\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FrameRate, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, frames: u64) -> Result<FrameRate, E> {
+                self.visit_str(&frames.to_string())
+            }
+
+            fn visit_f64<E: de::Error>(self, frames: f64) -> Result<FrameRate, E> {
+                self.visit_str(&frames.to_string())
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for FrameRate {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FrameRate".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Frames per second, such as 25, 29.97 or 30000/1001.",
+            "type": ["string", "number"],
+        })
+    }
+}
+
+/// One packet of a clip.
+#[derive(Clone, Debug)]
+pub(crate) struct ClipPacket {
+    /// What follows the RTP header.
+    pub(crate) payload: Bytes,
+    /// Which frame of the loop it belongs to.
+    pub(crate) frame: u32,
+    /// Which packet of its frame it is, and of how many.
+    pub(crate) part: (u32, u32),
+    /// The marker bit.
+    pub(crate) marker: bool,
+}
+
+/// Media to send: one loop of it, cut into packets, repeated endlessly.
+#[derive(Debug)]
+pub struct Clip {
+    pub(crate) packets: Vec<ClipPacket>,
+    pub(crate) frames: u32,
+    pub(crate) frame_rate: FrameRate,
+    pub(crate) clock_rate: u32,
+    pub(crate) payload_type: u8,
+    media: &'static str,
+    encoding: String,
+    parameters: String,
+    bits_per_second: u64,
+    description: String,
+}
+
+/// The payload type of the video: the first of the dynamic ones (RFC 3551, 6).
+const VIDEO_PAYLOAD_TYPE: u8 = 96;
+
+impl Clip {
+    /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
+    pub fn video(settings: &H264Settings) -> Result<Clip, SettingsError> {
+        let stream = H264Stream::new(settings)?;
+        let mut packets = Vec::new();
+        let mut payloads = Vec::new();
+        for (frame, nals) in stream.pictures.iter().enumerate() {
+            let (sets, rest) = nals.split_at(nals.iter().take_while(|nal| is_set(nal)).count());
+            if !sets.is_empty() {
+                let sets: Vec<&[u8]> = sets.iter().map(Vec::as_slice).collect();
+                payloads.push(packets::aggregate(&sets));
+            }
+            for nal in rest {
+                packets::single_or_fragments(nal, settings.mtu, &mut payloads);
+            }
+            add_frame(&mut packets, frame as u32, &mut payloads, |last| last);
+        }
+        let [_, profile, constraints, level, ..] = stream.sps[..] else {
+            unreachable!("a sequence parameter set is longer");
+        };
+        let (width, height) = stream.size;
+        Ok(Clip {
+            packets,
+            frames: stream.pictures.len() as u32,
+            frame_rate: settings.frame_rate,
+            clock_rate: 90_000,
+            payload_type: VIDEO_PAYLOAD_TYPE,
+            media: "video",
+            encoding: "H264/90000".to_owned(),
+            parameters: format!(
+                "packetization-mode=1;profile-level-id={profile:02X}{constraints:02X}{level:02X};\
+                 sprop-parameter-sets={},{}",
+                STANDARD.encode(&stream.sps),
+                STANDARD.encode(&stream.pps)
+            ),
+            bits_per_second: settings.bits_per_second,
+            description: format!("H.264 {width}x{height}, {} frames/s", settings.frame_rate),
+        })
+    }
+
+    /// A tone of 64 kb/s: G.711, mu-law (RFC 3551, 4.5.14), a packet every 20 ms.
+    pub fn audio() -> Clip {
+        let mut packets = Vec::new();
+        for (frame, samples) in audio::tone().chunks(audio::SAMPLES_PER_PACKET).enumerate() {
+            let mut payloads = vec![Bytes::copy_from_slice(samples)];
+            // The marker begins a talkspurt (RFC 3551, 4.1); a tone is one without an end.
+            add_frame(&mut packets, frame as u32, &mut payloads, |_| false);
+        }
+        Clip {
+            frames: packets.len() as u32,
+            packets,
+            frame_rate: FrameRate::whole(audio::CLOCK_RATE / audio::SAMPLES_PER_PACKET as u32),
+            clock_rate: audio::CLOCK_RATE,
+            payload_type: audio::PAYLOAD_TYPE,
+            media: "audio",
+            encoding: format!("PCMU/{}", audio::CLOCK_RATE),
+            parameters: String::new(),
+            bits_per_second: u64::from(audio::CLOCK_RATE) * 8,
+            description: "G.711 mu-law, 440 Hz".to_owned(),
+        }
+    }
+
+    /// `video` or `audio`, as in an SDP's `m=`.
+    pub fn media(&self) -> &'static str {
+        self.media
+    }
+
+    /// The RTP payload type.
+    pub fn payload_type(&self) -> u8 {
+        self.payload_type
+    }
+
+    /// The clock of the RTP timestamps in Hz.
+    pub fn clock_rate(&self) -> u32 {
+        self.clock_rate
+    }
+
+    /// What an SDP says in `a=rtpmap` after the payload type.
+    pub fn encoding(&self) -> &str {
+        &self.encoding
+    }
+
+    /// What an SDP says in `a=fmtp` after the payload type; empty for nothing.
+    pub fn parameters(&self) -> &str {
+        &self.parameters
+    }
+
+    /// Bit rate of the payload, in bit/s.
+    pub fn bits_per_second(&self) -> u64 {
+        self.bits_per_second
+    }
+
+    /// Frames per second.
+    pub fn frame_rate(&self) -> FrameRate {
+        self.frame_rate
+    }
+
+    /// What it is, for people.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Bytes of payload of the whole loop.
+    pub fn loop_bytes(&self) -> u64 {
+        self.packets
+            .iter()
+            .map(|packet| packet.payload.len() as u64)
+            .sum()
+    }
+}
+
+/// Whether a NAL unit is a parameter set.
+fn is_set(nal: &[u8]) -> bool {
+    matches!(nal[0] & 0x1f, 7 | 8)
+}
+
+/// Adds the packets of one frame; `marker` says of its last packet and the others whether they bear
+/// the marker bit.
+fn add_frame(
+    packets: &mut Vec<ClipPacket>,
+    frame: u32,
+    payloads: &mut Vec<Bytes>,
+    marker: impl Fn(bool) -> bool,
+) {
+    let count = payloads.len() as u32;
+    for (index, payload) in (0..).zip(payloads.drain(..)) {
+        packets.push(ClipPacket {
+            payload,
+            frame,
+            part: (index, count),
+            marker: marker(index + 1 == count),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_rates_are_exact() {
+        let ntsc: FrameRate = "29.97".parse().unwrap();
+        assert_eq!(ntsc, "30000/1001".parse().unwrap());
+        assert_eq!(ntsc.ticks(30_000, 90_000), 1001 * 90_000);
+        assert_eq!("12.5".parse::<FrameRate>().unwrap().to_string(), "25/2");
+        assert_eq!("50/2".parse::<FrameRate>().unwrap(), FrameRate::whole(25));
+        assert_eq!(
+            FrameRate::whole(25).frames_within(Duration::from_secs(3)),
+            75
+        );
+        assert_eq!(
+            FrameRate::whole(50).frames_within(Duration::from_millis(1)),
+            1
+        );
+        for wrong in [
+            "",
+            "0",
+            "x",
+            "1001",
+            "1/0",
+            "-5",
+            "1.",
+            "1.2345",
+            "0.01",
+            "5000000000",
+        ] {
+            assert!(wrong.parse::<FrameRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn video_is_cut_into_packets() {
+        let clip = Clip::video(&H264Settings {
+            bits_per_second: 1_000_000,
+            frame_rate: FrameRate::whole(25),
+            gop: 50,
+            mtu: 1400,
+        })
+        .unwrap();
+        assert!(
+            clip.loop_bytes().abs_diff(250_000) <= 8,
+            "{}",
+            clip.loop_bytes()
+        );
+        assert_eq!(clip.frames, 50);
+        assert!(
+            clip.packets
+                .iter()
+                .all(|packet| packet.payload.len() <= 1400)
+        );
+        let markers = clip.packets.iter().filter(|packet| packet.marker).count();
+        assert_eq!(markers, 50);
+        assert_eq!(clip.packets[0].payload[0] & 0x1f, 24);
+        assert!(clip.parameters().contains("profile-level-id=42C0"));
+    }
+
+    #[test]
+    fn audio_is_50_packets_a_second() {
+        let clip = Clip::audio();
+        assert_eq!(clip.loop_bytes(), 8000);
+        assert_eq!(clip.packets.len(), 50);
+        assert_eq!(clip.frame_rate(), FrameRate::whole(50));
+    }
+}

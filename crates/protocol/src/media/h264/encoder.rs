@@ -1,0 +1,416 @@
+//! One loop of video of a stated bit rate.
+
+use super::bits::{BitWriter, nal_unit};
+use super::packets::{MTU_MIN, aggregate_bytes, longest_within, payload_bytes};
+use super::picture::{Canvas, FRAME_NUM_BITS, QP, Slot};
+use crate::media::clip::FrameRate;
+
+/// How much larger an IDR picture is than the others, where the rate allows the choice. Real
+/// encoders at a constant bit rate show bursts of about that size.
+const IDR_WEIGHT: u64 = 3;
+/// The share of a GOP that may be spent on what moves, before a smaller picture is chosen: 1 in 10.
+const CONTENT_SHARE: u64 = 10;
+/// What one macroblock of texture takes at most, in bytes.
+const TEXTURE_BYTES: usize = 388;
+/// A loop is at least so long, in milliseconds, so that short GOPs do not make a short loop.
+const LOOP_MIN_MS: u64 = 2000;
+/// Picture sizes in samples, largest first.
+const SIZES: [(u32, u32); 11] = [
+    (3840, 2160),
+    (1920, 1080),
+    (1280, 720),
+    (960, 540),
+    (640, 360),
+    (480, 270),
+    (320, 180),
+    (192, 108),
+    (128, 80),
+    (96, 64),
+    (64, 48),
+];
+
+/// What video is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct H264Settings {
+    /// Bytes of RTP payload, times 8, per second.
+    pub bits_per_second: u64,
+    /// Pictures per second.
+    pub frame_rate: FrameRate,
+    /// Pictures from one IDR picture to the next.
+    pub gop: u32,
+    /// The longest RTP payload: the bit rate counts what fragmenting adds.
+    pub mtu: usize,
+}
+
+/// Why video cannot be made as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Not even pictures in which next to nothing moves fit in.
+    #[error(
+        "a bit rate of {asked} bit/s is too low for {frame_rate} pictures per second with {gop} \
+         pictures per GOP: it takes at least {needed} bit/s"
+    )]
+    BitRateTooLow {
+        /// What was asked for, in bit/s.
+        asked: u64,
+        /// What would do, in bit/s.
+        needed: u64,
+        /// Pictures per second.
+        frame_rate: FrameRate,
+        /// Pictures per GOP.
+        gop: u32,
+    },
+    /// A loop would not fit into memory reasonably.
+    #[error(
+        "a bit rate of {asked} bit/s is too high: one loop of {gop} pictures would take {bytes} bytes"
+    )]
+    BitRateTooHigh {
+        /// What was asked for, in bit/s.
+        asked: u64,
+        /// Pictures per GOP.
+        gop: u32,
+        /// Bytes of the loop.
+        bytes: u64,
+    },
+    /// A GOP without a picture, or with more than a loop can hold.
+    #[error("a GOP of {0} pictures: there must be between 1 and {GOP_MAX}")]
+    Gop(u32),
+    /// Packets too small to be cut.
+    #[error("an RTP payload of at most {0} bytes: there must be between {MTU_MIN} and 65000")]
+    Mtu(usize),
+}
+
+/// The longest GOP, in pictures.
+const GOP_MAX: u32 = 100_000;
+/// The largest loop, in bytes.
+const LOOP_BYTES_MAX: u64 = 1 << 30;
+/// The longest payload: what fits into one UDP datagram with some room.
+const MTU_MAX: usize = 65_000;
+
+/// One loop of video: closed GOPs that can be repeated endlessly.
+#[derive(Clone, Debug)]
+pub struct H264Stream {
+    /// The sequence parameter set, as a NAL unit.
+    pub sps: Vec<u8>,
+    /// The picture parameter set, as a NAL unit.
+    pub pps: Vec<u8>,
+    /// Of each picture, in order: its NAL units. Those of an IDR picture begin with the parameter
+    /// sets.
+    pub pictures: Vec<Vec<Vec<u8>>>,
+    /// Width and height in samples.
+    pub size: (u32, u32),
+}
+
+impl H264Stream {
+    /// Makes one loop.
+    pub fn new(settings: &H264Settings) -> Result<H264Stream, SettingsError> {
+        let plan = Plan::new(settings)?;
+        let size = plan.choose_size()?;
+        Ok(plan.encode(size))
+    }
+
+    /// The loop as a byte stream (H.264, annex B), as it is written into files.
+    pub fn annex_b(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for nal in self.pictures.iter().flatten() {
+            bytes.extend_from_slice(&[0, 0, 0, 1]);
+            bytes.extend_from_slice(nal);
+        }
+        bytes
+    }
+}
+
+/// The loop that is to be made.
+#[derive(Debug)]
+struct Plan<'a> {
+    settings: &'a H264Settings,
+    gops: u64,
+    /// Bytes of payload of the whole loop.
+    bytes: u64,
+}
+
+impl Plan<'_> {
+    fn new(settings: &H264Settings) -> Result<Plan<'_>, SettingsError> {
+        if settings.gop == 0 || settings.gop > GOP_MAX {
+            return Err(SettingsError::Gop(settings.gop));
+        }
+        if !(MTU_MIN..=MTU_MAX).contains(&settings.mtu) {
+            return Err(SettingsError::Mtu(settings.mtu));
+        }
+        let rate = settings.frame_rate;
+        let gop_nanos = rate.nanos(settings.gop.into()).max(1);
+        // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of GOPs
+        // lets it alternate, also from the end of the loop to its beginning.
+        let gops = match (LOOP_MIN_MS * 1_000_000).div_ceil(gop_nanos) {
+            1 if settings.gop > 1 => 1,
+            gops => gops.next_multiple_of(2),
+        };
+        let pictures = gops * u64::from(settings.gop);
+        let bytes = u128::from(settings.bits_per_second)
+            * u128::from(pictures)
+            * u128::from(rate.denominator())
+            / (8 * u128::from(rate.numerator()));
+        match u64::try_from(bytes) {
+            Ok(bytes) if bytes <= LOOP_BYTES_MAX => Ok(Plan {
+                settings,
+                gops,
+                bytes,
+            }),
+            _ => Err(SettingsError::BitRateTooHigh {
+                asked: settings.bits_per_second,
+                gop: settings.gop,
+                bytes: bytes.try_into().unwrap_or(u64::MAX),
+            }),
+        }
+    }
+
+    /// The largest picture of which the moving parts leave room in the bit rate; larger ones than
+    /// 1920x1080 only where the bytes would not find place otherwise.
+    fn choose_size(&self) -> Result<(u32, u32), SettingsError> {
+        let per_gop = self.bytes / self.gops;
+        let per_picture = per_gop / u64::from(self.settings.gop);
+        let mut needed = 0;
+        for (index, &size) in SIZES.iter().enumerate() {
+            let room = SIZES
+                .get(index + 1)
+                .map_or(0, |&(width, height)| u64::from(width * height) * 3 / 2);
+            if size.0 > 1920 && per_picture * IDR_WEIGHT <= room {
+                continue;
+            }
+            needed = self.least_bytes_per_gop(size);
+            if needed * CONTENT_SHARE <= per_gop {
+                return Ok(size);
+            }
+        }
+        if needed <= per_gop {
+            return Ok(SIZES[SIZES.len() - 1]);
+        }
+        let settings = self.settings;
+        let frames = u128::from(settings.gop) * u128::from(settings.frame_rate.denominator());
+        let rate = u128::from(needed) * 8 * u128::from(settings.frame_rate.numerator());
+        Err(SettingsError::BitRateTooLow {
+            asked: settings.bits_per_second,
+            needed: u64::try_from(rate.div_ceil(frames)).unwrap_or(u64::MAX),
+            frame_rate: settings.frame_rate,
+            gop: settings.gop,
+        })
+    }
+
+    /// Bytes of payload of a GOP without any texture.
+    fn least_bytes_per_gop(&self, size: (u32, u32)) -> u64 {
+        let mut canvas = canvas(size);
+        let mut slot = Slot {
+            index: 0,
+            in_gop: 0,
+            idr_pic_id: 0,
+            texture_from: 0,
+        };
+        let (sps, pps) = parameter_sets(self.settings, size);
+        let mtu = self.settings.mtu;
+        let idr = payload_bytes(vcl(slot, &canvas.slice(slot, 0)).len(), mtu)
+            + aggregate_bytes(&[&sps, &pps]);
+        // The bar costs a little more in some columns than in others; the smallest picture, which
+        // decides whether a rate can be met at all, has but four.
+        let columns = u64::from(size.0 / 16)
+            .min(8)
+            .min(u64::from(self.settings.gop) - 1);
+        let mut moving = 0;
+        for index in 1..=columns {
+            slot.index = index;
+            slot.in_gop = index as u32;
+            moving = moving.max(payload_bytes(vcl(slot, &canvas.slice(slot, 0)).len(), mtu));
+        }
+        idr as u64 + moving as u64 * (u64::from(self.settings.gop) - 1)
+    }
+
+    fn encode(&self, size: (u32, u32)) -> H264Stream {
+        let (sps, pps) = parameter_sets(self.settings, size);
+        let mut canvas = canvas(size);
+        let mut pictures = Vec::new();
+        let mut texture_from = 0;
+        let mut spent = 0;
+        let weights_per_gop = u64::from(self.settings.gop) - 1 + IDR_WEIGHT;
+        let mut weights = 0;
+        for gop in 0..self.gops {
+            for in_gop in 0..self.settings.gop {
+                // What the loop may have spent after this picture; the remainder is carried on.
+                weights += if in_gop == 0 { IDR_WEIGHT } else { 1 };
+                let target = u128::from(self.bytes) * u128::from(weights)
+                    / u128::from(weights_per_gop * self.gops);
+                let budget = (target as u64).saturating_sub(spent);
+                let slot = Slot {
+                    index: pictures.len() as u64,
+                    in_gop,
+                    idr_pic_id: (gop % 2) as u32,
+                    texture_from,
+                };
+                let mut nals = Vec::new();
+                let mut used = 0;
+                if in_gop == 0 {
+                    used = aggregate_bytes(&[&sps, &pps]);
+                    nals.extend([sps.clone(), pps.clone()]);
+                }
+                let room = (budget as usize).saturating_sub(used);
+                let (nal, texture) = self.fill(&mut canvas, slot, room);
+                texture_from = (texture_from + texture) % canvas.macroblocks();
+                used += payload_bytes(nal.len(), self.settings.mtu);
+                nals.push(nal);
+                let rest = (budget as usize).saturating_sub(used);
+                if rest >= FILLER_MIN {
+                    let filler = filler(longest_within(rest, self.settings.mtu));
+                    used += payload_bytes(filler.len(), self.settings.mtu);
+                    nals.push(filler);
+                }
+                spent += used as u64;
+                pictures.push(nals);
+            }
+        }
+        H264Stream {
+            sps,
+            pps,
+            pictures,
+            size,
+        }
+    }
+
+    /// Writes one picture with as much texture as fits into `room` bytes of payload.
+    fn fill(&self, canvas: &mut Canvas, slot: Slot, room: usize) -> (Vec<u8>, usize) {
+        let mtu = self.settings.mtu;
+        let mut plain = canvas.clone();
+        let nal = vcl(slot, &plain.slice(slot, 0));
+        let least = payload_bytes(nal.len(), mtu);
+        let mut texture =
+            (room.saturating_sub(least) / (TEXTURE_BYTES - 3)).min(canvas.macroblocks());
+        while texture > 0 {
+            let mut tried = canvas.clone();
+            let nal = vcl(slot, &tried.slice(slot, texture));
+            let over = payload_bytes(nal.len(), mtu).saturating_sub(room);
+            if over == 0 {
+                *canvas = tried;
+                return (nal, texture);
+            }
+            texture = texture.saturating_sub(over.div_ceil(TEXTURE_BYTES));
+        }
+        *canvas = plain;
+        (nal, 0)
+    }
+}
+
+fn canvas((width, height): (u32, u32)) -> Canvas {
+    Canvas::new(width.div_ceil(16) as usize, height.div_ceil(16) as usize)
+}
+
+/// A coded slice as a NAL unit; every picture is referred to.
+fn vcl(slot: Slot, payload: &[u8]) -> Vec<u8> {
+    let unit_type = if slot.in_gop == 0 { 5 } else { 1 };
+    nal_unit(3, unit_type, payload)
+}
+
+/// The shortest filler: its header and the stop bit.
+const FILLER_MIN: usize = 2;
+
+/// Filler data of `length` bytes (H.264, 7.3.2.7).
+fn filler(length: usize) -> Vec<u8> {
+    let mut nal = vec![0xff; length];
+    nal[0] = 12;
+    nal[length - 1] = 0x80;
+    nal
+}
+
+/// `level_idc`, and what a level allows: macroblocks per second, macroblocks per picture, and
+/// 1000 bit/s (H.264, table A-1).
+const LEVELS: [(u32, u64, u64, u64); 16] = [
+    (10, 1_485, 99, 64),
+    (11, 3_000, 396, 192),
+    (12, 6_000, 396, 384),
+    (13, 11_880, 396, 768),
+    (20, 11_880, 396, 2_000),
+    (21, 19_800, 792, 4_000),
+    (22, 20_250, 1_620, 4_000),
+    (30, 40_500, 1_620, 10_000),
+    (31, 108_000, 3_600, 14_000),
+    (32, 216_000, 5_120, 20_000),
+    (40, 245_760, 8_192, 20_000),
+    (41, 245_760, 8_192, 50_000),
+    (42, 522_240, 8_704, 50_000),
+    (50, 589_824, 22_080, 135_000),
+    (51, 983_040, 36_864, 240_000),
+    (52, 2_073_600, 36_864, 240_000),
+];
+
+/// Sequence and picture parameter set as NAL units (H.264, 7.3.2.1, 7.3.2.2, E.1.1).
+fn parameter_sets(settings: &H264Settings, (width, height): (u32, u32)) -> (Vec<u8>, Vec<u8>) {
+    let (across, down) = (width.div_ceil(16), height.div_ceil(16));
+    let macroblocks = u64::from(across * down);
+    let (numerator, denominator) = (
+        settings.frame_rate.numerator(),
+        settings.frame_rate.denominator(),
+    );
+    let per_second = (macroblocks * u64::from(numerator)).div_ceil(denominator.into());
+    let level = LEVELS
+        .iter()
+        .find(|&&(_, speed, size, kilobits)| {
+            per_second <= speed
+                && macroblocks <= size
+                && settings.bits_per_second <= kilobits * 1000
+        })
+        .map_or(62, |&(level, ..)| level);
+
+    let mut w = BitWriter::default();
+    w.bits(66, 8); // profile_idc: Baseline,
+    w.bits(0b1100_0000, 8); // constrained.
+    w.bits(level, 8);
+    w.ue(0); // seq_parameter_set_id
+    w.ue(FRAME_NUM_BITS - 4); // log2_max_frame_num_minus4
+    w.ue(2); // pic_order_cnt_type: output order is decoding order.
+    w.ue(1); // max_num_ref_frames
+    w.flag(false); // gaps_in_frame_num_value_allowed_flag
+    w.ue(across - 1);
+    w.ue(down - 1);
+    w.flag(true); // frame_mbs_only_flag
+    w.flag(true); // direct_8x8_inference_flag
+    let (right, bottom) = ((across * 16 - width) / 2, (down * 16 - height) / 2);
+    w.flag(right + bottom > 0); // frame_cropping_flag
+    if right + bottom > 0 {
+        [0, right, 0, bottom]
+            .into_iter()
+            .for_each(|crop| w.ue(crop));
+    }
+    w.flag(true); // vui_parameters_present_flag
+    w.bits(0, 4); // No aspect ratio, overscan, video signal type, chroma location.
+    w.flag(true); // timing_info_present_flag
+    w.bits(denominator, 32); // num_units_in_tick
+    w.bits(numerator * 2, 32); // time_scale, in fields.
+    w.flag(true); // fixed_frame_rate_flag
+    w.bits(0, 3); // No HRD parameters of either kind, no pic_struct.
+    w.flag(true); // bitstream_restriction_flag
+    w.flag(true); // motion_vectors_over_pic_boundaries_flag
+    w.ue(0); // max_bytes_per_pic_denom: no limit.
+    w.ue(0); // max_bits_per_mb_denom: no limit.
+    w.ue(0); // log2_max_mv_length_horizontal: nothing ever moves by vector.
+    w.ue(0); // log2_max_mv_length_vertical
+    w.ue(0); // max_num_reorder_frames
+    w.ue(1); // max_dec_frame_buffering
+    let sps = nal_unit(3, 7, &w.finish());
+
+    let mut w = BitWriter::default();
+    w.ue(0); // pic_parameter_set_id
+    w.ue(0); // seq_parameter_set_id
+    w.flag(false); // entropy_coding_mode_flag: CAVLC.
+    w.flag(false); // bottom_field_pic_order_in_frame_present_flag
+    w.ue(0); // num_slice_groups_minus1
+    w.ue(0); // num_ref_idx_l0_default_active_minus1
+    w.ue(0); // num_ref_idx_l1_default_active_minus1
+    w.flag(false); // weighted_pred_flag
+    w.bits(0, 2); // weighted_bipred_idc
+    w.se(QP - 26); // pic_init_qp_minus26
+    w.se(0); // pic_init_qs_minus26
+    w.se(0); // chroma_qp_index_offset
+    w.flag(true); // deblocking_filter_control_present_flag
+    w.flag(false); // constrained_intra_pred_flag
+    w.flag(false); // redundant_pic_cnt_present_flag
+    (sps, nal_unit(3, 8, &w.finish()))
+}
+
+#[cfg(test)]
+mod tests;

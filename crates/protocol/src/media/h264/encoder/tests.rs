@@ -1,0 +1,219 @@
+//! The stream holds its rate, and an independent decoder takes it without a complaint.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> H264Settings {
+    H264Settings {
+        bits_per_second,
+        frame_rate,
+        gop,
+        mtu: 1400,
+    }
+}
+
+fn payload_of(stream: &H264Stream, mtu: usize) -> u64 {
+    let mut bytes = 0;
+    for nals in &stream.pictures {
+        let sets = if nals[0][0] & 0x1f == 7 { 2 } else { 0 };
+        if sets > 0 {
+            bytes += aggregate_bytes(&[&nals[0], &nals[1]]);
+        }
+        bytes += nals[sets..]
+            .iter()
+            .map(|nal| payload_bytes(nal.len(), mtu))
+            .sum::<usize>();
+    }
+    bytes as u64
+}
+
+/// Runs a tool on the stream; `None` where it is missing and may be.
+fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<(bool, Vec<u8>, String)> {
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(
+                std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
+                "{program} does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+            );
+            return None;
+        }
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Some((
+        output.status.success(),
+        output.stdout,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    ))
+}
+
+fn decodes(settings: &H264Settings, loops: usize) {
+    let stream = H264Stream::new(settings).unwrap();
+    let bytes = stream.annex_b().repeat(loops);
+    let decode = [
+        "-v",
+        "warning",
+        "-xerror",
+        "-probesize",
+        "100M",
+        "-f",
+        "h264",
+        "-i",
+        "-",
+        "-f",
+        "null",
+        "-",
+    ];
+    if let Some((success, _, complaints)) = run("ffmpeg", &decode, &bytes) {
+        assert!(
+            success && complaints.is_empty(),
+            "{settings:?}: {complaints}"
+        );
+    }
+    let probe = [
+        "-v",
+        "warning",
+        "-probesize",
+        "100M",
+        "-f",
+        "h264",
+        "-count_frames",
+        "-show_entries",
+        "stream=width,height,r_frame_rate,nb_read_frames,profile",
+        "-of",
+        "default=nw=1",
+        "-",
+    ];
+    if let Some((success, said, complaints)) = run("ffprobe", &probe, &bytes) {
+        assert!(
+            success && complaints.is_empty(),
+            "{settings:?}: {complaints}"
+        );
+        let said = String::from_utf8(said).unwrap();
+        let rate = settings.frame_rate;
+        for line in [
+            "profile=Constrained Baseline".to_owned(),
+            format!("width={}", stream.size.0),
+            format!("height={}", stream.size.1),
+            format!("r_frame_rate={}/{}", rate.numerator(), rate.denominator()),
+            format!("nb_read_frames={}", stream.pictures.len() * loops),
+        ] {
+            assert!(
+                said.lines().any(|said| said == line),
+                "{settings:?}: {line}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ffmpeg_decodes_what_low_rates_give() {
+    decodes(&settings(20_000, FrameRate::whole(5), 10), 2);
+    decodes(&settings(20_000, FrameRate::whole(25), 50), 2);
+    decodes(&settings(100_000, FrameRate::whole(25), 50), 2);
+}
+
+#[test]
+fn ffmpeg_decodes_what_usual_rates_give() {
+    decodes(&settings(1_000_000, FrameRate::whole(25), 50), 2);
+    decodes(&settings(4_000_000, "30000/1001".parse().unwrap(), 60), 2);
+}
+
+#[test]
+fn ffmpeg_decodes_what_high_rates_give() {
+    decodes(&settings(50_000_000, FrameRate::whole(60), 120), 1);
+}
+
+#[test]
+fn ffmpeg_decodes_intra_pictures_only_and_long_gops() {
+    decodes(&settings(2_000_000, FrameRate::whole(10), 1), 2);
+    decodes(&settings(300_000, FrameRate::whole(25), 600), 2);
+}
+
+#[test]
+fn ffmpeg_sees_the_levels_that_were_drawn() {
+    let settings = settings(400_000, FrameRate::whole(25), 50);
+    let stream = H264Stream::new(&settings).unwrap();
+    let arguments = [
+        "-v",
+        "warning",
+        "-f",
+        "h264",
+        "-i",
+        "-",
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "yuv420p",
+        "-frames:v",
+        "1",
+        "-",
+    ];
+    let Some((true, picture, _)) = run("ffmpeg", &arguments, &stream.annex_b()) else {
+        return;
+    };
+    let (width, height) = (stream.size.0 as usize, stream.size.1 as usize);
+    assert_eq!(picture.len(), width * height * 3 / 2);
+    // The first picture: the bar in the first column of macroblocks, texture first, gradient last.
+    let last_row = &picture[width * (height - 1)..width * height];
+    assert_eq!(last_row[0], 225);
+    assert!(
+        (150..=180).contains(&last_row[width - 1]),
+        "{}",
+        last_row[width - 1]
+    );
+    assert!(last_row[16..].windows(2).all(|pair| pair[0] <= pair[1]));
+}
+
+#[test]
+fn impossible_rates_say_what_would_do() {
+    let asked = settings(2_000, FrameRate::whole(30), 60);
+    let Err(SettingsError::BitRateTooLow { needed, .. }) = H264Stream::new(&asked) else {
+        panic!("2 kb/s must not do");
+    };
+    assert!(H264Stream::new(&settings(needed, FrameRate::whole(30), 60)).is_ok());
+    assert!(matches!(
+        H264Stream::new(&settings(u64::MAX, FrameRate::whole(30), 60)),
+        Err(SettingsError::BitRateTooHigh { .. })
+    ));
+    assert_eq!(
+        H264Stream::new(&settings(1_000_000, FrameRate::whole(30), 0)).unwrap_err(),
+        SettingsError::Gop(0)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn the_rate_is_held(
+        bits_per_second in 20_000u64..3_000_000,
+        rate in 5u32..30,
+        seconds in 1u32..4,
+        mtu in 200usize..1500,
+    ) {
+        let settings = H264Settings {
+            bits_per_second,
+            frame_rate: FrameRate::whole(rate),
+            gop: rate * seconds,
+            mtu,
+        };
+        let stream = H264Stream::new(&settings).unwrap();
+        let wanted = bits_per_second * stream.pictures.len() as u64 / u64::from(rate) / 8;
+        let got = payload_of(&stream, mtu);
+        prop_assert!(got.abs_diff(wanted) <= 8.max(wanted / 10_000), "{} for {}", got, wanted);
+    }
+}

@@ -1,0 +1,115 @@
+//! NAL units into RTP payloads, packetization mode 1 (RFC 6184).
+
+use bytes::Bytes;
+
+/// NAL unit type of an aggregation packet (RFC 6184, 5.7.1).
+const STAP_A: u8 = 24;
+/// NAL unit type of a fragment (RFC 6184, 5.8).
+const FU_A: u8 = 28;
+/// The smallest payload that is allowed for: small enough for any path, large enough that an
+/// aggregation packet of parameter sets fits.
+pub const MTU_MIN: usize = 128;
+
+/// How many bytes of RTP payload a NAL unit of `length` bytes takes with at most `mtu` a packet.
+pub(super) fn payload_bytes(length: usize, mtu: usize) -> usize {
+    if length <= mtu {
+        return length;
+    }
+    length - 1 + 2 * (length - 1).div_ceil(mtu - 2)
+}
+
+/// The longest NAL unit that takes at most `payload` bytes.
+pub(super) fn longest_within(payload: usize, mtu: usize) -> usize {
+    if payload <= mtu {
+        return payload;
+    }
+    let fragments = payload.div_ceil(mtu);
+    let mut length = (payload - 2 * (fragments - 1) + 1).max(mtu);
+    while payload_bytes(length, mtu) > payload {
+        length -= 1;
+    }
+    length
+}
+
+/// How many bytes of RTP payload the parameter sets take: one aggregation packet.
+pub(super) fn aggregate_bytes(nals: &[&[u8]]) -> usize {
+    1 + nals.iter().map(|nal| 2 + nal.len()).sum::<usize>()
+}
+
+/// Puts several small NAL units into one packet (RFC 6184, 5.7.1).
+pub fn aggregate(nals: &[&[u8]]) -> Bytes {
+    let mut payload = Vec::with_capacity(aggregate_bytes(nals));
+    let importance = nals.iter().map(|nal| nal[0] & 0x60).max().unwrap_or(0);
+    payload.push(importance | STAP_A);
+    for nal in nals {
+        let length = u16::try_from(nal.len()).expect("only parameter sets are aggregated");
+        payload.extend_from_slice(&length.to_be_bytes());
+        payload.extend_from_slice(nal);
+    }
+    payload.into()
+}
+
+/// Puts a NAL unit into one packet, or into fragments where it is longer than `mtu` (RFC 6184, 5.8).
+pub fn single_or_fragments(nal: &[u8], mtu: usize, packets: &mut Vec<Bytes>) {
+    if nal.len() <= mtu {
+        packets.push(Bytes::copy_from_slice(nal));
+        return;
+    }
+    let (header, rest) = (nal[0], &nal[1..]);
+    let count = rest.len().div_ceil(mtu - 2);
+    for (index, fragment) in rest.chunks(mtu - 2).enumerate() {
+        let start = u8::from(index == 0) << 7;
+        let end = u8::from(index + 1 == count) << 6;
+        let mut payload = Vec::with_capacity(fragment.len() + 2);
+        payload.push(header & 0xe0 | FU_A);
+        payload.push(start | end | header & 0x1f);
+        payload.extend_from_slice(fragment);
+        packets.push(payload.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parameter_sets_share_a_packet() {
+        assert_eq!(
+            aggregate(&[&[0x67, 1, 2], &[0x48, 3]])[..],
+            [0x78, 0, 3, 0x67, 1, 2, 0, 2, 0x48, 3]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn fragments_make_the_unit_again(
+            nal in proptest::collection::vec(any::<u8>(), 1..5000),
+            mtu in MTU_MIN..1500,
+        ) {
+            let mut packets = Vec::new();
+            single_or_fragments(&nal, mtu, &mut packets);
+            prop_assert_eq!(
+                packets.iter().map(Bytes::len).sum::<usize>(),
+                payload_bytes(nal.len(), mtu)
+            );
+            prop_assert!(packets.iter().all(|packet| packet.len() <= mtu));
+            if packets.len() > 1 {
+                prop_assert_eq!(packets[0][1] & 0xc0, 0x80);
+                prop_assert_eq!(packets.last().unwrap()[1] & 0xc0, 0x40);
+                let mut again = vec![packets[0][0] & 0xe0 | packets[0][1] & 0x1f];
+                packets.iter().for_each(|packet| again.extend_from_slice(&packet[2..]));
+                prop_assert_eq!(again, nal);
+            } else {
+                prop_assert_eq!(&packets[0][..], &nal[..]);
+            }
+        }
+
+        #[test]
+        fn the_longest_unit_within_a_budget(payload in 2usize..100_000, mtu in MTU_MIN..1500) {
+            let length = longest_within(payload, mtu);
+            prop_assert!(payload_bytes(length, mtu) <= payload);
+            prop_assert!(payload_bytes(length + 1, mtu) > payload);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What protocols share: media formats, receivers that measure, sources that send.
+
+mod audio;
+pub mod clip;
+pub mod h264;
+pub mod rtcp;
+pub mod rtp;
+pub mod sdp;

@@ -1,0 +1,330 @@
+//! What a flow says of itself is held against a receiver that only sees what left.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::media::clip::FrameRate;
+use crate::media::h264::H264Settings;
+
+fn clip() -> Arc<Clip> {
+    static CLIP: LazyLock<Arc<Clip>> = LazyLock::new(|| {
+        let settings = H264Settings {
+            bits_per_second: 400_000,
+            frame_rate: FrameRate::whole(25),
+            gop: 25,
+            mtu: 600,
+        };
+        Arc::new(Clip::video(&settings).unwrap())
+    });
+    CLIP.clone()
+}
+
+fn settings(clip: &Arc<Clip>, faults: &[&str], length: Option<u64>) -> FlowSettings {
+    let mut all = Faults::default();
+    for fault in faults {
+        let (name, value) = fault.split_once('=').unwrap();
+        all.set(name, value).unwrap().unwrap();
+    }
+    FlowSettings {
+        clip: clip.clone(),
+        pacing: Pacing::Spread,
+        ssrc: 7,
+        first_seq: 65_500,
+        first_timestamp: u32::MAX - 1000,
+        length: length.map(Duration::from_secs),
+        faults: all,
+        seed: 5,
+    }
+}
+
+/// A packet as a receiver sees it.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    at: Time,
+    seq: u16,
+    timestamp: u32,
+    marker: bool,
+    payload: Bytes,
+}
+
+/// Runs a flow to its end or to `until`; `taken` says which packets the network takes.
+fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    let mut handed_out = 0;
+    while let Some(due) = flow.next_due().filter(|&due| due <= until) {
+        while let Some(packet) = flow.next_packet(due) {
+            assert!(packet.due <= due);
+            let header = packet.header;
+            let left = taken(handed_out);
+            handed_out += 1;
+            flow.left(packet.tag, left);
+            if left {
+                seen.push(Seen {
+                    at: packet.due,
+                    seq: u16::from_be_bytes([header[2], header[3]]),
+                    timestamp: u32::from_be_bytes(header[4..8].try_into().unwrap()),
+                    marker: header[1] & 0x80 != 0,
+                    payload: packet.payload,
+                });
+            }
+        }
+    }
+    seen
+}
+
+/// What a receiver counts that was told the first sequence number, and remembers every packet.
+fn naive(seen: &[Seen], first_seq: u16) -> ServedStream {
+    let mut counts = ServedStream {
+        first_seq,
+        first_left_extended_seq: first_seq.into(),
+        last_left_extended_seq: first_seq.into(),
+        ..ServedStream::default()
+    };
+    let mut highest = i64::from(first_seq) - 1;
+    let mut known = HashSet::new();
+    for packet in seen {
+        let ahead = packet.seq.wrapping_sub(highest as u16) as i16;
+        let extended = highest + i64::from(ahead);
+        if !known.insert(extended) {
+            counts.duplicated += 1;
+            continue;
+        }
+        if counts.sent == 0 {
+            counts.first_left_extended_seq = extended as u64;
+        }
+        counts.sent += 1;
+        counts.payload_bytes += packet.payload.len() as u64;
+        if extended < highest {
+            counts.reordered += 1;
+        }
+        highest = highest.max(extended);
+    }
+    if counts.sent > 0 {
+        counts.last_left_extended_seq = highest as u64;
+        counts.expected = (highest - i64::from(first_seq) + 1) as u64;
+    }
+    counts.lost = counts.expected - counts.sent;
+    counts
+}
+
+#[test]
+fn a_clean_stream_is_exact() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &[], Some(5)));
+    assert_eq!(flow.next_due(), None);
+    let start = Time::from_nanos(123);
+    flow.start(start);
+    let seen = run(&mut flow, Time::NEVER, |_| true);
+    let served = flow.served();
+    assert_eq!(seen.iter().filter(|packet| packet.marker).count(), 125);
+    assert!(served.payload_bytes.abs_diff(250_000) <= 30, "{served:?}");
+    assert_eq!(
+        served.lost + served.duplicated + served.reordered + served.lost_tail,
+        0
+    );
+    assert_eq!(served.last_extended_seq, 65_500 + seen.len() as u64 - 1);
+    assert!(!flow.stopped_early());
+    // Frame n is due n / 25 s after the start, its timestamp 3600 n after the first.
+    let mut frame = 0;
+    let mut first = true;
+    for packet in &seen {
+        let at = Duration::from_millis(40 * frame);
+        assert_eq!(
+            packet.timestamp,
+            (u32::MAX - 1000).wrapping_add(3600 * frame as u32)
+        );
+        assert!(packet.at >= start + at && packet.at < start + at + Duration::from_millis(40));
+        assert!(!first || packet.at == start + at);
+        first = packet.marker;
+        frame += u64::from(packet.marker);
+    }
+}
+
+#[test]
+fn at_once_is_at_once() {
+    let clip = clip();
+    let mut all = settings(&clip, &[], Some(1));
+    all.pacing = Pacing::AtOnce;
+    let mut flow = RtpFlow::new(all);
+    flow.start(Time::ZERO);
+    let times: HashSet<Time> = run(&mut flow, Time::NEVER, |_| true)
+        .iter()
+        .map(|packet| packet.at)
+        .collect();
+    assert_eq!(times.len(), 25);
+}
+
+#[test]
+fn a_seed_makes_the_same_choices() {
+    let clip = clip();
+    let faults = ["loss=5%", "reorder=5%x3", "duplicate=5%", "jitter=9ms"];
+    let once = |seed| {
+        let mut flow = RtpFlow::new(FlowSettings {
+            seed,
+            ..settings(&clip, &faults, Some(3))
+        });
+        flow.start(Time::ZERO);
+        run(&mut flow, Time::NEVER, |_| true)
+    };
+    assert_eq!(once(1), once(1));
+    assert_ne!(once(1), once(2));
+}
+
+#[test]
+fn shares_are_met() {
+    let clip = clip();
+    let count = |faults: &[&str]| {
+        let mut flow = RtpFlow::new(settings(&clip, faults, Some(200)));
+        flow.start(Time::ZERO);
+        run(&mut flow, Time::NEVER, |_| true);
+        let served = flow.served();
+        let share = |count: u64| count as f64 / served.expected as f64;
+        (
+            share(served.lost),
+            share(served.duplicated),
+            share(served.reordered),
+        )
+    };
+    let (lost, duplicated, reordered) = count(&["loss=2%"]);
+    assert!(
+        (lost - 0.02).abs() < 0.004 && duplicated + reordered == 0.0,
+        "{lost}"
+    );
+    let (lost, duplicated, reordered) = count(&["duplicate=3%"]);
+    assert!((duplicated - 0.03).abs() < 0.004 && lost + reordered == 0.0);
+    let (lost, duplicated, reordered) = count(&["reorder=1%x3"]);
+    assert!(
+        (reordered - 0.01).abs() < 0.003 && lost + duplicated == 0.0,
+        "{reordered}"
+    );
+    let (lost, ..) = count(&["loss-burst=0.2%x5"]);
+    assert!((lost - 0.01).abs() < 0.004, "{lost}");
+}
+
+#[test]
+fn a_stall_delays_and_loses_nothing() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &["stall=1s+2s"], Some(5)));
+    flow.start(Time::ZERO);
+    let seen = run(&mut flow, Time::NEVER, |_| true);
+    let second = Duration::from_secs(1);
+    let within = |from, until| {
+        let range = Time::ZERO + from..Time::ZERO + until;
+        seen.iter()
+            .filter(|packet| range.contains(&packet.at))
+            .count()
+    };
+    assert_eq!(within(second, 3 * second), 0);
+    assert!(within(3 * second, 3 * second + Duration::from_nanos(1)) > 50);
+    assert_eq!(flow.served().lost, 0);
+    assert_eq!(flow.served().reordered, 0);
+}
+
+#[test]
+fn everything_lost_ends_all_the_same() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &["loss=100%"], Some(2)));
+    flow.start(Time::ZERO);
+    assert!(run(&mut flow, Time::NEVER, |_| true).is_empty());
+    let served = flow.served();
+    assert_eq!((served.expected, served.lost), (0, 0));
+    assert!(served.lost_tail > 50);
+}
+
+#[test]
+fn a_stop_says_that_it_is_one() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &["stop=1s"], None));
+    flow.start(Time::ZERO);
+    let seen = run(&mut flow, Time::NEVER, |_| true);
+    assert_eq!(seen.iter().filter(|packet| packet.marker).count(), 25);
+    assert!(flow.stopped_early());
+}
+
+#[test]
+fn a_pause_leaves_no_gap_in_numbers() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &[], Some(4)));
+    let second = Duration::from_secs(1);
+    flow.start(Time::ZERO);
+    let before = run(&mut flow, Time::ZERO + Duration::from_millis(990), |_| true);
+    flow.pause();
+    assert_eq!(flow.next_due(), None);
+    let at = Time::ZERO + 11 * second;
+    let (seq, timestamp) = flow.next_position(at);
+    flow.start(at);
+    let after = run(&mut flow, Time::NEVER, |_| true);
+    assert_eq!(seq, before.last().unwrap().seq.wrapping_add(1));
+    assert_eq!((after[0].seq, after[0].timestamp), (seq, timestamp));
+    // Ten seconds of pause are ten seconds of timestamps, less what was ahead of its time.
+    let gap = after[0].timestamp.wrapping_sub(before[0].timestamp);
+    assert!(gap.abs_diff(11 * 90_000) <= 3600, "{gap}");
+    assert!(after[0].at.since(at) < Duration::from_millis(40));
+    assert_eq!(flow.served().lost, 0);
+    let frames = before.iter().chain(&after).filter(|packet| packet.marker);
+    assert_eq!(frames.count(), 100);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn counts_are_what_a_receiver_sees(
+        seed: u64,
+        first_seq: u16,
+        loss in 0.0f64..0.3,
+        burst in proptest::option::of((0.0f64..0.05, 1u32..20)),
+        duplicate in 0.0f64..1.0,
+        reorder in proptest::option::of((0.0f64..1.0, 1u32..9)),
+        jitter in proptest::option::of((0u64..50, any::<bool>())),
+        delay in 0u64..50,
+        not_taken in 0.0f64..0.5,
+        until in 0u64..12_000,
+    ) {
+        let clip = clip();
+        let mut flow = RtpFlow::new(FlowSettings {
+            first_seq,
+            seed,
+            faults: Faults {
+                loss,
+                loss_burst: burst.map(|(probability, length)| crate::media::rtp::faults::LossBurst {
+                    probability,
+                    length,
+                }),
+                duplicate,
+                reorder: reorder.map(|(probability, distance)| crate::media::rtp::faults::Reorder {
+                    probability,
+                    distance,
+                }),
+                jitter: jitter.map(|(max, in_order)| crate::media::rtp::faults::Jitter {
+                    max: Duration::from_millis(max),
+                    in_order,
+                }),
+                delay: Duration::from_millis(delay),
+                ..Faults::default()
+            },
+            ..settings(&clip, &[], Some(10))
+        });
+        flow.start(Time::ZERO);
+        let mut network = Pcg64::seed_from_u64(seed ^ 1);
+        let seen = run(&mut flow, Time::ZERO + Duration::from_millis(until), |_| {
+            (network.next_u32() as f64) >= not_taken * f64::from(u32::MAX)
+        });
+        let served = flow.served();
+        let counted = naive(&seen, first_seq);
+        prop_assert_eq!(
+            served.last_extended_seq + 1 - u64::from(first_seq),
+            (served.expected + served.lost_tail).max(1)
+        );
+        let comparable = ServedStream {
+            ssrc: 0,
+            lost_tail: 0,
+            not_taken: 0,
+            last_extended_seq: 0,
+            ..served
+        };
+        prop_assert_eq!(comparable, counted);
+    }
+}

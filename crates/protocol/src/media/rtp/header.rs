@@ -1,0 +1,234 @@
+//! The fixed header of an RTP packet (RFC 3550, 5.1).
+
+use thiserror::Error;
+
+/// Length of the fixed header in bytes, contributing sources and extension not counted.
+pub const FIXED_LENGTH: usize = 12;
+
+/// Largest value of a field of seven bits: the payload type.
+const PAYLOAD_TYPE_MASK: u8 = 0x7f;
+
+/// Why bytes are no packet of RTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+pub enum HeaderError {
+    /// Fewer bytes than the header needs.
+    #[error("shorter than its header")]
+    TooShort,
+    /// The version is not 2.
+    #[error("version {0} instead of 2")]
+    Version(u8),
+    /// The count of padding bytes is 0 or more than the packet has.
+    #[error("more padding than payload")]
+    Padding,
+}
+
+/// The fields of the fixed header, and where the payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whether the end of the packet is padding.
+    pub padding: bool,
+    /// Whether an extension follows the contributing sources.
+    pub extension: bool,
+    /// How many contributing sources follow the fixed header, 0 to 15.
+    pub csrc_count: u8,
+    /// What it marks is up to the payload format; of video mostly the last packet of a frame.
+    pub marker: bool,
+    /// Payload type, 0 to 127.
+    pub payload_type: u8,
+    /// Sequence number.
+    pub sequence: u16,
+    /// Timestamp in the clock of the media.
+    pub timestamp: u32,
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Where the payload begins, in bytes from the beginning of the packet.
+    pub payload_offset: usize,
+    /// Bytes of payload, without padding. Where the packet was captured in part, its padding cannot
+    /// be seen and counts as payload.
+    pub payload_length: usize,
+}
+
+impl Header {
+    /// The header of a packet without contributing sources, extension and padding.
+    pub const fn new(payload_type: u8, sequence: u16, timestamp: u32, ssrc: u32) -> Header {
+        Header {
+            padding: false,
+            extension: false,
+            csrc_count: 0,
+            marker: false,
+            payload_type: payload_type & PAYLOAD_TYPE_MASK,
+            sequence,
+            timestamp,
+            ssrc,
+            payload_offset: FIXED_LENGTH,
+            payload_length: 0,
+        }
+    }
+
+    /// Reads the header of a packet that is `length` bytes long and of which `bytes` were captured.
+    ///
+    /// Of a packet that was captured in part, the length of an extension that begins after what was
+    /// captured is not known: its four bytes of header are counted, no more.
+    #[inline]
+    pub fn parse(bytes: &[u8], length: usize) -> Result<Header, HeaderError> {
+        let bytes = &bytes[..bytes.len().min(length)];
+        let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_LENGTH>() else {
+            return Err(HeaderError::TooShort);
+        };
+        let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;
+        if first >> 6 != 2 {
+            return Err(HeaderError::Version(first >> 6));
+        }
+        let mut header = Header {
+            padding: first & 0x20 != 0,
+            extension: first & 0x10 != 0,
+            csrc_count: first & 0x0f,
+            marker: second & 0x80 != 0,
+            payload_type: second & PAYLOAD_TYPE_MASK,
+            sequence: u16::from_be_bytes([s0, s1]),
+            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
+            ssrc: u32::from_be_bytes([c0, c1, c2, c3]),
+            payload_offset: FIXED_LENGTH,
+            payload_length: 0,
+        };
+        if first & 0x3f != 0 {
+            header.payload_offset += header.variable_part(rest);
+        }
+        let Some(body) = length.checked_sub(header.payload_offset) else {
+            return Err(HeaderError::TooShort);
+        };
+        header.payload_length = body;
+        if header.padding && bytes.len() == length {
+            let padding = usize::from(bytes[length - 1]);
+            if padding == 0 || padding > body {
+                return Err(HeaderError::Padding);
+            }
+            header.payload_length = body - padding;
+        }
+        Ok(header)
+    }
+
+    /// Bytes of contributing sources and extension; `rest` is what follows the fixed header.
+    fn variable_part(&self, rest: &[u8]) -> usize {
+        let sources = usize::from(self.csrc_count) * 4;
+        if !self.extension {
+            return sources;
+        }
+        let words = rest.get(sources + 2..sources + 4).map_or(0, |word| {
+            usize::from(u16::from_be_bytes([word[0], word[1]]))
+        });
+        sources + 4 + words * 4
+    }
+
+    /// Writes the fixed header in place. Contributing sources, extension and padding, where
+    /// announced, are the caller's to write.
+    #[inline]
+    pub fn write(&self, out: &mut [u8; FIXED_LENGTH]) {
+        out[0] = 0x80
+            | u8::from(self.padding) << 5
+            | u8::from(self.extension) << 4
+            | (self.csrc_count & 0x0f);
+        out[1] = u8::from(self.marker) << 7 | (self.payload_type & PAYLOAD_TYPE_MASK);
+        out[2..4].copy_from_slice(&self.sequence.to_be_bytes());
+        out[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
+        out[8..12].copy_from_slice(&self.ssrc.to_be_bytes());
+    }
+
+    /// The fixed header as bytes; see [`Header::write`].
+    #[inline]
+    pub fn to_bytes(&self) -> [u8; FIXED_LENGTH] {
+        let mut bytes = [0; FIXED_LENGTH];
+        self.write(&mut bytes);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(header: &Header, extension_words: u16, payload: &[u8], padding: u8) -> Vec<u8> {
+        let mut bytes = header.to_bytes().to_vec();
+        for source in 0..u32::from(header.csrc_count) {
+            bytes.extend_from_slice(&source.to_be_bytes());
+        }
+        if header.extension {
+            bytes.extend_from_slice(&[0xbe, 0xde]);
+            bytes.extend_from_slice(&extension_words.to_be_bytes());
+            bytes.resize(bytes.len() + usize::from(extension_words) * 4, 7);
+        }
+        bytes.extend_from_slice(payload);
+        if header.padding {
+            bytes.resize(bytes.len() + usize::from(padding) - 1, 0);
+            bytes.push(padding);
+        }
+        bytes
+    }
+
+    prop_compose! {
+        fn any_header()(
+            flags in any::<(bool, bool, bool)>(), csrc_count in 0u8..16, payload_type in 0u8..128,
+            sequence in any::<u16>(), timestamp in any::<u32>(), ssrc in any::<u32>(),
+        ) -> Header {
+            Header {
+                padding: flags.0, extension: flags.1, marker: flags.2, csrc_count,
+                ..Header::new(payload_type, sequence, timestamp, ssrc)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            header in any_header(), words in 0u16..20, padding in 1u8..=255,
+            payload in proptest::collection::vec(any::<u8>(), 0..60), cut in 0usize..400,
+        ) {
+            let bytes = packet(&header, words, &payload, padding);
+            let read = Header::parse(&bytes, bytes.len()).unwrap();
+            let expected = Header {
+                payload_offset: read.payload_offset, payload_length: payload.len(), ..header
+            };
+            prop_assert_eq!(read, expected);
+            prop_assert_eq!(&bytes[read.payload_offset..][..read.payload_length], &payload[..]);
+            prop_assert_eq!(&bytes[..12], &read.to_bytes()[..]);
+
+            // Captured in part: as good as can be told, and never beyond the packet.
+            let captured = &bytes[..cut.min(bytes.len())];
+            match Header::parse(captured, bytes.len()) {
+                Ok(part) => {
+                    prop_assert!(part.payload_offset + part.payload_length <= bytes.len());
+                    if captured.len() >= read.payload_offset && captured.len() < bytes.len() {
+                        let unseen = if header.padding { usize::from(padding) } else { 0 };
+                        prop_assert_eq!(part.payload_length, payload.len() + unseen);
+                    }
+                }
+                Err(error) => prop_assert_eq!((error, captured.len() < 12), (HeaderError::TooShort, true)),
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..100), length in 0usize..200,
+        ) {
+            if let Ok(header) = Header::parse(&bytes, length) {
+                prop_assert!(header.payload_offset + header.payload_length <= length);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_rtp() {
+        assert_eq!(Header::parse(&[0x80; 11], 11), Err(HeaderError::TooShort));
+        assert_eq!(Header::parse(&[0x40; 12], 12), Err(HeaderError::Version(1)));
+        // Fifteen contributing sources announced, none there.
+        assert_eq!(Header::parse(&[0x8f; 12], 12), Err(HeaderError::TooShort));
+        let mut padded = [0u8; 16];
+        padded[0] = 0xa0;
+        assert_eq!(Header::parse(&padded, 16), Err(HeaderError::Padding));
+        padded[15] = 5;
+        assert_eq!(Header::parse(&padded, 16), Err(HeaderError::Padding));
+        padded[15] = 4;
+        assert_eq!(Header::parse(&padded, 16).unwrap().payload_length, 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! Interarrival jitter of one source (RFC 3550, 6.4.1 and A.8).
+
+use measure::{Recorder, Time};
+
+use super::metrics::{EARLY, JITTER, LATENESS};
+
+/// The estimator, in nanoseconds.
+///
+/// Every data packet of the source counts, in order of arrival: duplicates and late ones too, as
+/// the RFC says "each data packet received". RFC 3550 keeps the estimate in whole units of the
+/// media's clock; this one keeps fractions, so that it does not depend on how coarse that clock is.
+#[derive(Debug)]
+pub(super) struct Jitter {
+    /// Nanoseconds of one unit of the media's clock.
+    unit: f64,
+    previous: Option<(Time, u32)>,
+    estimate: f64,
+    sum: f64,
+    count: u64,
+}
+
+impl Jitter {
+    pub(super) fn new(clock_rate: u32) -> Jitter {
+        Jitter {
+            // A description may state a clock of 0; nothing can be measured in it.
+            unit: if clock_rate == 0 {
+                0.0
+            } else {
+                1e9 / f64::from(clock_rate)
+            },
+            previous: None,
+            estimate: 0.0,
+            sum: 0.0,
+            count: 0,
+        }
+    }
+
+    /// Begins anew with another source; the mean goes on over all.
+    pub(super) fn restart(&mut self) {
+        self.previous = None;
+        self.estimate = 0.0;
+    }
+
+    #[inline]
+    pub(super) fn packet(&mut self, at: Time, timestamp: u32, recorder: &mut Recorder) {
+        let previous = self.previous.replace((at, timestamp));
+        let Some((previous_at, previous_timestamp)) = previous else {
+            return;
+        };
+        if self.unit == 0.0 {
+            return;
+        }
+        // Signed, so that it holds over a wrap-around of the timestamp and for frames sent out of
+        // order.
+        let sent = f64::from(timestamp.wrapping_sub(previous_timestamp) as i32) * self.unit;
+        let difference = at.nanos_from(previous_at) as f64 - sent;
+        let size = difference.abs();
+        self.estimate += (size - self.estimate) / 16.0;
+        self.sum += self.estimate;
+        self.count += 1;
+        // Neither is negative; adding a half and cutting off is cheaper than rounding.
+        recorder.record(JITTER, (self.estimate + 0.5) as u64);
+        let side = if difference < 0.0 { EARLY } else { LATENESS };
+        recorder.record(side, (size + 0.5) as u64);
+    }
+
+    /// The estimate now, in nanoseconds.
+    pub(super) fn nanos(&self) -> f64 {
+        self.estimate
+    }
+
+    /// Mean of the estimates after each packet, in nanoseconds.
+    pub(super) fn mean_nanos(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The estimate now, in units of the media's clock.
+    pub(super) fn in_clock(&self) -> u32 {
+        if self.unit == 0.0 {
+            return 0;
+        }
+        (self.estimate / self.unit) as u32
+    }
+}

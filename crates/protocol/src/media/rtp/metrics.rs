@@ -1,0 +1,81 @@
+//! What is measured of a stream of RTP.
+
+use crate::metrics::CLIENTS;
+
+measure::metrics! {
+    /// Streams of RTP, added up over a population.
+    pub RTP after CLIENTS;
+    counters {
+        /// Packets that were sent to us as far as their sequence numbers tell: the highest extended
+        /// sequence number less the base, plus one. The base is the `seq` of RTP-Info where the
+        /// server gave one, else the first number seen.
+        EXPECTED = "expected", Count, "RFC 3550, A.3";
+        /// Packets that arrived, first copies only.
+        RECEIVED = "received", Count, "RFC 3550, A.3";
+        /// Packets that arrived again within the last 2048 sequence numbers.
+        DUPLICATED = "duplicated", Count, "RFC 5560";
+        /// First copies that arrived after a packet with a higher sequence number.
+        REORDERED = "reordered", Count, "RFC 4737, 3.3";
+        /// Packets more than 2048 sequence numbers behind the highest: too old to tell whether they
+        /// are first copies.
+        LATE = "late", Count, "";
+        /// Datagrams or frames on a media channel that are no RTP, of a payload type that nobody
+        /// announced, or single ones of another source or far ahead of their stream.
+        MALFORMED = "malformed", Count, "RFC 3550, A.1";
+        /// Times that a stream began anew: another source, or a jump of its sequence numbers.
+        RESTARTS = "restarts", Count, "RFC 3550, A.1";
+        /// Bursts of lost packets: runs of consecutive sequence numbers that never came.
+        LOSS_BURSTS = "loss_bursts", Count, "RFC 3611, 4.7.2";
+        /// Packets known to be lost after the last one that came, out of the final sender report.
+        LOST_TAIL = "lost_tail", Count, "";
+        /// Bytes of media payload in first copies: without RTP header, extension and padding.
+        PAYLOAD_BYTES = "payload_bytes", Bytes, "";
+        /// Bytes of all packets on media channels as they were on the wire, duplicates and the
+        /// headers of RTP, UDP and IP (or the framing in TCP) included, link layer not.
+        WIRE_BYTES = "wire_bytes", Bytes, "";
+        /// Frames of which every packet came.
+        FRAMES = "frames", Count, "";
+        /// Frames of which a packet is missing.
+        FRAMES_BROKEN = "frames_broken", Count, "";
+        /// Times that playing would have stood still with the stated playout buffer.
+        STALLS = "stalls", Count, "";
+        /// Sender reports received.
+        SENDER_REPORTS = "sender_reports", Count, "RFC 3550, 6.4.1";
+        /// Streams for which the `seq` of RTP-Info does not go with the packets that came: it is
+        /// above the first of them, or 3000 or more below. The lowest number that came is the base
+        /// then.
+        RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
+    }
+    gauges {}
+    distributions {
+        /// Interarrival jitter after each packet, in the clock of the media.
+        JITTER = "jitter", Seconds, "RFC 3550, 6.4.1 and A.8";
+        /// How much closer a packet came to the one before than it was sent: `-D`, where
+        /// `D = (Rj - Ri) - (Sj - Si)` is negative.
+        EARLY = "early", Seconds, "RFC 3550, 6.4.1";
+        /// How much farther a packet came from the one before than it was sent: `D`, where
+        /// `D = (Rj - Ri) - (Sj - Si)` is not negative.
+        LATENESS = "lateness", Seconds, "RFC 3550, 6.4.1";
+        /// Longest time without a packet, of each stream.
+        LONGEST_GAP = "longest_gap", Seconds, "";
+        /// The smallest delay with which every whole frame of a stream would have played in time:
+        /// `max((Ak - A0) - (Tk - T0))` over its frames, of each stream.
+        PLAYOUT_BUFFER = "playout_buffer", Seconds, "";
+        /// How long playing would have stood still, of each stall, with the stated playout buffer.
+        STALL_TIME = "stall_time", Seconds, "";
+        /// How many packets each burst of loss is long.
+        LOSS_BURST_LENGTH = "loss_burst_length", Count, "RFC 3611, 4.7.2";
+        /// How far behind the highest sequence number each reordered packet came.
+        REORDER_DISTANCE = "reorder_distance", Count, "RFC 4737, 4.2.1";
+    }
+    derived {
+        /// Packets that never came: expected less received.
+        "lost", Count, "RFC 3550, A.3", Difference(EXPECTED, RECEIVED);
+        /// Share of the expected packets that never came, over all streams of the population.
+        "loss", Ratio, "RFC 3550, A.3", LossRatio(EXPECTED, RECEIVED);
+        /// Media payload received, over all streams of the population.
+        "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
+        /// Media received with its headers, over all streams of the population.
+        "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
+    }
+}

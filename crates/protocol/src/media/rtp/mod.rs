@@ -1,0 +1,16 @@
+//! RTP (RFC 3550): what a receiver measures, what a sender makes.
+
+pub mod faults;
+pub mod flow;
+pub mod header;
+mod jitter;
+pub mod metrics;
+mod playout;
+pub mod receiver;
+mod sequence;
+mod served;
+mod summary;
+
+pub use flow::{Clip, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, ServedStream, Tag};
+pub use receiver::{ReceiverConfig, RtpReceiver, StreamCounts};
+pub use summary::StreamSummary;

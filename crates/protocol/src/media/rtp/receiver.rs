@@ -1,0 +1,581 @@
+//! The receiver of one RTP stream.
+
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use serde::Serialize;
+
+use super::header::Header;
+use super::jitter::Jitter;
+use super::metrics as m;
+use super::playout::{FramePacket, Playout};
+use super::sequence::{MAX_DROPOUT, Place, Sequence};
+use crate::media::rtcp::{ReportBlock, SenderReportInfo};
+use crate::session::{Arrival, MediaEvent};
+
+/// How far apart the sequence numbers of the two packets may be that begin a stream anew.
+const NEAR: u16 = 16;
+
+/// What a receiver is to know of its stream beforehand.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// The clock of the RTP timestamps in Hz, from the SDP's `rtpmap` or RFC 3551. With 0 nothing
+    /// is measured that needs a clock.
+    pub clock_rate: u32,
+    /// The payload types that the SDP announced for the stream. With none, any is taken.
+    pub payload_types: Vec<u8>,
+    /// The playout buffer for which stalls are counted.
+    pub playout_buffer: Duration,
+}
+
+/// What one stream counted, from its beginning, over restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamCounts {
+    /// See [`super::metrics::EXPECTED`].
+    pub expected: u64,
+    /// See [`super::metrics::RECEIVED`].
+    pub received: u64,
+    /// See [`super::metrics::DUPLICATED`].
+    pub duplicated: u64,
+    /// See [`super::metrics::REORDERED`].
+    pub reordered: u64,
+    /// See [`super::metrics::LATE`].
+    pub late: u64,
+    /// See [`super::metrics::MALFORMED`].
+    pub malformed: u64,
+    /// See [`super::metrics::RESTARTS`].
+    pub restarts: u64,
+    /// See [`super::metrics::PAYLOAD_BYTES`].
+    pub payload_bytes: u64,
+    /// See [`super::metrics::WIRE_BYTES`].
+    pub wire_bytes: u64,
+    /// See [`super::metrics::SENDER_REPORTS`].
+    pub sender_reports: u64,
+    /// See [`super::metrics::LOST_TAIL`]; `None` where it is not known. Known after
+    /// [`RtpReceiver::finish`] at the earliest.
+    pub lost_tail: Option<u64>,
+}
+
+impl StreamCounts {
+    /// Packets that never came: expected less received.
+    pub fn lost(&self) -> u64 {
+        self.expected - self.received
+    }
+}
+
+/// Receives one RTP stream: counts, measures, keeps under 1 KiB.
+///
+/// The first packet counts at once; there is no probation (RFC 3550, A.1). A stream begins anew,
+/// with nothing counted as lost between, by two packets in a row, with sequence numbers near one
+/// another, that either come from one other source, or from the same one but 3000 or more numbers
+/// ahead of or 2048 or more behind the highest. A single one of these is a stray, and is judged
+/// when the next packet comes: behind in its own stream it is late, else malformed.
+#[derive(Debug)]
+pub struct RtpReceiver {
+    counts: StreamCounts,
+    payload_types: PayloadTypes,
+    source: Option<Source>,
+    stray: Option<Stray>,
+    jitter: Jitter,
+    playout: Playout,
+    base: Base,
+    first_arrival: Option<Time>,
+    last_arrival: Option<Time>,
+    longest_gap: Duration,
+    report: Report,
+    finished: bool,
+}
+
+/// The source that is received now.
+#[derive(Debug)]
+struct Source {
+    ssrc: u32,
+    first: u16,
+    sequence: Sequence,
+    /// First copies, duplicates and late ones, as RFC 3550 counts them for reports.
+    arrived: u64,
+    /// `expected` and `arrived` when the last report was made.
+    reported: (u64, u64),
+}
+
+/// A packet that fits no stream as yet: the first of a new one, or a stray.
+#[derive(Clone, Copy, Debug)]
+struct Stray {
+    ssrc: u32,
+    sequence: u16,
+    marker: bool,
+    /// Whether it is far behind in the stream that is received, so late where nothing follows it.
+    behind: bool,
+    timestamp: u32,
+    payload_length: usize,
+    at: Time,
+}
+
+impl Stray {
+    #[inline]
+    fn new(header: &Header, behind: bool, at: Time) -> Stray {
+        Stray {
+            ssrc: header.ssrc,
+            sequence: header.sequence,
+            marker: header.marker,
+            behind,
+            timestamp: header.timestamp,
+            payload_length: header.payload_length,
+            at,
+        }
+    }
+}
+
+/// What the server said of the first sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// Nothing.
+    Unsaid,
+    /// This, and no packet has come yet.
+    Said(u16),
+    /// Something that the packets agree with.
+    Agreed,
+    /// Something that is no longer of interest: it was wrong, or of a stream that began anew.
+    Past,
+}
+
+/// What is known from sender reports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Report {
+    ssrc: u32,
+    /// The last one's arrival, and the middle of its NTP time.
+    last: Option<(Time, u32)>,
+    packets: u32,
+    /// Whether the sender's count begins where our base is.
+    comparable: bool,
+    ended: bool,
+}
+
+/// A set of payload types.
+#[derive(Clone, Copy, Debug)]
+struct PayloadTypes([u64; 2]);
+
+impl PayloadTypes {
+    fn new(types: &[u8]) -> PayloadTypes {
+        let mut set = [0u64; 2];
+        for &kind in types.iter().filter(|&&kind| kind < 128) {
+            set[usize::from(kind / 64)] |= 1 << (kind % 64);
+        }
+        if types.is_empty() {
+            set = [u64::MAX; 2];
+        }
+        // RTCP that went astray: its packet types 200 to 204 look like these (RFC 5761, 4).
+        for kind in 72..=76 {
+            set[1] &= !(1 << (kind - 64));
+        }
+        PayloadTypes(set)
+    }
+
+    #[inline]
+    fn has(self, kind: u8) -> bool {
+        self.0[usize::from(kind >> 6 & 1)] & 1 << (kind % 64) != 0
+    }
+}
+
+impl RtpReceiver {
+    /// A receiver that has seen nothing.
+    pub fn new(config: &ReceiverConfig) -> RtpReceiver {
+        RtpReceiver {
+            counts: StreamCounts::default(),
+            payload_types: PayloadTypes::new(&config.payload_types),
+            source: None,
+            stray: None,
+            jitter: Jitter::new(config.clock_rate),
+            playout: Playout::new(config.clock_rate, config.playout_buffer),
+            base: Base::Unsaid,
+            first_arrival: None,
+            last_arrival: None,
+            longest_gap: Duration::ZERO,
+            report: Report::default(),
+            finished: false,
+        }
+    }
+
+    /// Takes one packet in.
+    #[inline]
+    pub fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        let wire = (arrival.length + arrival.overhead) as u64;
+        self.counts.wire_bytes += wire;
+        recorder.add(m::WIRE_BYTES, wire);
+        let header = match Header::parse(arrival.bytes, arrival.length) {
+            Ok(header) if self.payload_types.has(header.payload_type) => header,
+            _ => {
+                self.malformed(recorder);
+                return None;
+            }
+        };
+        let packet = Stray::new(&header, false, arrival.at);
+        let Some(source) = &mut self.source else {
+            self.begin(&packet, recorder);
+            return Some(MediaEvent::First { at: arrival.at });
+        };
+        let place = if source.ssrc == packet.ssrc {
+            source.sequence.place(packet.sequence, recorder)
+        } else {
+            Place::Ahead
+        };
+        match place {
+            Place::First {
+                extended,
+                grown,
+                distance,
+            } => self.first_copy(&packet, extended, grown, distance, recorder),
+            Place::Duplicate => {
+                self.counts.duplicated += 1;
+                recorder.add(m::DUPLICATED, 1);
+            }
+            Place::Ahead | Place::Behind => {
+                let behind = place == Place::Behind;
+                return self.stray(Stray { behind, ..packet }, recorder);
+            }
+        }
+        if self.stray.is_some() {
+            self.judge_stray(recorder);
+        }
+        self.any_copy(&packet, recorder);
+        None
+    }
+
+    /// Sets the first sequence number of the stream as the server stated it (RTP-Info), before or
+    /// after the first packet came. Only the first call counts.
+    ///
+    /// It is believed where it is at most 2999 below the lowest number that came; what lies between
+    /// was expected. Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
+    /// and the lowest number that came rules.
+    pub fn set_base(&mut self, seq: u16, recorder: &mut Recorder) {
+        if self.base != Base::Unsaid {
+            return;
+        }
+        self.base = Base::Said(seq);
+        self.compare_base(recorder);
+    }
+
+    fn compare_base(&mut self, recorder: &mut Recorder) {
+        let (Base::Said(said), Some(source)) = (self.base, &mut self.source) else {
+            return;
+        };
+        if let Some(grown) = source.sequence.lower_base(said, recorder) {
+            self.base = Base::Agreed;
+            self.counts.expected += grown;
+            recorder.add(m::EXPECTED, grown);
+        } else {
+            self.base = Base::Past;
+            recorder.add(m::RTP_INFO_MISMATCH, 1);
+        }
+    }
+
+    /// Begins a stream with its first packet.
+    fn begin(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        let sequence = Sequence::new(packet.sequence);
+        let extended = sequence.highest();
+        self.source = Some(Source {
+            ssrc: packet.ssrc,
+            first: packet.sequence,
+            sequence,
+            arrived: 0,
+            reported: (0, 0),
+        });
+        if self.report.ssrc != packet.ssrc {
+            self.report = Report::default();
+        }
+        self.first_copy(packet, extended, 1, 0, recorder);
+        self.compare_base(recorder);
+        self.any_copy(packet, recorder);
+    }
+
+    /// Ends the stream that is received, and begins the next with two packets of it.
+    fn begin_anew(
+        &mut self,
+        first: &Stray,
+        second: &Stray,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        let old = self.end_source(recorder);
+        self.counts.restarts += 1;
+        recorder.add(m::RESTARTS, 1);
+        self.base = Base::Past;
+        self.report.comparable = false;
+        self.report.ended = false;
+        self.jitter.restart();
+        self.begin(first, recorder);
+        if let Some(source) = &mut self.source
+            && let Place::First {
+                extended,
+                grown,
+                distance,
+            } = source.sequence.place(second.sequence, recorder)
+        {
+            self.first_copy(second, extended, grown, distance, recorder);
+            self.any_copy(second, recorder);
+        }
+        (old != Some(first.ssrc)).then_some(MediaEvent::SourceChanged { ssrc: first.ssrc })
+    }
+
+    /// Decides about what is still undecided of the source, and forgets it.
+    fn end_source(&mut self, recorder: &mut Recorder) -> Option<u32> {
+        let mut source = self.source.take()?;
+        source.sequence.finish(recorder);
+        self.playout.finish(source.sequence.base(), recorder);
+        Some(source.ssrc)
+    }
+
+    /// Counts a packet that is not there yet.
+    #[inline]
+    fn first_copy(
+        &mut self,
+        packet: &Stray,
+        extended: u64,
+        grown: u64,
+        distance: u64,
+        recorder: &mut Recorder,
+    ) {
+        self.counts.received += 1;
+        recorder.add(m::RECEIVED, 1);
+        if grown > 0 {
+            self.counts.expected += grown;
+            recorder.add(m::EXPECTED, grown);
+        }
+        let payload = packet.payload_length as u64;
+        self.counts.payload_bytes += payload;
+        recorder.add(m::PAYLOAD_BYTES, payload);
+        if distance > 0 {
+            self.counts.reordered += 1;
+            recorder.add(m::REORDERED, 1);
+            recorder.record(m::REORDER_DISTANCE, distance);
+            if grown > 0 && self.base == Base::Agreed {
+                // It came from below what the server called the first.
+                self.base = Base::Past;
+                recorder.add(m::RTP_INFO_MISMATCH, 1);
+            }
+        }
+        let base = self.source.as_ref().map_or(0, |s| s.sequence.base());
+        let packet = FramePacket {
+            extended,
+            timestamp: packet.timestamp,
+            marker: packet.marker,
+            at: packet.at,
+        };
+        self.playout.packet(packet, base, recorder);
+    }
+
+    /// Counts any packet of the source, duplicates included.
+    #[inline]
+    fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        if let Some(source) = &mut self.source {
+            source.arrived += 1;
+        }
+        self.first_arrival.get_or_insert(packet.at);
+        if let Some(last) = self.last_arrival {
+            self.longest_gap = self.longest_gap.max(packet.at.since(last));
+        }
+        self.last_arrival = self.last_arrival.max(Some(packet.at));
+        self.jitter.packet(packet.at, packet.timestamp, recorder);
+    }
+
+    /// Takes a packet that does not fit the stream.
+    #[cold]
+    fn stray(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
+        if let Some(first) = self.stray
+            && first.ssrc == packet.ssrc
+        {
+            let apart = packet.sequence.wrapping_sub(first.sequence) as i16;
+            if apart == 0 {
+                self.counts.duplicated += 1;
+                recorder.add(m::DUPLICATED, 1);
+                return None;
+            }
+            if apart.unsigned_abs() <= NEAR {
+                self.stray = None;
+                return self.begin_anew(&first, &packet, recorder);
+            }
+        }
+        self.judge_stray(recorder);
+        self.stray = Some(packet);
+        None
+    }
+
+    /// Gives up a packet that nothing followed.
+    #[cold]
+    fn judge_stray(&mut self, recorder: &mut Recorder) {
+        match self.stray.take() {
+            Some(stray) if stray.behind => {
+                self.counts.late += 1;
+                recorder.add(m::LATE, 1);
+                if let Some(source) = &mut self.source {
+                    source.arrived += 1;
+                }
+            }
+            Some(_) => self.malformed(recorder),
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn malformed(&mut self, recorder: &mut Recorder) {
+        self.counts.malformed += 1;
+        recorder.add(m::MALFORMED, 1);
+    }
+
+    /// Takes the sender's report in. Reports of another source than the one received are counted
+    /// and otherwise ignored.
+    ///
+    /// The sender's own count of packets tells what was lost after the last packet that came, but
+    /// only where it counts from our base: a server that sends one stream to many counts from
+    /// before our time. It is taken to count from our base where at least one report stated no more
+    /// packets than we then expected, such as the one sent right before the first packet.
+    pub fn sender_report(&mut self, report: &SenderReportInfo, at: Time, recorder: &mut Recorder) {
+        self.counts.sender_reports += 1;
+        recorder.add(m::SENDER_REPORTS, 1);
+        let expected = match &self.source {
+            Some(source) if source.ssrc != report.ssrc => return,
+            Some(source) => source.sequence.span(),
+            None => 0,
+        };
+        if self.report.ssrc != report.ssrc {
+            self.report = Report::default();
+        }
+        self.report.ssrc = report.ssrc;
+        self.report.last = Some((at, (report.ntp_time >> 16) as u32));
+        self.report.packets = report.packet_count;
+        // After a restart of the same source its count goes on, but our base is new.
+        self.report.comparable |= u64::from(report.packet_count) <= expected;
+    }
+
+    /// Says that the source has ended (RTCP BYE): its last report is then the final one.
+    ///
+    /// Ask for [`RtpReceiver::finish`] only when what was still on its way had time to arrive, or
+    /// it counts as lost.
+    pub fn source_ended(&mut self, ssrc: u32) {
+        if self.source.as_ref().is_some_and(|s| s.ssrc == ssrc) {
+            self.report.ended = true;
+        }
+    }
+
+    /// The reception report about this source, and the beginning of the next report's interval (RFC
+    /// 3550, 6.4.1 and A.3). Empty and about source 0 where no packet came yet: ask
+    /// [`RtpReceiver::ssrc`] first.
+    pub fn report_block(&mut self, now: Time) -> ReportBlock {
+        let Some(source) = &mut self.source else {
+            return ReportBlock::default();
+        };
+        let expected = source.sequence.span();
+        let (expected_before, arrived_before) = source.reported;
+        source.reported = (expected, source.arrived);
+        let interval = expected.saturating_sub(expected_before);
+        let lost = interval.saturating_sub(source.arrived - arrived_before);
+        let fraction = (lost * 256).checked_div(interval).unwrap_or(0).min(255);
+        let cumulative = expected as i64 - source.arrived as i64;
+        let (last_sr, delay) = match self.report.last {
+            Some((at, middle)) => {
+                let delay = now.since(at).as_nanos() * 65_536 / 1_000_000_000;
+                (middle, u32::try_from(delay).unwrap_or(u32::MAX))
+            }
+            None => (0, 0),
+        };
+        ReportBlock {
+            ssrc: source.ssrc,
+            fraction_lost: fraction as u8,
+            cumulative_lost: cumulative.clamp(-0x80_0000, 0x7f_ffff) as i32,
+            extended_highest: source.sequence.reported_highest(),
+            jitter: self.jitter.in_clock(),
+            last_sr,
+            delay_since_last_sr: delay,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> &StreamCounts {
+        &self.counts
+    }
+
+    /// The source that is received now.
+    pub fn ssrc(&self) -> Option<u32> {
+        self.source.as_ref().map(|source| source.ssrc)
+    }
+
+    /// The number of the packet of this source that came first.
+    pub fn first_sequence(&self) -> Option<u16> {
+        self.source.as_ref().map(|source| source.first)
+    }
+
+    /// The highest sequence number of this source, with the count of wrap-arounds in its upper
+    /// half.
+    pub fn highest_sequence(&self) -> Option<u32> {
+        self.source.as_ref().map(|s| s.sequence.reported_highest())
+    }
+
+    /// When the first packet came.
+    pub fn first_arrival(&self) -> Option<Time> {
+        self.first_arrival
+    }
+
+    /// When the last packet came.
+    pub fn last_arrival(&self) -> Option<Time> {
+        self.last_arrival
+    }
+
+    /// Interarrival jitter as it is now (RFC 3550, A.8).
+    pub fn jitter(&self) -> Duration {
+        Duration::from_nanos(self.jitter.nanos().round() as u64)
+    }
+
+    /// Mean of the interarrival jitter after each packet.
+    pub fn mean_jitter(&self) -> Option<Duration> {
+        let nanos = self.jitter.mean_nanos()?;
+        Some(Duration::from_nanos(nanos.round() as u64))
+    }
+
+    /// The longest time without a packet so far.
+    pub fn longest_gap(&self) -> Duration {
+        self.longest_gap
+    }
+
+    /// The smallest delay with which every whole frame so far would have played in time. The last
+    /// eight frames are judged by [`RtpReceiver::finish`].
+    pub fn playout_buffer(&self) -> Option<Duration> {
+        self.playout.needed()
+    }
+
+    /// Frames whole, frames broken and stalls so far.
+    pub fn frames(&self) -> (u64, u64, u64) {
+        self.playout.counts()
+    }
+
+    /// Adds what is only known at the end (longest gap, playout buffer, the last bursts of loss,
+    /// the lost tail) to the population's figures. Only the first call does anything.
+    pub fn finish(&mut self, recorder: &mut Recorder) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        self.judge_stray(recorder);
+        if let Some(source) = &mut self.source {
+            source.sequence.finish(recorder);
+            self.playout.finish(source.sequence.base(), recorder);
+            if self.report.comparable && self.report.ended {
+                let tail = u64::from(self.report.packets).saturating_sub(source.sequence.span());
+                self.counts.lost_tail = Some(tail);
+                recorder.add(m::LOST_TAIL, tail);
+            }
+        }
+        if self.first_arrival != self.last_arrival {
+            let gap = self.longest_gap.as_nanos();
+            recorder.record(m::LONGEST_GAP, u64::try_from(gap).unwrap_or(u64::MAX));
+        }
+        if let Some(needed) = self.playout.needed() {
+            let needed = needed.as_nanos();
+            recorder.record(m::PLAYOUT_BUFFER, u64::try_from(needed).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+// Thousands of these live side by side.
+const _: () = assert!(size_of::<RtpReceiver>() < 1024);
+const _: () = assert!((MAX_DROPOUT as u64) < 0x8000);
+
+#[cfg(test)]
+mod tests;

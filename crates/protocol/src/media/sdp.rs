@@ -1,0 +1,506 @@
+//! Descriptions of media (SDP, RFC 8866), as far as a player needs them.
+//!
+//! Read by the `sdp-types` crate, after a cleaning that lets everything through that players forgive:
+//! bare line feeds, trailing blanks, lines in a wrong order or of no known kind, missing `o=`, `s=` and
+//! `t=`, ports out of range.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::rtsp::headers::Range;
+
+/// The most streams taken of one description; more are left out.
+pub const MAX_MEDIAS: usize = 32;
+/// The most payload types taken of one stream; more are left out.
+pub const MAX_FORMATS: usize = 64;
+/// The most lines taken of one description; what follows is left out.
+const MAX_LINES: usize = 8192;
+
+/// What is described: a presentation of some streams.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Description {
+    /// The control URL of the whole, as it is written (RFC 2326, C.1.1).
+    pub control: Option<String>,
+    /// The range of the whole (RFC 2326, C.1.5).
+    pub range: Option<Range>,
+    /// Its streams of RTP, in order.
+    pub medias: Vec<Media>,
+    /// How many streams there are that are not RTP, and left out.
+    pub not_rtp: usize,
+}
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaKind {
+    /// Moving pictures.
+    Video,
+    /// Sound.
+    Audio,
+    /// Text.
+    Text,
+    /// Data, such as a camera's events.
+    Application,
+    /// Anything else.
+    Other,
+}
+
+impl MediaKind {
+    /// Its name, as SDP has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MediaKind::Video => "video",
+            MediaKind::Audio => "audio",
+            MediaKind::Text => "text",
+            MediaKind::Application => "application",
+            MediaKind::Other => "other",
+        }
+    }
+}
+
+/// One stream of RTP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Media {
+    /// What it carries.
+    pub kind: MediaKind,
+    /// The transport, such as `RTP/AVP`.
+    pub protocol: String,
+    /// Its payload types, in order of preference.
+    pub formats: Vec<Format>,
+    /// Its control URL, as it is written.
+    pub control: Option<String>,
+    /// Its range, where it differs from the whole's.
+    pub range: Option<Range>,
+    /// Where it goes to or comes from: of the stream, else of the whole. Often `0.0.0.0`.
+    pub connection: Option<IpAddr>,
+    /// Bits per second for reports of receivers (`b=RR`, RFC 3556). 0: none are wanted.
+    pub receiver_reports: Option<u64>,
+    /// Bits per second for reports of senders (`b=RS`, RFC 3556).
+    pub sender_reports: Option<u64>,
+    /// Bandwidth of the stream in bit/s (`b=AS`, which is written in kbit/s).
+    pub bandwidth: Option<u64>,
+}
+
+/// One payload type of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The payload type.
+    pub payload_type: u8,
+    /// The encoding's name, such as `H264`, where it is known.
+    pub encoding: Option<String>,
+    /// The clock of the timestamps in Hz, where it is known.
+    pub clock_rate: Option<u32>,
+    /// The encoding's parameters, as they are written.
+    pub fmtp: Option<String>,
+}
+
+/// Why a text is no description.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SdpError {
+    /// There is nothing.
+    #[error("the description is empty")]
+    Empty,
+    /// It is something else.
+    #[error("the description does not begin with v=0 and names no media")]
+    NotSdp,
+    /// A line cannot be read.
+    #[error("the description cannot be read: {0}")]
+    Malformed(String),
+}
+
+impl Media {
+    /// The payload types.
+    pub fn payload_types(&self) -> Vec<u8> {
+        self.formats.iter().map(|f| f.payload_type).collect()
+    }
+
+    /// The clock of the first payload type of which it is known; 0 where it is known of none.
+    pub fn clock_rate(&self) -> u32 {
+        self.formats
+            .iter()
+            .find_map(|format| format.clock_rate)
+            .unwrap_or(0)
+    }
+
+    /// Whether the server wants no reports from receivers (RFC 3556, 3).
+    pub fn refuses_reports(&self) -> bool {
+        self.receiver_reports == Some(0)
+    }
+}
+
+impl Description {
+    /// Reads a description.
+    pub fn parse(body: &[u8]) -> Result<Description, SdpError> {
+        let text = String::from_utf8_lossy(body);
+        let clean = clean(&text)?;
+        let session = sdp_types::Session::parse(clean.as_bytes())
+            .map_err(|error| SdpError::Malformed(error.to_string()))?;
+        let connection = session.connection.as_ref().and_then(address);
+        let mut description = Description {
+            control: attribute(&session.attributes, "control"),
+            range: attribute(&session.attributes, "range").and_then(|range| Range::parse(&range)),
+            medias: Vec::new(),
+            not_rtp: 0,
+        };
+        for media in &session.medias {
+            if !media.proto.to_ascii_uppercase().contains("RTP/") {
+                description.not_rtp += 1;
+                continue;
+            }
+            let own = |kind| bandwidth(&media.bandwidths, kind);
+            let any = |kind| own(kind).or_else(|| bandwidth(&session.bandwidths, kind));
+            description.medias.push(Media {
+                kind: match media.media.to_ascii_lowercase().as_str() {
+                    "video" => MediaKind::Video,
+                    "audio" => MediaKind::Audio,
+                    "text" => MediaKind::Text,
+                    "application" => MediaKind::Application,
+                    _ => MediaKind::Other,
+                },
+                protocol: media.proto.clone(),
+                formats: formats(media),
+                control: attribute(&media.attributes, "control"),
+                range: attribute(&media.attributes, "range").and_then(|range| Range::parse(&range)),
+                connection: media.connections.first().and_then(address).or(connection),
+                receiver_reports: any("RR"),
+                sender_reports: any("RS"),
+                bandwidth: own("AS").map(|kilobits| kilobits.saturating_mul(1000)),
+            });
+        }
+        Ok(description)
+    }
+
+    /// How long the media is, where that is said: of the whole, else of its longest stream. A stream
+    /// of no known length makes the whole's unknown.
+    pub fn length(&self) -> Option<Duration> {
+        if let Some(range) = &self.range {
+            return range.length();
+        }
+        self.medias
+            .iter()
+            .map(|media| media.range.as_ref().and_then(Range::length))
+            .collect::<Option<Vec<Duration>>>()?
+            .into_iter()
+            .max()
+    }
+}
+
+/// The lines that are needed, in the order that the grammar wants.
+fn clean(text: &str) -> Result<String, SdpError> {
+    if text.trim().is_empty() {
+        return Err(SdpError::Empty);
+    }
+    // Connection, bandwidths and attributes, of the whole and of each stream.
+    #[derive(Default)]
+    struct Section {
+        media: Option<String>,
+        connection: Option<String>,
+        bandwidths: Vec<String>,
+        attributes: Vec<String>,
+    }
+    let mut sections = vec![Section::default()];
+    let mut is_sdp = false;
+    for line in text.split(['\r', '\n']).take(MAX_LINES) {
+        let line = line.trim_matches([' ', '\t', '\0', '\u{feff}']);
+        let Some((kind, value)) = line.split_once('=') else {
+            continue;
+        };
+        let (kind, value) = (kind.trim(), value.trim());
+        if value.contains('\0') {
+            continue;
+        }
+        let section = sections
+            .last_mut()
+            .expect("there is one from the beginning");
+        match kind {
+            "v" => is_sdp = true,
+            "m" => {
+                is_sdp = true;
+                let mut words = value.split_ascii_whitespace();
+                let (Some(media), Some(_port), Some(proto)) =
+                    (words.next(), words.next(), words.next())
+                else {
+                    return Err(SdpError::Malformed(format!(
+                        "a media line lacks its transport: m={value:.80}"
+                    )));
+                };
+                if sections.len() > MAX_MEDIAS {
+                    break;
+                }
+                let formats: Vec<&str> = words.take(MAX_FORMATS).collect();
+                let formats = match formats.is_empty() {
+                    true => "0".to_owned(),
+                    false => formats.join(" "),
+                };
+                sections.push(Section {
+                    // The port says nothing where RTSP sets it up.
+                    media: Some(format!("m={media} 0 {proto} {formats}")),
+                    ..Section::default()
+                });
+            }
+            "c" if section.connection.is_none() => {
+                if let [net, kind, address] = value.split_ascii_whitespace().collect::<Vec<_>>()[..]
+                {
+                    section.connection = Some(format!("c={net} {kind} {address}"));
+                }
+            }
+            "b" => {
+                if let Some((kind, number)) = value.split_once(':')
+                    && let Ok(number) = number.trim().parse::<u64>()
+                {
+                    section
+                        .bandwidths
+                        .push(format!("b={}:{number}", kind.trim()));
+                }
+            }
+            "a" if !value.is_empty() => section.attributes.push(format!("a={value}")),
+            _ => {}
+        }
+    }
+    if !is_sdp {
+        return Err(SdpError::NotSdp);
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    out.push_str("v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\n");
+    for (at, section) in sections.iter().enumerate() {
+        let lines = section
+            .media
+            .iter()
+            .chain(&section.connection)
+            .chain(&section.bandwidths);
+        for line in lines {
+            out.push_str(line);
+            out.push_str("\r\n");
+        }
+        if at == 0 {
+            out.push_str("t=0 0\r\n");
+        }
+        for line in &section.attributes {
+            out.push_str(line);
+            out.push_str("\r\n");
+        }
+    }
+    Ok(out)
+}
+
+fn attribute(attributes: &[sdp_types::Attribute], name: &str) -> Option<String> {
+    attributes
+        .iter()
+        .find(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
+        .and_then(|attribute| attribute.value.as_deref())
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
+}
+
+fn bandwidth(bandwidths: &[sdp_types::Bandwidth], kind: &str) -> Option<u64> {
+    bandwidths
+        .iter()
+        .find(|bandwidth| bandwidth.bwtype.eq_ignore_ascii_case(kind))
+        .map(|bandwidth| bandwidth.bandwidth)
+}
+
+fn address(connection: &sdp_types::Connection) -> Option<IpAddr> {
+    let text = &connection.connection_address;
+    text.split('/').next()?.parse().ok()
+}
+
+fn formats(media: &sdp_types::Media) -> Vec<Format> {
+    // `NUMBER rest` of each attribute of that name.
+    let of = |name: &str, payload_type: u8| {
+        media
+            .attributes
+            .iter()
+            .filter(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
+            .filter_map(|attribute| attribute.value.as_deref()?.trim().split_once([' ', '\t']))
+            .find(|(number, _)| number.parse() == Ok(payload_type))
+            .map(|(_, rest)| rest.trim().to_owned())
+    };
+    let mut formats: Vec<Format> = Vec::new();
+    for word in media.fmt.split_ascii_whitespace() {
+        let Some(payload_type) = word.parse::<u8>().ok().filter(|&number| number < 128) else {
+            continue;
+        };
+        if formats.iter().any(|f| f.payload_type == payload_type) {
+            continue;
+        }
+        let map = of("rtpmap", payload_type);
+        let mut parts = map.as_deref().unwrap_or_default().split('/').map(str::trim);
+        let known = known(payload_type);
+        let encoding = parts.next().filter(|name| !name.is_empty());
+        let clock_rate = parts
+            .next()
+            .and_then(|rate| rate.parse().ok())
+            .filter(|&rate| rate > 0);
+        formats.push(Format {
+            payload_type,
+            encoding: encoding.or(known.map(|(name, _)| name)).map(str::to_owned),
+            clock_rate: clock_rate.or(known.map(|(_, rate)| rate)),
+            fmtp: of("fmtp", payload_type),
+        });
+    }
+    formats
+}
+
+/// Payload types with a fixed meaning: name and clock (RFC 3551, 6).
+const fn known(payload_type: u8) -> Option<(&'static str, u32)> {
+    Some(match payload_type {
+        0 => ("PCMU", 8000),
+        3 => ("GSM", 8000),
+        4 => ("G723", 8000),
+        5 => ("DVI4", 8000),
+        6 => ("DVI4", 16000),
+        7 => ("LPC", 8000),
+        8 => ("PCMA", 8000),
+        // Its clock is 8 kHz though it is sampled at 16 (RFC 3551, 4.5.2).
+        9 => ("G722", 8000),
+        10 | 11 => ("L16", 44100),
+        12 => ("QCELP", 8000),
+        13 => ("CN", 8000),
+        14 => ("MPA", 90000),
+        15 => ("G728", 8000),
+        16 => ("DVI4", 11025),
+        17 => ("DVI4", 22050),
+        18 => ("G729", 8000),
+        25 => ("CelB", 90000),
+        26 => ("JPEG", 90000),
+        28 => ("nv", 90000),
+        31 => ("H261", 90000),
+        32 => ("MPV", 90000),
+        33 => ("MP2T", 90000),
+        34 => ("H263", 90000),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As VLC on demand describes a clip.
+    const VLC: &str = "v=0\r\no=- 15477 15477 IN IP4 host\r\ns=Unnamed\r\ni=N/A\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
+        a=tool:vlc 3.0.24\r\na=recvonly\r\na=type:broadcast\r\na=charset:UTF-8\r\n\
+        a=range: npt=0-10.040\r\na=control:rtsp://127.0.0.1:8556/v1\r\n\
+        m=video 0 RTP/AVP 96\r\nb=AS:1000\r\nb=RR:0\r\na=rtpmap:96 H264/90000\r\n\
+        a=fmtp:96 packetization-mode=1;profile-level-id=64001f;sprop-parameter-sets=Z2QAH6w=,aOvjyyLA;\r\n\
+        a=control:rtsp://127.0.0.1:8556/v1/trackID=0\r\n\
+        m=audio 0 RTP/AVP 96\r\nb=RR:0\r\na=rtpmap:96 mpeg4-generic/48000\r\n\
+        a=control:rtsp://127.0.0.1:8556/v1/trackID=1\r\n";
+
+    #[test]
+    fn a_clip_as_vlc_describes_it() {
+        let sdp = Description::parse(VLC.as_bytes()).expect("it is one");
+        assert_eq!(sdp.control.as_deref(), Some("rtsp://127.0.0.1:8556/v1"));
+        assert_eq!(sdp.length(), Some(Duration::from_millis(10_040)));
+        let [video, audio] = &sdp.medias[..] else {
+            panic!("two streams: {sdp:?}");
+        };
+        assert_eq!(video.kind, MediaKind::Video);
+        assert_eq!(
+            (video.clock_rate(), video.payload_types()),
+            (90000, vec![96])
+        );
+        assert_eq!(video.bandwidth, Some(1_000_000));
+        assert!(video.refuses_reports() && audio.refuses_reports());
+        assert_eq!(video.formats[0].encoding.as_deref(), Some("H264"));
+        assert!(
+            video.formats[0]
+                .fmtp
+                .as_deref()
+                .is_some_and(|f| f.starts_with("packetization-mode=1"))
+        );
+        assert_eq!((audio.kind, audio.clock_rate()), (MediaKind::Audio, 48000));
+        assert_eq!(video.connection, Some(IpAddr::from([0, 0, 0, 0])));
+    }
+
+    #[test]
+    fn a_camera_that_writes_as_it_likes() {
+        let sdp = Description::parse(
+            b"v=0\nm=video 99999 RTP/AVP 26 96 \nt=0 0\na = rtpmap:96  H265/90000 \nx=?\nnonsense\n\
+              b=AS:-5\nc=IN IP4 239.1.2.3/16\na=control:trackID=1\nm=audio 0 RTP/AVP 0 0 x 200\n\
+              m=application 0 udp 99\na=range:npt=now-\nm=text 0 RTP/AVP\n",
+        )
+        .expect("it is forgiven");
+        assert_eq!(sdp.medias.len(), 3);
+        assert_eq!(sdp.not_rtp, 1);
+        assert_eq!(sdp.length(), None);
+        let video = &sdp.medias[0];
+        assert_eq!(video.payload_types(), [26, 96]);
+        assert_eq!(video.formats[0].encoding.as_deref(), Some("JPEG"));
+        assert_eq!(video.formats[1].encoding.as_deref(), Some("H265"));
+        assert_eq!(video.connection, Some(IpAddr::from([239, 1, 2, 3])));
+        assert_eq!(video.control.as_deref(), Some("trackID=1"));
+        assert_eq!((video.bandwidth, video.receiver_reports), (None, None));
+        let audio = &sdp.medias[1];
+        assert_eq!((audio.payload_types(), audio.clock_rate()), (vec![0], 8000));
+    }
+
+    #[test]
+    fn what_is_no_description_says_so() {
+        assert_eq!(Description::parse(b" \r\n"), Err(SdpError::Empty));
+        assert_eq!(
+            Description::parse(b"<html>\n<a b=c>"),
+            Err(SdpError::NotSdp)
+        );
+        assert!(matches!(
+            Description::parse(b"v=0\nm=video 0\n"),
+            Err(SdpError::Malformed(_))
+        ));
+        assert_eq!(
+            Description::parse(b"v=0\n")
+                .expect("one without streams")
+                .medias,
+            []
+        );
+    }
+
+    #[test]
+    fn lengths_are_known_of_all_or_of_none() {
+        let parse = |text: &str| {
+            Description::parse(text.as_bytes())
+                .expect("it is one")
+                .length()
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(
+            parse("v=0\na=range:npt=5-15\nm=video 0 RTP/AVP 96\n"),
+            seconds(10)
+        );
+        assert_eq!(
+            parse("m=video 0 RTP/AVP 96\na=range:npt=0-3\nm=audio 0 RTP/AVP 97\na=range:npt=0-4\n"),
+            seconds(4)
+        );
+        assert_eq!(
+            parse("m=video 0 RTP/AVP 96\na=range:npt=0-3\nm=audio 0 RTP/AVP 97\n"),
+            None
+        );
+        assert_eq!(
+            parse("v=0\na=range:npt=0-\nm=video 0 RTP/AVP 96\na=range:npt=0-3\n"),
+            None
+        );
+        assert_eq!(parse("v=0\n"), None);
+    }
+
+    #[test]
+    fn no_more_is_taken_than_is_bounded() {
+        let text = format!("v=0\n{}", "m=video 0 RTP/AVP 96\n".repeat(1000));
+        let sdp = Description::parse(text.as_bytes()).expect("it is one");
+        assert_eq!(sdp.medias.len(), MAX_MEDIAS);
+        let text = format!("m=video 0 RTP/AVP{}\n", " 96".repeat(100_000));
+        let sdp = Description::parse(text.as_bytes()).expect("it is one");
+        assert_eq!(sdp.medias[0].formats.len(), 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn no_bytes_break_it(
+            lines in prop::collection::vec("[vosctbam]=.{0,30}|m=[a-z0-9 /A-Z]{0,20}|a=(rtpmap|range|control|fmtp):[0-9a-z /=.-]{0,20}", 0..20),
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let _ = Description::parse(lines.join("\n").as_bytes());
+            let _ = Description::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Metrics that every population has, whatever it speaks.
+
+measure::metrics! {
+    /// The life of clients: how many there were and how they ended.
+    pub CLIENTS after measure::Group::NONE;
+    counters {
+        /// Clients that began: their first request was due and they set to work.
+        STARTED = "started", Count, "";
+        /// Clients that ended as planned: their media played to its end.
+        COMPLETED = "completed", Count, "";
+        /// Clients that were ended by the plan before their media was: by `leave: after`, by a
+        /// falling stage of the load, by the end of the run or by the user.
+        STOPPED = "stopped", Count, "";
+        /// Clients that failed. The reasons are counted beside it.
+        FAILED = "failed", Count, "";
+        /// Clients that arrived while the cap of an open-model load was reached, and were turned away
+        /// by the tester.
+        TURNED_AWAY = "turned_away", Count, "";
+    }
+    gauges {
+        /// Clients that have begun and not ended: the most at any moment of the window (of runs on
+        /// several workers, the sum of each one's most).
+        ACTIVE = "active", Count, "", Sum;
+        /// Clients whose media has begun to arrive and that have not ended: the most at any moment of the
+        /// window (of runs on several workers, the sum of each one's most).
+        PLAYING = "playing", Count, "", Sum;
+    }
+    distributions {
+        /// From the moment a client's first request was due to the arrival of its first media packet.
+        STARTUP_DELAY = "startup_delay", Seconds, "";
+        /// From the moment a client's first request was really sent to the arrival of its first media
+        /// packet: `startup_delay` without what the tester itself was late.
+        STARTUP_DELAY_FROM_SENT = "startup_delay_from_sent", Seconds, "";
+        /// From the moment a client was due to the moment it set to work: the tester's own lateness.
+        START_LATENESS = "start_lateness", Seconds, "";
+        /// From the moment a client set to work to the moment its first connection stood.
+        CONNECT_DELAY = "connect_delay", Seconds, "";
+    }
+    derived {}
+}

@@ -1,0 +1,221 @@
+//! The only list of protocols: what each is called, what may be configured, how a client is made.
+
+use measure::Catalogue;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::media::rtp::metrics::RTP;
+use crate::metrics::CLIENTS;
+use crate::rtsp;
+use crate::rtsp::metrics::RTSP;
+use crate::session::Session;
+
+/// A protocol that clients speak.
+#[derive(Debug)]
+pub struct Protocol {
+    /// Its name in scenarios: the value of `protocol`.
+    pub name: &'static str,
+    /// The URL schemes that mean it.
+    pub schemes: &'static [&'static str],
+    /// The port where a URL names none.
+    pub default_port: u16,
+    /// The metrics that its populations have.
+    pub catalogue: Catalogue,
+    kind: Kind,
+}
+
+/// Which protocol one is, where types differ.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Rtsp,
+}
+
+/// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
+pub static RTSP_PROTOCOL: Protocol = Protocol {
+    name: "rtsp",
+    schemes: &["rtsp"],
+    default_port: rtsp::url::DEFAULT_PORT,
+    catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
+    kind: Kind::Rtsp,
+};
+
+/// All protocols.
+pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL];
+
+/// The configuration of a population's clients, whatever protocol they speak.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum ClientConfig {
+    /// Of RTSP.
+    Rtsp(rtsp::config::ClientConfig),
+}
+
+/// The protocol of that name.
+pub fn find(name: &str) -> Option<&'static Protocol> {
+    PROTOCOLS
+        .iter()
+        .copied()
+        .find(|protocol| protocol.name == name)
+}
+
+/// The protocol that a URL's scheme means.
+pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
+    let (scheme, _) = url.split_once("://")?;
+    PROTOCOLS.iter().copied().find(|protocol| {
+        protocol
+            .schemes
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(scheme))
+    })
+}
+
+impl Protocol {
+    /// Reads the keys of this protocol. Unknown keys are errors; missing ones take their defaults.
+    pub fn decode_config<'de, D: Deserializer<'de>>(
+        &self,
+        deserializer: D,
+    ) -> Result<ClientConfig, D::Error> {
+        match self.kind {
+            Kind::Rtsp => {
+                rtsp::config::ClientConfig::deserialize(deserializer).map(ClientConfig::Rtsp)
+            }
+        }
+    }
+
+    /// The configuration where no key is written.
+    pub fn default_config(&self) -> ClientConfig {
+        match self.kind {
+            Kind::Rtsp => ClientConfig::Rtsp(rtsp::config::ClientConfig::default()),
+        }
+    }
+
+    /// The JSON schema of this protocol's keys: an object. Its definitions go into the generator.
+    pub fn config_schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        match self.kind {
+            Kind::Rtsp => rtsp::config::ClientConfig::json_schema(generator),
+        }
+    }
+
+    /// The names of this protocol's keys.
+    pub fn config_keys(&self) -> Vec<String> {
+        let schema = self.config_schema(&mut SchemaGenerator::default());
+        schema
+            .get("properties")
+            .and_then(|properties| properties.as_object())
+            .map(|properties| properties.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Whether a client can be sent to this URL; if not, why.
+    pub fn check_url(&self, url: &str) -> Result<(), String> {
+        match self.kind {
+            Kind::Rtsp => rtsp::url::Url::parse(url)
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// How many streams the media is taken to have, where that must be known beforehand: a picture and a
+/// sound.
+const USUAL_STREAMS: usize = 2;
+
+impl ClientConfig {
+    /// The protocol that this is of.
+    pub fn protocol(&self) -> &'static Protocol {
+        match self {
+            ClientConfig::Rtsp(_) => &RTSP_PROTOCOL,
+        }
+    }
+
+    /// Whether the values make sense; if not, which key is wrong, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            ClientConfig::Rtsp(config) => config.check(),
+        }
+    }
+
+    /// How many file descriptors one client needs, for media of a picture and a sound.
+    pub fn sockets_per_client(&self) -> usize {
+        match self {
+            ClientConfig::Rtsp(config) => config.sockets(USUAL_STREAMS),
+        }
+    }
+
+    /// How many pairs of UDP ports one client needs, for media of a picture and a sound.
+    pub fn udp_pairs_per_client(&self) -> usize {
+        match self {
+            ClientConfig::Rtsp(config) => match config.transport {
+                rtsp::config::Transport::Udp => USUAL_STREAMS,
+                rtsp::config::Transport::Tcp => 0,
+            },
+        }
+    }
+}
+
+/// A client that plays `url`. All that it chooses at random follows from `seed`.
+///
+/// An error says what is wrong with the URL.
+pub fn client(config: &ClientConfig, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    match config {
+        ClientConfig::Rtsp(config) => rtsp::client::Client::new(config.clone(), url, seed)
+            .map(|client| Box::new(client) as Box<dyn Session>)
+            .map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_schemes_lead_to_the_protocol() {
+        assert_eq!(find("rtsp").map(|p| p.name), Some("rtsp"));
+        assert!(find("RTSP2").is_none());
+        assert_eq!(find_by_url("RTSP://h/a").map(|p| p.name), Some("rtsp"));
+        assert!(find_by_url("h/a").is_none());
+        for (at, protocol) in PROTOCOLS.iter().enumerate() {
+            assert!(PROTOCOLS[..at].iter().all(|p| p.name != protocol.name));
+            assert_eq!(protocol.default_config().protocol().name, protocol.name);
+        }
+    }
+
+    #[test]
+    fn every_metric_of_a_protocol_has_a_name_of_its_own() {
+        for protocol in PROTOCOLS {
+            let mut names: Vec<&str> = protocol.catalogue.metrics().map(|m| m.name).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "of {}", protocol.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_decoded_and_described() {
+        let protocol = find("rtsp").expect("it is in the list");
+        let config = protocol
+            .decode_config(serde_json::json!({"transport": "tcp"}))
+            .expect("valid");
+        assert_eq!(config.sockets_per_client(), 1);
+        assert_eq!(protocol.default_config().sockets_per_client(), 5);
+        assert!(
+            protocol
+                .decode_config(serde_json::json!({"tranport": "tcp"}))
+                .is_err()
+        );
+        let keys = protocol.config_keys();
+        assert!(keys.iter().any(|key| key == "request_timeout"), "{keys:?}");
+        let written = serde_json::to_value(&config).expect("plain data");
+        assert_eq!(written["transport"], "tcp");
+        assert_eq!(protocol.decode_config(written).expect("valid"), config);
+    }
+
+    #[test]
+    fn a_wrong_url_makes_no_client() {
+        let config = RTSP_PROTOCOL.default_config();
+        assert!(client(&config, "rtsp://127.0.0.1/a", 1).is_ok());
+        assert!(client(&config, "http://127.0.0.1/a", 1).is_err());
+        assert!(RTSP_PROTOCOL.check_url("rtsp://").is_err());
+    }
+}

@@ -1,0 +1,573 @@
+//! Basic and Digest authentication (RFC 7617; RFC 2617 and RFC 7616), both sides.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use md5::{Digest as _, Md5};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use sha2::Sha256;
+
+use super::codec::Headers;
+use super::headers::{Challenge, parse_challenges, parse_params};
+use super::url::Credentials;
+
+/// The hash of a Digest (RFC 7616, 6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// `MD5`: where nothing is said.
+    Md5,
+    /// `SHA-256`.
+    Sha256,
+}
+
+impl Algorithm {
+    /// Its name in headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Md5 => "MD5",
+            Algorithm::Sha256 => "SHA-256",
+        }
+    }
+
+    fn hash(self, text: &str) -> String {
+        match self {
+            Algorithm::Md5 => hex(&Md5::digest(text)),
+            Algorithm::Sha256 => hex(&Sha256::digest(text)),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What goes into the response of a Digest.
+struct Ingredients<'a> {
+    algorithm: Algorithm,
+    /// Whether the hash of the password is bound to the nonces (`MD5-sess`).
+    session: bool,
+    realm: &'a str,
+    nonce: &'a str,
+    /// Count and client's nonce, where the server knows `qop=auth`.
+    qop: Option<(&'a str, &'a str)>,
+    cnonce: &'a str,
+    method: &'a str,
+    uri: &'a str,
+}
+
+impl Ingredients<'_> {
+    /// The response value (RFC 7616, 3.4.1; RFC 2617, 3.2.2.1).
+    fn response(&self, credentials: &Credentials) -> String {
+        let hash = |text: &str| self.algorithm.hash(text);
+        let Credentials { user, password } = credentials;
+        let mut secret = hash(&format!("{user}:{}:{password}", self.realm));
+        if self.session {
+            secret = hash(&format!("{secret}:{}:{}", self.nonce, self.cnonce));
+        }
+        let asked = hash(&format!("{}:{}", self.method, self.uri));
+        hash(&match self.qop {
+            Some((count, cnonce)) => {
+                format!("{secret}:{}:{count}:{cnonce}:auth:{asked}", self.nonce)
+            }
+            None => format!("{secret}:{}:{asked}", self.nonce),
+        })
+    }
+}
+
+/// What a client answers challenges with.
+#[derive(Clone, Debug)]
+enum Scheme {
+    Basic,
+    Digest {
+        algorithm: Algorithm,
+        session: bool,
+        /// Whether the server named an algorithm; where it did not, old ones do not know the word.
+        named: bool,
+        realm: String,
+        nonce: String,
+        opaque: Option<String>,
+        qop: bool,
+    },
+}
+
+impl Scheme {
+    /// Higher is stronger.
+    fn strength(&self) -> u8 {
+        match self {
+            Scheme::Basic => 0,
+            Scheme::Digest {
+                algorithm: Algorithm::Md5,
+                ..
+            } => 1,
+            Scheme::Digest {
+                algorithm: Algorithm::Sha256,
+                ..
+            } => 2,
+        }
+    }
+
+    /// What a challenge asks for; `None` where it is something unknown.
+    fn of(challenge: &Challenge) -> Option<Scheme> {
+        if challenge.scheme.eq_ignore_ascii_case("Basic") {
+            return Some(Scheme::Basic);
+        }
+        if !challenge.scheme.eq_ignore_ascii_case("Digest") {
+            return None;
+        }
+        let named = challenge.param("algorithm");
+        let (algorithm, session) = match named.map(str::to_ascii_uppercase).as_deref() {
+            None | Some("" | "MD5") => (Algorithm::Md5, false),
+            Some("MD5-SESS") => (Algorithm::Md5, true),
+            Some("SHA-256") => (Algorithm::Sha256, false),
+            Some("SHA-256-SESS") => (Algorithm::Sha256, true),
+            Some(_) => return None,
+        };
+        let qop = match challenge.param("qop").filter(|qop| !qop.is_empty()) {
+            None => false,
+            Some(qop) => {
+                // Only `auth-int` is offered: not to be had.
+                if !qop
+                    .split(',')
+                    .any(|q| q.trim().eq_ignore_ascii_case("auth"))
+                {
+                    return None;
+                }
+                true
+            }
+        };
+        Some(Scheme::Digest {
+            algorithm,
+            session,
+            named: named.is_some(),
+            realm: challenge.param("realm").unwrap_or_default().to_owned(),
+            nonce: challenge.param("nonce")?.to_owned(),
+            opaque: challenge.param("opaque").map(str::to_owned),
+            qop,
+        })
+    }
+}
+
+/// The client's side: answers challenges with the name and password out of the URL.
+#[derive(Debug)]
+pub struct Authenticator {
+    credentials: Option<Credentials>,
+    scheme: Option<Scheme>,
+    /// How often the nonce was used.
+    count: u32,
+    random: Pcg64Mcg,
+}
+
+/// What to do about an answer of 401.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Ask again, authorized by [`Authenticator::authorize`].
+    Retry,
+    /// There is no name and password.
+    NoCredentials,
+    /// The server accepts no scheme that is known here.
+    NoScheme,
+    /// Name and password were sent, and refused.
+    Refused,
+}
+
+impl Authenticator {
+    /// Nothing is known yet of what the server wants.
+    pub fn new(credentials: Option<Credentials>, seed: u64) -> Authenticator {
+        Authenticator {
+            credentials,
+            scheme: None,
+            count: 0,
+            random: Pcg64Mcg::seed_from_u64(seed),
+        }
+    }
+
+    /// Takes in the challenges of a 401. `sent` tells whether the request carried an authorization,
+    /// `again` whether it did so a second time: a server may call its nonce stale once.
+    pub fn challenged(&mut self, headers: &Headers, sent: bool, again: bool) -> Answer {
+        if self.credentials.is_none() {
+            return Answer::NoCredentials;
+        }
+        let strongest = headers
+            .all("WWW-Authenticate")
+            .flat_map(parse_challenges)
+            .filter_map(|challenge| {
+                let stale = challenge
+                    .param("stale")
+                    .is_some_and(|stale| stale.eq_ignore_ascii_case("true"));
+                Some((Scheme::of(&challenge)?, stale))
+            })
+            // Of equals the first: the order is the server's preference.
+            .reduce(|best, next| {
+                if next.0.strength() > best.0.strength() {
+                    next
+                } else {
+                    best
+                }
+            });
+        let Some((scheme, stale)) = strongest else {
+            return Answer::NoScheme;
+        };
+        if sent && (again || !stale) {
+            return Answer::Refused;
+        }
+        self.scheme = Some(scheme);
+        self.count = 0;
+        Answer::Retry
+    }
+
+    /// The value of `Authorization` for a request, once the server has said what it wants.
+    pub fn authorize(&mut self, method: &str, uri: &str) -> Option<String> {
+        let credentials = self.credentials.as_ref()?;
+        match self.scheme.as_ref()? {
+            Scheme::Basic => {
+                let pair = format!("{}:{}", credentials.user, credentials.password);
+                Some(format!("Basic {}", BASE64.encode(pair)))
+            }
+            Scheme::Digest {
+                algorithm,
+                session,
+                named,
+                realm,
+                nonce,
+                opaque,
+                qop,
+            } => {
+                self.count = self.count.wrapping_add(1);
+                let count = format!("{:08x}", self.count);
+                let cnonce = format!("{:016x}", self.random.next_u64());
+                let response = Ingredients {
+                    algorithm: *algorithm,
+                    session: *session,
+                    realm,
+                    nonce,
+                    qop: qop.then_some((&*count, &*cnonce)),
+                    cnonce: &cnonce,
+                    method,
+                    uri,
+                }
+                .response(credentials);
+                let mut value = format!(
+                    "Digest username=\"{}\", realm=\"{}\", nonce=\"{}\", uri=\"{uri}\", response=\"{response}\"",
+                    quoted(&credentials.user),
+                    quoted(realm),
+                    quoted(nonce),
+                );
+                if *named {
+                    let suffix = if *session { "-sess" } else { "" };
+                    value += &format!(", algorithm={}{suffix}", algorithm.name());
+                }
+                if let Some(opaque) = opaque {
+                    value += &format!(", opaque=\"{}\"", quoted(opaque));
+                }
+                if *qop {
+                    value += &format!(", qop=auth, nc={count}, cnonce=\"{cnonce}\"");
+                } else if *session {
+                    value += &format!(", cnonce=\"{cnonce}\"");
+                }
+                Some(value)
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// What a server accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepts {
+    /// Basic.
+    Basic,
+    /// Digest with this hash, `qop=auth`.
+    Digest(Algorithm),
+}
+
+/// The server's side: states challenges and checks what comes back.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    realm: String,
+    credentials: Credentials,
+    accepts: Vec<Accepts>,
+}
+
+/// What a request's authorization is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is right.
+    Granted,
+    /// There is none.
+    Missing,
+    /// It is right, but of an old nonce.
+    Stale,
+    /// It is wrong.
+    Denied,
+}
+
+impl Verifier {
+    /// A server that lets one name in, by any of these schemes.
+    pub fn new(
+        realm: impl Into<String>,
+        credentials: Credentials,
+        accepts: Vec<Accepts>,
+    ) -> Verifier {
+        Verifier {
+            realm: realm.into(),
+            credentials,
+            accepts,
+        }
+    }
+
+    /// The values of `WWW-Authenticate`, each for a header of its own.
+    pub fn challenges(&self, nonce: &str, stale: bool) -> Vec<String> {
+        let realm = quoted(&self.realm);
+        self.accepts
+            .iter()
+            .map(|accepts| match accepts {
+                Accepts::Basic => format!("Basic realm=\"{realm}\""),
+                Accepts::Digest(algorithm) => format!(
+                    "Digest realm=\"{realm}\", nonce=\"{nonce}\", algorithm={}, qop=\"auth\"{}",
+                    algorithm.name(),
+                    if stale { ", stale=true" } else { "" }
+                ),
+            })
+            .collect()
+    }
+
+    /// Checks the value of `Authorization` of a request. Another nonce than `nonce` is stale.
+    pub fn verify(
+        &self,
+        authorization: Option<&str>,
+        method: &str,
+        uri: &str,
+        nonce: &str,
+    ) -> Verdict {
+        let Some((scheme, rest)) = authorization.and_then(|value| value.trim().split_once(' '))
+        else {
+            return Verdict::Missing;
+        };
+        if scheme.eq_ignore_ascii_case("Basic") {
+            let pair = format!("{}:{}", self.credentials.user, self.credentials.password);
+            let right = self.accepts.contains(&Accepts::Basic)
+                && BASE64
+                    .decode(rest.trim())
+                    .is_ok_and(|got| got == pair.as_bytes());
+            return if right {
+                Verdict::Granted
+            } else {
+                Verdict::Denied
+            };
+        }
+        if scheme.eq_ignore_ascii_case("Digest") {
+            return self.verify_digest(rest, method, uri, nonce);
+        }
+        Verdict::Denied
+    }
+
+    fn verify_digest(&self, params: &str, method: &str, uri: &str, nonce: &str) -> Verdict {
+        let params = parse_params(params);
+        let param = |name: &str| {
+            params
+                .iter()
+                .find(|(own, _)| own.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.as_str())
+        };
+        let algorithm = param("algorithm").unwrap_or("MD5").to_ascii_uppercase();
+        let (algorithm, session) = match algorithm.as_str() {
+            "MD5" => (Algorithm::Md5, false),
+            "MD5-SESS" => (Algorithm::Md5, true),
+            "SHA-256" => (Algorithm::Sha256, false),
+            "SHA-256-SESS" => (Algorithm::Sha256, true),
+            _ => return Verdict::Denied,
+        };
+        let cnonce = param("cnonce").unwrap_or_default();
+        let qop = match param("qop") {
+            None => None,
+            Some("auth") => Some((param("nc").unwrap_or_default(), cnonce)),
+            Some(_) => return Verdict::Denied,
+        };
+        let said = param("nonce").unwrap_or_default();
+        let response = Ingredients {
+            algorithm,
+            session,
+            realm: &self.realm,
+            nonce: said,
+            qop,
+            cnonce,
+            method,
+            uri,
+        }
+        .response(&self.credentials);
+        let right = self.accepts.contains(&Accepts::Digest(algorithm))
+            && param("username") == Some(&self.credentials.user)
+            && param("realm") == Some(&self.realm)
+            && param("uri") == Some(uri)
+            && param("response").is_some_and(|got| got.eq_ignore_ascii_case(&response));
+        match right {
+            true if said == nonce => Verdict::Granted,
+            true => Verdict::Stale,
+            false => Verdict::Denied,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credentials(user: &str, password: &str) -> Credentials {
+        Credentials {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        }
+    }
+
+    fn unauthorized(challenges: &[&str]) -> Headers {
+        let mut headers = Headers::new();
+        for challenge in challenges {
+            headers.push("WWW-Authenticate", *challenge);
+        }
+        headers
+    }
+
+    #[test]
+    fn the_vector_of_rfc_2617() {
+        let mut ingredients = Ingredients {
+            algorithm: Algorithm::Md5,
+            session: false,
+            realm: "testrealm@host.com",
+            nonce: "dcd98b7102dd2f0e8b11d0f600bfb0c093",
+            qop: Some(("00000001", "0a4f113b")),
+            cnonce: "0a4f113b",
+            method: "GET",
+            uri: "/dir/index.html",
+        };
+        let mufasa = credentials("Mufasa", "Circle Of Life");
+        assert_eq!(
+            ingredients.response(&mufasa),
+            "6629fae49393a05397450978507c4ef1"
+        );
+        // The same without qop, as RFC 2069 had it.
+        ingredients.qop = None;
+        assert_eq!(
+            ingredients.response(&mufasa),
+            "670fd8c2df070c60b045671b8b24ff02"
+        );
+    }
+
+    #[test]
+    fn the_vectors_of_rfc_7616() {
+        for (algorithm, response) in [
+            (Algorithm::Md5, "8ca523f5e9506fed4657c9700eebdbec"),
+            (
+                Algorithm::Sha256,
+                "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1",
+            ),
+        ] {
+            let cnonce = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
+            let ingredients = Ingredients {
+                algorithm,
+                session: false,
+                realm: "http-auth@example.org",
+                nonce: "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
+                qop: Some(("00000001", cnonce)),
+                cnonce,
+                method: "GET",
+                uri: "/dir/index.html",
+            };
+            assert_eq!(
+                ingredients.response(&credentials("Mufasa", "Circle of Life")),
+                response
+            );
+        }
+    }
+
+    #[test]
+    fn basic_is_the_pair_in_base64() {
+        let mut auth = Authenticator::new(Some(credentials("Aladdin", "open sesame")), 1);
+        assert_eq!(auth.authorize("OPTIONS", "*"), None, "not asked for yet");
+        let headers = unauthorized(&["Basic realm=\"WallyWorld\""]);
+        assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
+        assert_eq!(
+            auth.authorize("OPTIONS", "*").as_deref(),
+            Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
+        );
+    }
+
+    #[test]
+    fn the_strongest_offer_is_taken() {
+        let mut auth = Authenticator::new(Some(credentials("u", "p")), 1);
+        let headers = unauthorized(&[
+            "Basic realm=\"r\", Digest realm=\"r\", nonce=\"1\"",
+            "Digest realm=\"r\", nonce=\"2\", algorithm=SHA-256",
+            "Digest realm=\"r\", nonce=\"3\", algorithm=SHA-512-256",
+            "Digest realm=\"r\", nonce=\"4\", algorithm=SHA-256, qop=\"auth-int\"",
+            "Negotiate",
+        ]);
+        assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
+        let value = auth.authorize("DESCRIBE", "rtsp://h/a").expect("asked for");
+        assert!(
+            value.contains("nonce=\"2\"") && value.contains("algorithm=SHA-256"),
+            "{value}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_answered_says_so() {
+        let headers = unauthorized(&["Digest realm=\"r\", nonce=\"1\""]);
+        let mut nobody = Authenticator::new(None, 1);
+        assert_eq!(
+            nobody.challenged(&headers, false, false),
+            Answer::NoCredentials
+        );
+        let mut auth = Authenticator::new(Some(credentials("u", "p")), 1);
+        assert_eq!(
+            auth.challenged(&unauthorized(&["Negotiate"]), false, false),
+            Answer::NoScheme
+        );
+        assert_eq!(
+            auth.challenged(&unauthorized(&[]), false, false),
+            Answer::NoScheme
+        );
+        assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
+        let stale = unauthorized(&["Digest realm=\"r\", nonce=\"2\", stale=TRUE"]);
+        assert_eq!(auth.challenged(&stale, true, false), Answer::Retry);
+        assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
+    }
+
+    #[test]
+    fn both_sides_agree() {
+        let right = credentials("us\"er", "p:w");
+        for accepts in [
+            Accepts::Basic,
+            Accepts::Digest(Algorithm::Md5),
+            Accepts::Digest(Algorithm::Sha256),
+        ] {
+            let verifier = Verifier::new("a \"realm\"", right.clone(), vec![accepts]);
+            for (used, verdict) in [
+                (right.clone(), Verdict::Granted),
+                (credentials("us\"er", "wrong"), Verdict::Denied),
+            ] {
+                let mut auth = Authenticator::new(Some(used), 7);
+                assert_eq!(
+                    verifier.verify(None, "PLAY", "rtsp://h/", "n1"),
+                    Verdict::Missing
+                );
+                let challenges = verifier.challenges("n1", false);
+                let challenges: Vec<&str> = challenges.iter().map(String::as_str).collect();
+                auth.challenged(&unauthorized(&challenges), false, false);
+                let value = auth.authorize("PLAY", "rtsp://h/");
+                let verify =
+                    |method, uri, nonce| verifier.verify(value.as_deref(), method, uri, nonce);
+                assert_eq!(verify("PLAY", "rtsp://h/", "n1"), verdict, "{value:?}");
+                if let (Accepts::Digest(_), Verdict::Granted) = (accepts, verdict) {
+                    assert_eq!(verify("PLAY", "rtsp://h/", "n2"), Verdict::Stale);
+                    assert_eq!(verify("PAUSE", "rtsp://h/", "n1"), Verdict::Denied);
+                    assert_eq!(verify("PLAY", "rtsp://x/", "n1"), Verdict::Denied);
+                    let next = auth.authorize("PLAY", "rtsp://h/").expect("asked for");
+                    assert!(next.contains("nc=00000002"), "{next}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! A client that plays.
+//!
+//! It connects, asks OPTIONS and DESCRIBE, sets up every stream of the description one after the
+//! other, asks to PLAY the whole, keeps the session alive while media arrives, and tears it down
+//! when the media is over or it is told to stop. One request waits for its answer at a time, but for
+//! keep-alives while media plays.
+//!
+//! * this file: the state, and which input goes where;
+//! * `request`: requests on their way, their deadlines and delays;
+//! * `answers`: what follows from each answer;
+//! * `media`: the streams, their reports, and how the media's end is known;
+//! * `end`: failing, stopping, tearing down.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use self::media::Stream;
+use self::request::Pending;
+use super::auth::Authenticator;
+use super::codec::{Decoder, Item, Method};
+use super::config::ClientConfig;
+use super::failure::Failure;
+use super::headers::Session as SessionId;
+use super::metrics as m;
+use super::url::{Url, UrlError};
+use crate::metrics as clients;
+use crate::session::{
+    ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session,
+};
+
+mod answers;
+mod end;
+mod media;
+mod request;
+#[cfg(test)]
+mod tests;
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// The connection is being made.
+    Connecting,
+    /// OPTIONS is to be answered.
+    Options,
+    /// DESCRIBE is to be answered.
+    Describe,
+    /// The stream of this number is being set up.
+    Setup(usize),
+    /// PLAY is to be answered.
+    Play,
+    /// Media is expected.
+    Playing,
+    /// TEARDOWN is to be answered.
+    TearingDown,
+    /// Over.
+    Ended,
+}
+
+/// The connection that requests go over.
+#[derive(Debug)]
+struct Connection {
+    channel: ChannelId,
+    /// Whether it stands, or is being made.
+    open: bool,
+    /// Our end and the server's, once it stands.
+    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+}
+
+/// A client that plays one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    /// What is asked for now: the URL given, or the one redirected to.
+    url: Url,
+    phase: Phase,
+    random: Pcg64Mcg,
+    auth: Authenticator,
+    connection: Connection,
+    /// The number of the next channel.
+    next_channel: u32,
+    redirects: u32,
+    decoder: Decoder,
+    cseq: u32,
+    pending: Vec<Pending>,
+    /// Whether the server says it knows GET_PARAMETER.
+    get_parameter: bool,
+    /// The session as the server named it.
+    session: Option<SessionId>,
+    /// What controls are relative to.
+    base: String,
+    /// The control URL of the whole.
+    aggregate: String,
+    streams: Vec<Stream>,
+    /// Our own synchronisation source in reports.
+    ssrc: u32,
+    /// How long the media is, where that is known.
+    length: Option<Duration>,
+    /// When the first request was due, and when the client set to work.
+    due: Time,
+    started: Time,
+    /// When PLAY was sent, and when it was answered.
+    play_sent: Option<Time>,
+    play_answered: Option<Time>,
+    /// When the first packet of any stream arrived.
+    first_media: Option<Time>,
+    /// When the next keep-alive is due.
+    keep_alive: Option<Time>,
+    /// When to look whether media still arrives.
+    check: Option<Time>,
+    /// What TEARDOWN ends in, and until when its answer is waited for.
+    ending: Option<(Outcome, Time)>,
+}
+
+/// How often a client may be sent on.
+const MAX_REDIRECTS: u32 = 5;
+
+impl Client {
+    /// A client that will play `url`. All that it chooses at random follows from `seed`.
+    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+        let url = Url::parse(url)?;
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        Ok(Client {
+            auth: Authenticator::new(url.credentials().cloned(), random.next_u64()),
+            // RFC 2326, 12.17 lets it begin anywhere; 1 is what captures are easiest read with.
+            cseq: 1,
+            ssrc: random.next_u32(),
+            random,
+            base: url.as_str().to_owned(),
+            aggregate: url.as_str().to_owned(),
+            config,
+            url,
+            phase: Phase::Idle,
+            connection: Connection {
+                channel: ChannelId(0),
+                open: false,
+                ends: None,
+            },
+            next_channel: 0,
+            redirects: 0,
+            decoder: Decoder::new(),
+            pending: Vec::new(),
+            get_parameter: false,
+            session: None,
+            streams: Vec::new(),
+            length: None,
+            due: Time::ZERO,
+            started: Time::ZERO,
+            play_sent: None,
+            play_answered: None,
+            first_media: None,
+            keep_alive: None,
+            check: None,
+            ending: None,
+        })
+    }
+
+    fn new_channel(&mut self) -> ChannelId {
+        let channel = ChannelId(self.next_channel);
+        self.next_channel += 1;
+        channel
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Connecting;
+        self.decoder = Decoder::new();
+        self.connection = Connection {
+            channel: self.new_channel(),
+            open: true,
+            ends: None,
+        };
+        cx.out.push_back(Output::Open {
+            channel: self.connection.channel,
+            open: Open::Tcp {
+                host: self.url.host().to_owned(),
+                port: self.url.port(),
+                timeout: self.config.connect_timeout.0,
+            },
+        });
+    }
+
+    /// Where the connection goes from and to, for details of failures.
+    fn ends(&self) -> String {
+        match self.connection.ends {
+            Some((local, Some(remote))) => format!("{local} to {remote}"),
+            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
+            None => format!("to {}:{}", self.url.host(), self.url.port()),
+        }
+    }
+
+    /// The method whose answer the session hangs on.
+    fn waits_for(&self) -> Method {
+        match self.phase {
+            Phase::Idle | Phase::Connecting | Phase::Options => Method::Options,
+            Phase::Describe => Method::Describe,
+            Phase::Setup(_) => Method::Setup,
+            Phase::Play | Phase::Playing => Method::Play,
+            Phase::TearingDown | Phase::Ended => Method::Teardown,
+        }
+    }
+
+    fn opened(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    ) {
+        if channel == self.connection.channel {
+            if self.phase == Phase::Connecting {
+                self.connection.ends = Some((local, remote));
+                if self.redirects == 0 {
+                    let delay = cx.now.since(self.started);
+                    cx.recorder
+                        .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+                }
+                self.ask_options(cx);
+            }
+        } else if let Phase::Setup(index) = self.phase
+            && self.streams[index].channel == Some(channel)
+        {
+            self.streams[index].local_port = local.port();
+            self.ask_setup(cx, index);
+        }
+    }
+
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
+        // Out of the way while its items are handled; where one of them makes a new connection, the
+        // new connection's decoder stays.
+        let channel = self.connection.channel;
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let fed = decoder.feed(bytes, |item| {
+            if self.connection.channel == channel && self.phase != Phase::Ended {
+                self.item(cx, item, at);
+            }
+        });
+        if self.connection.channel != channel || self.phase == Phase::Ended {
+            return;
+        }
+        self.decoder = decoder;
+        if let Err(overflow) = fed {
+            let detail = format!("{}, {}", overflow.what, self.ends());
+            self.fail(cx, Failure::MessageTooLarge, detail);
+        }
+    }
+
+    fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) {
+        match item {
+            Item::Frame { channel, payload } => self.frame(cx, channel, payload, at),
+            Item::Response(response) => self.response(cx, response, at),
+            Item::Request(request) => self.asked(cx, &request),
+            Item::Garbage { bytes } => cx.recorder.add(m::GARBAGE_BYTES, bytes as u64),
+            Item::Malformed(malformed) => {
+                // A keep-alive's answer is not worth a session.
+                if self.phase != Phase::Playing {
+                    let detail = format!(
+                        "{} in `{}` (CSeq {:?}), {}",
+                        malformed.what,
+                        malformed.start_line,
+                        malformed.cseq,
+                        self.ends()
+                    );
+                    self.fail(cx, Failure::MalformedResponse, detail);
+                }
+            }
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+        self.connection.open = false;
+        let ends = self.ends();
+        self.connection.ends = None;
+        match self.phase {
+            Phase::TearingDown => {
+                // Many servers close instead of answering.
+                self.finish(cx);
+            }
+            Phase::Playing if self.media_is_over(cx) => {
+                self.ending = Some((Outcome::Completed, cx.now));
+                self.finish(cx);
+            }
+            _ => {
+                let method = self.waits_for();
+                let detail = match self.phase {
+                    Phase::Playing => format!("while media played, {ends}"),
+                    _ => format!("{method} was to be answered, {ends}"),
+                };
+                self.fail(cx, Failure::of_closed(how, &method), detail);
+            }
+        }
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } => {
+                if self.phase == Phase::Idle {
+                    self.due = due;
+                    self.started = cx.now;
+                    self.connect(cx);
+                }
+            }
+            Input::Opened {
+                channel,
+                local,
+                remote,
+            } => self.opened(cx, channel, local, remote),
+            Input::OpenFailed { channel, error } => {
+                if channel == self.connection.channel {
+                    let detail = format!("{error:?}, {}", self.ends());
+                    self.connection.open = false;
+                    self.fail(cx, Failure::of_connect(error), detail);
+                } else if self.streams.iter().any(|s| s.channel == Some(channel)) {
+                    let detail = format!("{error:?}, a pair of UDP ports for one stream");
+                    self.lost_ports(channel);
+                    if self.ending.is_none() {
+                        self.fail(cx, Failure::of_ports(error), detail);
+                    }
+                }
+            }
+            Input::Bytes { channel, bytes, at } => {
+                if channel == self.connection.channel {
+                    self.bytes(cx, bytes, at);
+                }
+            }
+            Input::Datagram {
+                channel,
+                port,
+                bytes,
+                at,
+                ..
+            } => {
+                let index = self.streams.iter().position(|s| s.channel == Some(channel));
+                if let (Some(index), Port::Control) = (index, port) {
+                    self.reports(cx, index, bytes, at);
+                }
+            }
+            Input::Closed { channel, how } => {
+                if channel == self.connection.channel {
+                    self.closed(cx, how);
+                }
+            }
+            Input::Media { sink, event } => {
+                if let Some(index) = self.streams.iter().position(|s| s.sink == sink) {
+                    self.media_event(cx, index, event);
+                }
+            }
+            Input::Stop { until } => self.stop(cx, until),
+            Input::Deadline => {}
+            Input::FlowEnded { .. } | Input::Told { .. } => {}
+        }
+        // Whatever it was: what is due by now is done now, so that nothing hangs on being called at
+        // one particular moment.
+        self.due_work(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.phase == Phase::Ended {
+            return None;
+        }
+        let ending = self.ending.as_ref().map(|&(_, until)| until);
+        let pending = self.pending.iter().map(|pending| pending.deadline);
+        let reports = self.streams.iter().filter_map(|stream| stream.report);
+        let playing = (self.phase == Phase::Playing)
+            .then(|| reports.chain(self.keep_alive).chain(self.check));
+        pending
+            .chain(ending)
+            .chain(playing.into_iter().flatten())
+            .min()
+    }
+}
+
+impl Client {
+    /// Does everything that is due.
+    fn due_work(&mut self, cx: &mut Context<'_>) {
+        if let Some(&(_, until)) = self.ending.as_ref()
+            && cx.now >= until
+        {
+            self.finish(cx);
+        }
+        if self.phase != Phase::Ended {
+            self.overdue_requests(cx);
+        }
+        if self.phase == Phase::Playing {
+            self.due_keep_alive(cx);
+            self.due_reports(cx);
+            self.check_media(cx);
+        }
+    }
+
+    /// An event of a stream's receiver, on whichever plane its packets come.
+    fn media_event(&mut self, cx: &mut Context<'_>, index: usize, event: MediaEvent) {
+        match event {
+            MediaEvent::First { at } => {
+                if self.first_media.is_some() {
+                    return;
+                }
+                self.first_media = Some(at);
+                let record = [
+                    (clients::STARTUP_DELAY, Some(self.due)),
+                    (clients::STARTUP_DELAY_FROM_SENT, Some(self.started)),
+                    (m::PLAY_TO_MEDIA, self.play_sent),
+                ];
+                for (histogram, from) in record {
+                    if let Some(from) = from {
+                        cx.recorder
+                            .record(histogram, at.since(from).as_nanos() as u64);
+                    }
+                }
+                cx.out.push_back(Output::Playing { at });
+                if self.phase == Phase::Playing {
+                    self.check = Some(cx.now);
+                }
+            }
+            // It goes on after all.
+            MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The way from the connection to media: each request, and what follows from its answer.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use measure::Time;
+
+use super::media::Stream;
+use super::request::Pending;
+use super::{Client, MAX_REDIRECTS, Phase};
+use crate::media::rtp::{ReceiverConfig, RtpReceiver};
+use crate::media::sdp::Description;
+use crate::rtsp::auth::Authenticator;
+use crate::rtsp::codec::{Method, Response};
+use crate::rtsp::config;
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::{
+    Cast, Lower, Ports, Range, RtpInfo, Session as SessionId, Transport, parse_methods,
+};
+use crate::rtsp::url;
+use crate::session::{Context, Open, Output, Port, Sink};
+
+impl Client {
+    pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Options;
+        let url = self.url.as_str().to_owned();
+        self.ask(cx, Method::Options, url, Vec::new());
+    }
+
+    fn ask_describe(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Describe;
+        let url = self.url.as_str().to_owned();
+        let accept = ("Accept", "application/sdp".to_owned());
+        self.ask(cx, Method::Describe, url, vec![accept]);
+    }
+
+    /// Begins with the next stream, or plays where there is none left.
+    fn prepare_setup(&mut self, cx: &mut Context<'_>, index: usize) {
+        if index == self.streams.len() {
+            return self.ask_play(cx);
+        }
+        self.phase = Phase::Setup(index);
+        match self.config.transport {
+            config::Transport::Tcp => self.ask_setup(cx, index),
+            config::Transport::Udp => {
+                let channel = self.new_channel();
+                let local = match self.connection.ends {
+                    Some((local, _)) => local.ip(),
+                    None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                };
+                let stream = &mut self.streams[index];
+                stream.channel = Some(channel);
+                cx.out.push_back(Output::Open {
+                    channel,
+                    open: Open::UdpPair {
+                        local,
+                        sink: Some(stream.sink),
+                        shared: false,
+                    },
+                });
+            }
+        }
+    }
+
+    pub(super) fn ask_setup(&mut self, cx: &mut Context<'_>, index: usize) {
+        let stream = &mut self.streams[index];
+        let transport = match self.config.transport {
+            config::Transport::Tcp => {
+                // At most 32 streams are taken of a description.
+                let first = (index * 2) as u8;
+                stream.interleaved = Some(Ports::new(first, first + 1));
+                Transport::tcp(Ports::new(first, first + 1))
+            }
+            config::Transport::Udp => {
+                let port = stream.local_port;
+                Transport::udp(Ports::new(port, port.saturating_add(1)))
+            }
+        };
+        let url = stream.url.clone();
+        let header = ("Transport", transport.to_string());
+        self.ask(cx, Method::Setup, url, vec![header]);
+    }
+
+    fn ask_play(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Play;
+        let url = self.aggregate.clone();
+        let range = ("Range", Range::FROM_START.to_string());
+        self.ask(cx, Method::Play, url, vec![range]);
+    }
+
+    /// Goes on from a final answer, which no authorization can change any more.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        pending: &Pending,
+        response: Response,
+        at: Time,
+        refused: &str,
+    ) {
+        if self.phase == Phase::TearingDown {
+            if pending.method == Method::Teardown {
+                self.finish(cx);
+            }
+            return;
+        }
+        if pending.keep_alive {
+            let status = response.status;
+            // Public may promise what the server does not do.
+            if pending.method == Method::GetParameter && status >= 400 && status != 454 {
+                self.get_parameter = false;
+            }
+            return;
+        }
+        let tolerated = pending.method == Method::Options
+            && (matches!(response.status, 400..=499) || response.status == 501);
+        let early = matches!(self.phase, Phase::Options | Phase::Describe);
+        match response.status {
+            200..=299 => {}
+            301..=303 | 305 | 307 | 308 if early => {
+                return self.redirect(cx, pending, &response);
+            }
+            _ if tolerated => {}
+            status => {
+                let detail = format!("{}{refused}", self.story(pending, &response));
+                return self.fail(cx, Failure::of_status(status), detail);
+            }
+        }
+        match pending.method {
+            Method::Options => {
+                self.get_parameter = response
+                    .headers
+                    .all("Public")
+                    .flat_map(parse_methods)
+                    .any(|method| method == Method::GetParameter);
+                self.ask_describe(cx);
+            }
+            Method::Describe => self.described(cx, pending, &response),
+            Method::Setup => self.set_up(cx, pending, &response),
+            Method::Play => self.plays(cx, &response, at),
+            _ => {}
+        }
+    }
+
+    /// Goes to where the server sends one (RFC 2326, 11.3).
+    fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
+        let story = self.story(pending, response);
+        if self.redirects == MAX_REDIRECTS {
+            return self.fail(cx, Failure::TooManyRedirects, story);
+        }
+        let Some(location) = response.headers.get("Location") else {
+            return self.fail(cx, Failure::BadRedirect, format!("no Location: {story}"));
+        };
+        match self.url.redirect(location) {
+            Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {story}")),
+            Ok(url) => {
+                self.redirects += 1;
+                let seed = rand::Rng::next_u64(&mut self.random);
+                self.auth = Authenticator::new(url.credentials().cloned(), seed);
+                self.url = url;
+                self.pending.clear();
+                cx.out.push_back(Output::Close {
+                    channel: self.connection.channel,
+                });
+                self.connect(cx);
+            }
+        }
+    }
+
+    fn described(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
+        let headers = &response.headers;
+        self.base = url::base(
+            headers.get("Content-Base"),
+            headers.get("Content-Location"),
+            &self.url,
+        );
+        let description = match Description::parse(&response.body) {
+            Ok(description) => description,
+            Err(error) => {
+                let detail = format!("{error}: {}", self.story(pending, response));
+                return self.fail(cx, Failure::MalformedSdp, detail);
+            }
+        };
+        if description.medias.is_empty() {
+            let detail = format!(
+                "the description has {} streams, and none of RTP: {}",
+                description.not_rtp,
+                self.story(pending, response)
+            );
+            return self.fail(cx, Failure::NoStreams, detail);
+        }
+        self.aggregate = url::control(&self.base, description.control.as_deref());
+        self.length = description.length();
+        for media in &description.medias {
+            let receiver = RtpReceiver::new(&ReceiverConfig {
+                clock_rate: media.clock_rate(),
+                payload_types: media.payload_types(),
+                playout_buffer: self.config.playout_buffer.0,
+            });
+            let sink = cx.sinks.insert(Sink::Rtp(Box::new(receiver)));
+            self.streams.push(Stream {
+                kind: media.kind,
+                url: url::control(&self.base, media.control.as_deref()),
+                control: media.control.clone().unwrap_or_default(),
+                sink,
+                channel: None,
+                local_port: 0,
+                interleaved: None,
+                control_port: 0,
+                wants_reports: self.config.receiver_reports && !media.refuses_reports(),
+                report: None,
+                bye: None,
+            });
+        }
+        self.prepare_setup(cx, 0);
+    }
+
+    fn set_up(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
+        let Phase::Setup(index) = self.phase else {
+            return;
+        };
+        let session = response.headers.get("Session").and_then(SessionId::parse);
+        match (session, &mut self.session) {
+            (Some(session), None) => self.session = Some(session),
+            // The same id, or a server that opens a session for each stream: then the last is not
+            // what PLAY of the whole is for.
+            (_, Some(_)) => {}
+            (None, None) => {
+                let detail = format!("no Session: {}", self.story(pending, response));
+                return self.fail(cx, Failure::MalformedResponse, detail);
+            }
+        }
+        let said = response.headers.get("Transport");
+        let answer = said.and_then(Transport::parse);
+        if said.is_some() && answer.is_none() {
+            let detail = format!(
+                "Transport `{}`: {}",
+                said.unwrap_or_default(),
+                self.story(pending, response)
+            );
+            return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+        }
+        let answer = answer.unwrap_or_default();
+        let other = answer.cast == Some(Cast::Multicast)
+            || match self.config.transport {
+                config::Transport::Udp => {
+                    answer.lower == Lower::Tcp || answer.interleaved.is_some()
+                }
+                config::Transport::Tcp => {
+                    said.is_some() && answer.lower == Lower::Udp && answer.interleaved.is_none()
+                }
+            };
+        if other {
+            let detail = format!(
+                "asked for {:?}, answered `{answer}`: {}",
+                self.config.transport,
+                self.story(pending, response)
+            );
+            return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+        }
+        match self.config.transport {
+            config::Transport::Udp => self.name_peer(cx, index, &answer),
+            config::Transport::Tcp => {
+                if let Some(channels) = answer.interleaved {
+                    self.streams[index].interleaved = Some(channels);
+                }
+            }
+        }
+        self.prepare_setup(cx, index + 1);
+    }
+
+    /// Says where the stream's packets come from: the source that the server states, else the
+    /// server's own address. Ports that it does not state are 0: its address alone is known.
+    fn name_peer(&mut self, cx: &mut Context<'_>, index: usize, answer: &Transport) {
+        let server = self.connection.ends.and_then(|(_, remote)| remote);
+        let source = answer
+            .source
+            .as_deref()
+            .and_then(|source| source.parse::<IpAddr>().ok())
+            .filter(|source| !source.is_unspecified());
+        let Some(address) = source.or(server.map(|server| server.ip())) else {
+            return;
+        };
+        let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
+        let stream = &mut self.streams[index];
+        stream.control_port = ports.control;
+        let Some(channel) = stream.channel else {
+            return;
+        };
+        cx.out.push_back(Output::Peer {
+            channel,
+            media: SocketAddr::new(address, ports.media),
+            control: SocketAddr::new(address, ports.control),
+        });
+        if self.config.punch_holes && ports.media != 0 && ports.control != 0 {
+            // A packet of RTP without payload, and an empty receiver report: harmless to a server.
+            let mut rtp = vec![0x80, 0, 0, 0, 0, 0, 0, 0];
+            rtp.extend_from_slice(&self.ssrc.to_be_bytes());
+            let mut rtcp = Vec::new();
+            crate::media::rtcp::write_receiver_report(&mut rtcp, self.ssrc, &[]);
+            for (port, bytes) in [(Port::Media, rtp), (Port::Control, rtcp)] {
+                cx.out.push_back(Output::Send {
+                    channel,
+                    port,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    fn plays(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
+        self.phase = Phase::Playing;
+        self.play_answered = Some(at);
+        if let Some(range) = response.headers.get("Range").and_then(Range::parse) {
+            self.length = range.length().or(self.length);
+        }
+        let infos: Vec<RtpInfo> = response
+            .headers
+            .all("RTP-Info")
+            .flat_map(RtpInfo::parse_all)
+            .collect();
+        for (index, seq) in self.match_infos(&infos) {
+            cx.sinks
+                .rtp(self.streams[index].sink)
+                .set_base(seq, cx.recorder);
+        }
+        self.plan_keep_alive(at);
+        self.plan_reports(cx.now);
+        self.check = Some(cx.now);
+    }
+
+    /// Which stream each entry of RTP-Info is of, with its sequence number. Where a URL is none of
+    /// ours and there are as many entries as streams, their order tells.
+    fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, u16)> {
+        let of_url = |info: &RtpInfo| {
+            let absolute = url::control(&self.base, Some(&info.url));
+            self.streams.iter().position(|stream| {
+                !info.url.is_empty()
+                    && (url::same(&absolute, &stream.url) || info.url == stream.control)
+            })
+        };
+        let matched: Vec<Option<usize>> = infos.iter().map(of_url).collect();
+        let all_known = matched.iter().all(Option::is_some);
+        // Two entries of one URL cannot both be right about it.
+        let twice = |index: &Option<usize>| matched.iter().filter(|m| *m == index).count() > 1;
+        let by_order =
+            (!all_known || matched.iter().any(twice)) && infos.len() == self.streams.len();
+        infos
+            .iter()
+            .zip(&matched)
+            .enumerate()
+            .filter_map(|(order, (info, index))| {
+                let index = if by_order { Some(order) } else { *index };
+                Some((index?, info.seq?))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! How a session ends: torn down, stopped or failed, and never with anything left behind.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{Client, Phase};
+use crate::media::rtp::StreamSummary;
+use crate::rtsp::codec::Method;
+use crate::rtsp::failure::Failure;
+use crate::session::{ChannelId, Context, Note, Outcome, Output};
+
+/// How long the answer to TEARDOWN is waited for.
+const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Client {
+    /// Is told to come to an end by `until`.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
+        match &mut self.ending {
+            Some((_, own)) => *own = (*own).min(until),
+            None => self.tear_down(cx, Outcome::Stopped, Some(until)),
+        }
+    }
+
+    /// Lets the server's session go, then ends in `outcome`.
+    pub(super) fn tear_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Outcome,
+        until: Option<Time>,
+    ) {
+        let own = cx.now + TEARDOWN_TIMEOUT;
+        self.ending = Some((outcome, until.map_or(own, |until| until.min(own))));
+        if !self.can_tear_down() {
+            return self.finish(cx);
+        }
+        self.phase = Phase::TearingDown;
+        self.ask_teardown(cx);
+    }
+
+    /// Fails. The server's session is let go, but its answer is not waited for: the client is out of
+    /// the count at once. What goes wrong while the session is let go already changes no outcome.
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if self.ending.is_none() {
+            if self.can_tear_down() {
+                self.ask_teardown(cx);
+            }
+            self.ending = Some((Outcome::Failed(failure.with(detail)), cx.now));
+        }
+        self.finish(cx);
+    }
+
+    /// Whether there is a session to let go, and a connection to say so on.
+    fn can_tear_down(&self) -> bool {
+        self.session.is_some() && self.connection.ends.is_some()
+    }
+
+    fn ask_teardown(&mut self, cx: &mut Context<'_>) {
+        // What else waits for an answer is of no interest any more.
+        self.pending.clear();
+        let url = self.aggregate.clone();
+        self.ask(cx, Method::Teardown, url, Vec::new());
+    }
+
+    /// A pair of ports was never had: there is nothing to close.
+    pub(super) fn lost_ports(&mut self, channel: ChannelId) {
+        for stream in &mut self.streams {
+            if stream.channel == Some(channel) {
+                stream.channel = None;
+            }
+        }
+    }
+
+    /// Is over: closes what is open, and hands in the figures.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>) {
+        let Some((outcome, _)) = self.ending.take() else {
+            return;
+        };
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        self.pending = Vec::new();
+        if self.connection.open {
+            cx.out.push_back(Output::Close {
+                channel: self.connection.channel,
+            });
+        }
+        let mut summaries = Vec::with_capacity(self.streams.len());
+        for stream in std::mem::take(&mut self.streams) {
+            if let Some(channel) = stream.channel {
+                cx.out.push_back(Output::Close { channel });
+            }
+            let receiver = cx.sinks.rtp(stream.sink);
+            receiver.finish(cx.recorder);
+            let summary = StreamSummary::new(stream.kind, stream.url, receiver);
+            if summary.first_arrival.is_none() && self.first_media.is_some() {
+                cx.out.push_back(Output::Note(Note {
+                    kind: "silent_stream",
+                    text: format!(
+                        "no packet of {} {}, while others played",
+                        summary.kind.name(),
+                        summary.url
+                    ),
+                }));
+            }
+            summaries.push(summary);
+            cx.sinks.remove(stream.sink);
+        }
+        if !summaries.is_empty() {
+            cx.out.push_back(Output::Streams(summaries));
+        }
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}

@@ -1,0 +1,248 @@
+//! The streams of a session: packets in the connection, reports, and how the media's end is known.
+
+use std::time::Duration;
+
+use measure::Time;
+use rand::Rng;
+
+use super::{Client, Phase};
+use crate::media::rtcp::{self, Interval, Packet};
+use crate::media::sdp::MediaKind;
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::Ports;
+use crate::session::{Arrival, ChannelId, Context, Outcome, Output, Port, SinkId};
+
+/// One stream of the description.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) kind: MediaKind,
+    /// Its control URL, and as the description has it.
+    pub(super) url: String,
+    pub(super) control: String,
+    pub(super) sink: SinkId,
+    /// Its pair of UDP ports, and the even one's number.
+    pub(super) channel: Option<ChannelId>,
+    pub(super) local_port: u16,
+    /// Its channels in the connection.
+    pub(super) interleaved: Option<Ports<u8>>,
+    /// The server's port for RTCP; 0 where it is not known.
+    pub(super) control_port: u16,
+    /// Whether reports are sent, and when the next is due.
+    pub(super) wants_reports: bool,
+    pub(super) report: Option<Time>,
+    /// When the server said that the source has ended.
+    pub(super) bye: Option<Time>,
+}
+
+/// How long after the last BYE packets may still be on their way: they come through other queues.
+const BYE_LINGER: Duration = Duration::from_millis(200);
+
+/// Bytes of framing before each packet in the connection (RFC 2326, 10.12).
+const FRAMING: usize = 4;
+
+/// The media may be over by so much before its stated end: servers stop at a frame's beginning,
+/// and round.
+fn slack(length: Duration) -> Duration {
+    (length / 10).min(Duration::from_secs(1))
+}
+
+impl Client {
+    /// A packet in the connection. The hot path of media over TCP: nothing is allocated.
+    #[inline]
+    pub(super) fn frame(&mut self, cx: &mut Context<'_>, channel: u8, payload: &[u8], at: Time) {
+        let mut found = None;
+        for (index, stream) in self.streams.iter().enumerate() {
+            match stream.interleaved {
+                Some(channels) if channels.media == channel => found = Some((index, true)),
+                Some(channels) if channels.control == channel => found = Some((index, false)),
+                _ => continue,
+            }
+            break;
+        }
+        match found {
+            Some((index, true)) => {
+                let arrival = Arrival {
+                    at,
+                    bytes: payload,
+                    length: payload.len(),
+                    overhead: FRAMING,
+                };
+                let sink = self.streams[index].sink;
+                if let Some(event) = cx.sinks.packet(sink, &arrival, cx.recorder) {
+                    self.media_event(cx, index, event);
+                }
+            }
+            Some((index, false)) => self.reports(cx, index, payload, at),
+            // A channel that nobody set up.
+            None => {}
+        }
+    }
+
+    /// Takes in RTCP of a stream. What cannot be read is let go: nothing hangs on it.
+    pub(super) fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
+        let stream = &mut self.streams[index];
+        let receiver = cx.sinks.rtp(stream.sink);
+        for packet in rtcp::packets(bytes) {
+            match packet {
+                Ok(Packet::SenderReport { info, .. }) => {
+                    receiver.sender_report(&info, at, cx.recorder);
+                }
+                Ok(Packet::Bye { sources, .. }) => {
+                    let ssrc = receiver.ssrc();
+                    // VLC's names no source, but 0.
+                    let means = |ssrc| sources.contains(&ssrc) || matches!(sources[..], [] | [0]);
+                    if ssrc.is_none_or(means) {
+                        if let Some(ssrc) = ssrc {
+                            receiver.source_ended(ssrc);
+                        }
+                        stream.bye.get_or_insert(at);
+                        self.check = Some(cx.now);
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Sets the times of the first reports.
+    pub(super) fn plan_reports(&mut self, now: Time) {
+        for index in 0..self.streams.len() {
+            if self.streams[index].wants_reports {
+                self.streams[index].report = Some(now + self.report_interval(true));
+            }
+        }
+    }
+
+    /// The time to the next report: about 5 s (RFC 3550, 6.2), whatever the bandwidth, which is more
+    /// than the few bytes of a conversation of two need.
+    fn report_interval(&mut self, first: bool) -> Duration {
+        const BANDWIDTH: f64 = 1e6;
+        let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
+        Interval::of_two(false, BANDWIDTH, first).next(random)
+    }
+
+    /// Sends the reports that are due.
+    pub(super) fn due_reports(&mut self, cx: &mut Context<'_>) {
+        for index in 0..self.streams.len() {
+            if self.streams[index].report.is_none_or(|due| cx.now < due) {
+                continue;
+            }
+            let next = cx.now + self.report_interval(false);
+            let stream = &mut self.streams[index];
+            stream.report = Some(next);
+            let receiver = cx.sinks.rtp(stream.sink);
+            if receiver.ssrc().is_none() || stream.bye.is_some() {
+                continue;
+            }
+            let block = receiver.report_block(cx.now);
+            let mut report = Vec::with_capacity(80);
+            rtcp::write_receiver_report(&mut report, self.ssrc, &[block]);
+            rtcp::write_cname(&mut report, self.ssrc, &format!("{:08x}", self.ssrc));
+            match (stream.interleaved, stream.channel) {
+                (Some(channels), _) => {
+                    // Some dozens of bytes.
+                    let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
+                    frame.extend_from_slice(&report);
+                    cx.out.push_back(Output::Send {
+                        channel: self.connection.channel,
+                        port: Port::Media,
+                        bytes: frame,
+                    });
+                }
+                (None, Some(channel)) if stream.control_port != 0 => {
+                    cx.out.push_back(Output::Send {
+                        channel,
+                        port: Port::Control,
+                        bytes: report,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// When every stream that brought anything had its BYE; `None` where one had not.
+    fn all_ended(&self, cx: &mut Context<'_>) -> Option<Time> {
+        let mut last = None;
+        for stream in &self.streams {
+            match stream.bye {
+                Some(at) => last = last.max(Some(at)),
+                None if cx.sinks.rtp(stream.sink).first_arrival().is_some() => return None,
+                None => {}
+            }
+        }
+        last
+    }
+
+    /// When media of known length will have played.
+    fn known_end(&self) -> Option<Time> {
+        let length = self.length?;
+        let from = self.first_media.or(self.play_answered)?;
+        Some(from + (length - slack(length)))
+    }
+
+    /// Whether all that the server had to send has come, as far as one can tell without waiting.
+    pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
+        self.first_media.is_some()
+            && (self.all_ended(cx).is_some() || self.known_end().is_some_and(|end| cx.now >= end))
+    }
+
+    /// Looks whether media still arrives, and sets the time to look again.
+    pub(super) fn check_media(&mut self, cx: &mut Context<'_>) {
+        if self.phase != Phase::Playing || self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        let last = self
+            .streams
+            .iter()
+            .filter_map(|stream| cx.sinks.rtp(stream.sink).last_arrival())
+            .max();
+        if let Some(bye) = self.all_ended(cx) {
+            let over = bye.max(self.play_answered.unwrap_or(bye)) + BYE_LINGER;
+            if cx.now >= over {
+                return self.complete(cx);
+            }
+            self.check = Some(over);
+            return;
+        }
+        let Some(last) = last else {
+            let answered = self.play_answered.unwrap_or(cx.now);
+            let until = answered + self.config.no_media.0;
+            if cx.now >= until {
+                let detail = format!(
+                    "no packet of {} streams within {} after PLAY, {}",
+                    self.streams.len(),
+                    self.config.no_media,
+                    self.ends()
+                );
+                return self.fail(cx, Failure::NoMedia, detail);
+            }
+            self.check = Some(until);
+            return;
+        };
+        let known_end = self.known_end();
+        let silent = last + self.config.silence.0;
+        let over = known_end.map(|end| end.max(last + self.config.end_silence.0));
+        if over.is_some_and(|over| cx.now >= over) {
+            return self.complete(cx);
+        }
+        if cx.now >= silent {
+            let Some(end) = known_end else {
+                return self.complete(cx);
+            };
+            let detail = format!(
+                "no packet for {}, {:.3} s before the media's known end, {}",
+                self.config.silence,
+                end.since(last).as_secs_f64(),
+                self.ends()
+            );
+            return self.fail(cx, Failure::MediaStopped, detail);
+        }
+        self.check = Some(over.map_or(silent, |over| over.min(silent)));
+    }
+
+    fn complete(&mut self, cx: &mut Context<'_>) {
+        self.tear_down(cx, Outcome::Completed, None);
+    }
+}

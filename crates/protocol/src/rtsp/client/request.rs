@@ -1,0 +1,273 @@
+//! Requests on their way: numbers, deadlines, delays.
+
+use measure::{HistogramId, Time};
+
+use super::{Client, Phase};
+use crate::rtsp::codec::{Headers, Method, Request, Response};
+use crate::rtsp::config::KeepAlive;
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::write_methods;
+use crate::rtsp::metrics as m;
+use crate::session::{Context, Note, Output, Port};
+
+/// A request that is to be answered.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) cseq: u32,
+    pub(super) method: Method,
+    pub(super) uri: String,
+    /// The headers that it was asked with, beside those that every request has.
+    pub(super) headers: Vec<(&'static str, String)>,
+    /// When it was due to be sent.
+    pub(super) due: Time,
+    pub(super) deadline: Time,
+    /// Whether it is only a sign of life.
+    pub(super) keep_alive: bool,
+    /// Whether it carried an authorization, and whether that was the second.
+    pub(super) authorized: bool,
+    pub(super) again: bool,
+}
+
+/// The longest a server may ask a session to be kept without a sign of life; what is longer is
+/// taken as this.
+const LONGEST_TIMEOUT: u32 = 24 * 3600;
+
+/// Where the delay of a method is recorded.
+fn delay_of(method: &Method) -> Option<HistogramId> {
+    Some(match method {
+        Method::Options => m::OPTIONS_DELAY,
+        Method::Describe => m::DESCRIBE_DELAY,
+        Method::Setup => m::SETUP_DELAY,
+        Method::Play => m::PLAY_DELAY,
+        Method::GetParameter => m::GET_PARAMETER_DELAY,
+        Method::Teardown => m::TEARDOWN_DELAY,
+        _ => return None,
+    })
+}
+
+impl Client {
+    /// Sends a request that the session hangs on.
+    pub(super) fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: Method,
+        uri: String,
+        headers: Vec<(&'static str, String)>,
+    ) {
+        let pending = Pending {
+            cseq: 0,
+            method,
+            uri,
+            headers,
+            due: cx.now,
+            deadline: cx.now,
+            keep_alive: false,
+            authorized: false,
+            again: false,
+        };
+        self.send(cx, pending);
+    }
+
+    /// Gives a request its number and sends it.
+    pub(super) fn send(&mut self, cx: &mut Context<'_>, mut pending: Pending) {
+        pending.cseq = self.cseq;
+        self.cseq = self.cseq.wrapping_add(1);
+        pending.deadline = cx.now + self.config.request_timeout.0;
+        let mut request = Request::new(pending.method.clone(), pending.uri.clone());
+        let headers = &mut request.headers;
+        headers.push("CSeq", pending.cseq.to_string());
+        headers.push("User-Agent", self.config.user_agent.clone());
+        let authorization = self.auth.authorize(pending.method.name(), &pending.uri);
+        pending.authorized = authorization.is_some();
+        if let Some(value) = authorization {
+            headers.push("Authorization", value);
+        }
+        if let Some(session) = &self.session {
+            headers.push("Session", session.id.clone());
+        }
+        for (name, value) in &pending.headers {
+            headers.push(*name, value.clone());
+        }
+        cx.recorder.add(m::REQUESTS, 1);
+        if pending.method == Method::Play {
+            self.play_sent = Some(cx.now);
+        }
+        cx.out.push_back(Output::Send {
+            channel: self.connection.channel,
+            port: Port::Media,
+            bytes: request.encode(),
+        });
+        self.pending.push(pending);
+    }
+
+    /// Finds the request that an answer is to, and takes it out.
+    ///
+    /// An answer without a number, or with one that was never given out, is to the only request that
+    /// waits; one with a number that is past is late, and to none.
+    fn take_pending(&mut self, headers: &Headers) -> Option<Pending> {
+        let cseq = headers.cseq();
+        let exact = self
+            .pending
+            .iter()
+            .position(|pending| Some(pending.cseq) == cseq);
+        let past = cseq.is_some_and(|cseq| cseq != 0 && cseq < self.cseq);
+        match exact {
+            Some(index) => Some(self.pending.remove(index)),
+            None if self.pending.len() == 1 && !past => self.pending.pop(),
+            None => None,
+        }
+    }
+
+    /// Takes in an answer.
+    pub(super) fn response(&mut self, cx: &mut Context<'_>, response: Response, at: Time) {
+        // Provisional: the answer is still to come (RFC 2326, 7.1.1).
+        if response.status < 200 {
+            return;
+        }
+        let Some(mut pending) = self.take_pending(&response.headers) else {
+            return;
+        };
+        cx.recorder.add(m::RESPONSES, 1);
+        if response.status >= 300 {
+            cx.recorder.add(m::REFUSALS, 1);
+        }
+        if let Some(histogram) = delay_of(&pending.method) {
+            let delay = at.since(pending.due);
+            cx.recorder.record(histogram, delay.as_nanos() as u64);
+        }
+        let refused = if response.status == 401 {
+            use crate::rtsp::auth::Answer;
+            match self
+                .auth
+                .challenged(&response.headers, pending.authorized, pending.again)
+            {
+                Answer::Retry => {
+                    pending.again = pending.authorized;
+                    pending.due = at;
+                    return self.send(cx, pending);
+                }
+                Answer::NoCredentials => ", and the URL holds no name and password",
+                Answer::NoScheme => ", and no known way to authenticate is offered",
+                Answer::Refused => ", with the name and password of the URL",
+            }
+        } else {
+            ""
+        };
+        self.answered(cx, &pending, response, at, refused);
+    }
+
+    /// What was asked and what came, for details of failures.
+    pub(super) fn story(&self, pending: &Pending, response: &Response) -> String {
+        format!(
+            "{} {} (CSeq {}): {} {}, {}",
+            pending.method,
+            pending.uri,
+            pending.cseq,
+            response.status,
+            response.reason,
+            self.ends()
+        )
+    }
+
+    /// Gives up requests that were not answered in time.
+    pub(super) fn overdue_requests(&mut self, cx: &mut Context<'_>) {
+        while let Some(index) = self
+            .pending
+            .iter()
+            .position(|pending| cx.now >= pending.deadline)
+        {
+            let pending = self.pending.remove(index);
+            let story = format!(
+                "{} {} (CSeq {}) not answered within {}, {}",
+                pending.method,
+                pending.uri,
+                pending.cseq,
+                self.config.request_timeout,
+                self.ends()
+            );
+            if pending.keep_alive {
+                // The media tells whether the session lives.
+                cx.out.push_back(Output::Note(Note {
+                    kind: "keep_alive_unanswered",
+                    text: story,
+                }));
+            } else if self.phase == Phase::TearingDown {
+                return self.finish(cx);
+            } else {
+                return self.fail(cx, Failure::of_timeout(&pending.method), story);
+            }
+        }
+    }
+
+    /// Sets the time of the next sign of life: half of what the server allows (RFC 2326, 12.37).
+    pub(super) fn plan_keep_alive(&mut self, from: Time) {
+        let timeout = self
+            .session
+            .as_ref()
+            .and_then(|session| session.timeout)
+            .filter(|&timeout| timeout > 0)
+            .unwrap_or(60)
+            .min(LONGEST_TIMEOUT);
+        let half = std::time::Duration::from_millis(u64::from(timeout) * 500);
+        self.keep_alive = Some(from + half);
+    }
+
+    /// Sends a sign of life where one is due.
+    pub(super) fn due_keep_alive(&mut self, cx: &mut Context<'_>) {
+        let Some(due) = self.keep_alive.filter(|&due| cx.now >= due) else {
+            return;
+        };
+        // From when it was due, so that a late one does not delay all others; but what was missed is
+        // not made up for.
+        self.plan_keep_alive(due);
+        if self.keep_alive.is_some_and(|next| cx.now >= next) {
+            self.plan_keep_alive(cx.now);
+        }
+        if self.pending.iter().any(|pending| pending.keep_alive) {
+            return;
+        }
+        let method = match self.config.keep_alive {
+            KeepAlive::GetParameter => Method::GetParameter,
+            KeepAlive::Auto if self.get_parameter => Method::GetParameter,
+            KeepAlive::Auto | KeepAlive::Options => Method::Options,
+        };
+        let pending = Pending {
+            cseq: 0,
+            method,
+            uri: self.aggregate.clone(),
+            headers: Vec::new(),
+            due,
+            deadline: cx.now,
+            keep_alive: true,
+            authorized: false,
+            again: false,
+        };
+        self.send(cx, pending);
+    }
+
+    /// Answers a request of the server's.
+    pub(super) fn asked(&mut self, cx: &mut Context<'_>, request: &Request) {
+        const KNOWN: [Method; 4] = [
+            Method::Options,
+            Method::Announce,
+            Method::GetParameter,
+            Method::SetParameter,
+        ];
+        let known = KNOWN.contains(&request.method);
+        let mut response = Response::new(if known { 200 } else { 501 });
+        if let Some(cseq) = request.headers.get("CSeq") {
+            response.headers.push("CSeq", cseq);
+        }
+        if let Some(session) = request.headers.get("Session") {
+            response.headers.push("Session", session);
+        }
+        if request.method == Method::Options || !known {
+            response.headers.push("Public", write_methods(&KNOWN));
+        }
+        cx.out.push_back(Output::Send {
+            channel: self.connection.channel,
+            port: Port::Media,
+            bytes: response.encode(),
+        });
+    }
+}

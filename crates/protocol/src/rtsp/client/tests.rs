@@ -1,0 +1,302 @@
+//! The client against a server scripted by hand.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use measure::{Recorder, Time};
+
+use super::Client;
+use crate::media::rtcp;
+use crate::metrics as clients;
+use crate::registry::RTSP_PROTOCOL;
+use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
+use crate::rtsp::config::{ClientConfig, Transport};
+use crate::rtsp::metrics as m;
+use crate::session::{
+    Arrival, ChannelError, ChannelId, Closed, Context, Flows, Input, Open, Outcome, Output, Port,
+    Session, Sinks,
+};
+
+mod ends;
+mod failures;
+mod play;
+
+const URL: &str = "rtsp://10.0.0.1:8554/clip";
+const SERVER: &str = "10.0.0.1:8554";
+
+/// One client, what it uses, and what it has asked for.
+struct Bench {
+    client: Client,
+    now: Time,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    out: VecDeque<Output>,
+    /// The connection that stands.
+    tcp: ChannelId,
+    /// Pairs of ports, in the order in which they were opened.
+    pairs: Vec<ChannelId>,
+}
+
+impl Bench {
+    fn new(config: ClientConfig, url: &str) -> Bench {
+        Bench {
+            client: Client::new(config, url, 7).expect("a URL"),
+            now: Time::from_start(Duration::from_secs(1)),
+            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            out: VecDeque::new(),
+            tcp: ChannelId(u32::MAX),
+            pairs: Vec::new(),
+        }
+    }
+
+    fn udp() -> Bench {
+        Bench::new(ClientConfig::default(), URL)
+    }
+
+    fn tcp() -> Bench {
+        let config = ClientConfig {
+            transport: Transport::Tcp,
+            ..ClientConfig::default()
+        };
+        Bench::new(config, URL)
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut self.out,
+        };
+        self.client.handle(&mut cx, input);
+    }
+
+    fn after(&mut self, millis: u64) {
+        self.now += Duration::from_millis(millis);
+    }
+
+    /// Goes to the client's next deadline, and lets it act.
+    fn deadline(&mut self) {
+        let deadline = self.client.deadline().expect("it waits for something");
+        assert!(
+            deadline > self.now,
+            "{deadline:?} is past at {:?}",
+            self.now
+        );
+        self.now = deadline;
+        self.input(Input::Deadline);
+    }
+
+    /// The next output.
+    fn next(&mut self) -> Output {
+        self.out.pop_front().expect("it wants something done")
+    }
+
+    /// Starts it and lets the connection stand, 5 ms later.
+    fn connect(&mut self) {
+        let due = self.now;
+        self.after(2);
+        self.input(Input::Start { due });
+        self.accept("10.0.0.1", 8554);
+    }
+
+    fn accept(&mut self, to: &str, at: u16) {
+        let Output::Open {
+            channel,
+            open: Open::Tcp { host, port, .. },
+        } = self.next()
+        else {
+            panic!("a connection is wanted");
+        };
+        assert_eq!((host.as_str(), port), (to, at));
+        self.tcp = channel;
+        self.after(5);
+        self.input(Input::Opened {
+            channel,
+            local: "10.0.0.2:40000".parse().expect("an address"),
+            remote: Some(SERVER.parse().expect("an address")),
+        });
+    }
+
+    /// The request that was sent last; there must be just one output.
+    fn asked(&mut self, method: Method) -> Request {
+        let Output::Send { channel, bytes, .. } = self.next() else {
+            panic!("{method} is wanted");
+        };
+        assert_eq!(channel, self.tcp);
+        let mut found = None;
+        Decoder::new()
+            .feed(&bytes, |item| {
+                if let Item::Request(request) = item {
+                    found = Some(request);
+                }
+            })
+            .expect("a message");
+        let request = found.expect("a request");
+        assert_eq!(request.method, method);
+        request
+    }
+
+    /// Answers a request 10 ms later.
+    fn answer(&mut self, to: &Request, status: u16, headers: &[(&str, &str)], body: &str) {
+        let mut response = Response::new(status);
+        response
+            .headers
+            .push("CSeq", to.headers.get("CSeq").expect("a number"));
+        for (name, value) in headers {
+            response.headers.push(*name, *value);
+        }
+        response.body = body.as_bytes().to_vec();
+        self.after(10);
+        self.bytes(&response.encode());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (channel, at) = (self.tcp, self.now);
+        self.input(Input::Bytes { channel, bytes, at });
+    }
+
+    fn options(&mut self) {
+        let request = self.asked(Method::Options);
+        let public = "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, GET_PARAMETER";
+        self.answer(&request, 200, &[("Public", public)], "");
+    }
+
+    fn describe(&mut self, sdp: &str) {
+        let request = self.asked(Method::Describe);
+        assert_eq!(request.headers.get("Accept"), Some("application/sdp"));
+        let base = [("Content-Base", "rtsp://10.0.0.1:8554/clip/")];
+        self.answer(&request, 200, &base, sdp);
+    }
+
+    /// Gives the pair of ports that is wanted.
+    fn open_pair(&mut self, local_port: u16) {
+        let Output::Open {
+            channel,
+            open: Open::UdpPair { local, sink, .. },
+        } = self.next()
+        else {
+            panic!("a pair of ports is wanted");
+        };
+        assert_eq!(local.to_string(), "10.0.0.2");
+        assert!(sink.is_some());
+        self.pairs.push(channel);
+        let local = SocketAddr::new(local, local_port);
+        let remote = None;
+        self.input(Input::Opened {
+            channel,
+            local,
+            remote,
+        });
+    }
+
+    /// Up to PLAY, over UDP: as many streams as the description has.
+    fn set_up_udp(&mut self, sdp: &str, streams: u16) -> Request {
+        self.connect();
+        self.options();
+        self.describe(sdp);
+        for stream in 0..streams {
+            self.open_pair(5000 + 2 * stream);
+            let request = self.asked(Method::Setup);
+            let transport = format!(
+                "{};server_port={}-{}",
+                request.headers.get("Transport").expect("one"),
+                6000 + 2 * stream,
+                6001 + 2 * stream
+            );
+            let headers = [("Session", "abc;timeout=20"), ("Transport", &*transport)];
+            self.answer(&request, 200, &headers, "");
+            assert!(matches!(self.next(), Output::Peer { .. }));
+        }
+        self.asked(Method::Play)
+    }
+
+    /// Up to playing, over UDP.
+    fn play_udp(&mut self, sdp: &str, streams: u16) {
+        let request = self.set_up_udp(sdp, streams);
+        self.answer(&request, 200, &[], "");
+        assert!(self.out.is_empty(), "{:?}", self.out);
+    }
+
+    /// A packet arrives on a stream's pair of ports.
+    fn packet(&mut self, stream: usize, seq: u16) {
+        let packet = rtp(seq);
+        let sink = self.client.streams[stream].sink;
+        let arrival = Arrival {
+            at: self.now,
+            bytes: &packet,
+            length: packet.len(),
+            overhead: 28,
+        };
+        let event = self.sinks.packet(sink, &arrival, &mut self.recorder);
+        if let Some(event) = event {
+            self.input(Input::Media { sink, event });
+        }
+    }
+
+    fn rtcp(&mut self, stream: usize, bytes: &[u8]) {
+        let (channel, at) = (self.pairs[stream], self.now);
+        self.input(Input::Datagram {
+            channel,
+            port: Port::Control,
+            from: "10.0.0.1:6001".parse().expect("an address"),
+            bytes,
+            at,
+        });
+    }
+
+    /// Everything up to the end, which must come; and nothing is left behind.
+    fn ended(&mut self) -> (Vec<Output>, Outcome) {
+        let mut before: Vec<Output> = self.out.drain(..).collect();
+        let Some(Output::Ended(outcome)) = before.pop() else {
+            panic!("it is not over: {before:?}");
+        };
+        assert_eq!(self.client.deadline(), None);
+        (before, outcome)
+    }
+
+    /// The reason of a failure.
+    fn failed(&mut self) -> (&'static str, String) {
+        match self.ended().1 {
+            Outcome::Failed(failure) => (failure.reason, failure.detail),
+            other => panic!("{other:?} is no failure"),
+        }
+    }
+
+    fn count(&self, counter: measure::CounterId) -> u64 {
+        self.recorder.counter(counter)
+    }
+
+    /// The only value of a distribution, in milliseconds.
+    fn delay(&self, histogram: measure::HistogramId) -> u64 {
+        let histogram = self.recorder.histogram(histogram).expect("recorded");
+        assert_eq!(histogram.count(), 1);
+        histogram.max().expect("recorded") / 1_000_000
+    }
+}
+
+fn rtp(seq: u16) -> Vec<u8> {
+    let mut packet = vec![0x80, 96];
+    packet.extend_from_slice(&seq.to_be_bytes());
+    packet.extend_from_slice(&(u32::from(seq) * 3600).to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0, 9, 1, 2, 3, 4]);
+    packet
+}
+
+fn bye() -> Vec<u8> {
+    let mut out = Vec::new();
+    rtcp::write_receiver_report(&mut out, 9, &[]);
+    rtcp::write_bye(&mut out, &[9], None);
+    out
+}
+
+/// Live: of no known length.
+const ONE: &str = "v=0\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:track1\r\n";
+const TWO: &str = "v=0\r\na=range:npt=0-30\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
+    a=control:track1\r\nm=audio 0 RTP/AVP 96\r\na=rtpmap:96 L16/44100\r\na=control:track2\r\n";

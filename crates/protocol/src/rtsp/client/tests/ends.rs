@@ -1,0 +1,241 @@
+//! How the end of the media is known, and how a session ends.
+
+use super::*;
+
+/// Answers the TEARDOWN that must come now, and says how it ended.
+fn torn_down(bench: &mut Bench) -> Outcome {
+    while matches!(
+        bench.out.front(),
+        Some(
+            Output::Playing { .. }
+                | Output::Send {
+                    port: Port::Control,
+                    ..
+                }
+        )
+    ) {
+        bench.next();
+    }
+    let teardown = bench.asked(Method::Teardown);
+    bench.answer(&teardown, 200, &[], "");
+    bench.ended().1
+}
+
+/// Quiet: no reports, no signs of life within the time of the test.
+fn quiet(sdp: &str, streams: u16) -> Bench {
+    let mut bench = Bench::udp();
+    bench.client.config.receiver_reports = false;
+    bench.play_udp(sdp, streams);
+    bench.client.keep_alive = None;
+    bench
+}
+
+#[test]
+fn a_bye_of_every_stream_is_the_end() {
+    let mut bench = quiet(TWO, 2);
+    bench.packet(0, 1);
+    bench.packet(1, 1);
+    bench.after(1000);
+    bench.rtcp(0, &bye());
+    bench.after(50);
+    bench.rtcp(1, &bye());
+    let at = bench.now;
+    bench.deadline();
+    assert_eq!(bench.now, at + Duration::from_millis(200));
+    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+}
+
+#[test]
+fn a_bye_as_vlc_sends_it_is_the_end() {
+    let mut bench = quiet(TWO, 2);
+    let mut packet = Vec::new();
+    rtcp::write_sender_report(&mut packet, &rtcp::SenderReportInfo::default(), &[]);
+    rtcp::write_cname(&mut packet, 0, "127.0.0.1");
+    rtcp::write_bye(&mut packet, &[0], None);
+    for stream in 0..2 {
+        bench.packet(stream, 1);
+        bench.rtcp(stream, &packet);
+    }
+    bench.deadline();
+    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+}
+
+#[test]
+fn a_bye_of_somebody_else_is_none() {
+    let mut bench = quiet(ONE, 1);
+    bench.packet(0, 1);
+    let mut other = Vec::new();
+    rtcp::write_bye(&mut other, &[1234], None);
+    bench.rtcp(0, &other);
+    bench.rtcp(0, b"\x00nonsense");
+    bench.after(5000);
+    bench.input(Input::Deadline);
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    assert!(bench.out.is_empty());
+}
+
+#[test]
+fn a_source_that_begins_anew_has_not_ended() {
+    let mut bench = quiet(ONE, 1);
+    bench.packet(0, 1);
+    bench.rtcp(0, &bye());
+    let sink = bench.client.streams[0].sink;
+    let event = crate::session::MediaEvent::SourceChanged { ssrc: 10 };
+    bench.input(Input::Media { sink, event });
+    bench.after(5000);
+    bench.input(Input::Deadline);
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    assert!(bench.out.is_empty());
+}
+
+#[test]
+fn silence_at_the_known_end_is_the_end() {
+    let mut bench = quiet(TWO, 2);
+    let first = bench.now;
+    for seq in 0..295 {
+        bench.packet(0, seq);
+        bench.packet(1, seq);
+        bench.after(100);
+        bench.input(Input::Deadline);
+    }
+    let last = bench.now - Duration::from_millis(100);
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    while bench.out.is_empty() {
+        bench.deadline();
+    }
+    // 30 s of media less a second of slack have played, and a second of silence has passed.
+    assert_eq!(
+        bench.now,
+        (last + Duration::from_secs(1)).max(first + Duration::from_secs(29))
+    );
+    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+}
+
+#[test]
+fn silence_long_before_the_known_end_is_a_failure() {
+    let mut bench = quiet(TWO, 2);
+    bench.packet(0, 1);
+    let last = bench.now;
+    bench.deadline();
+    assert_eq!(bench.now, last + Duration::from_secs(10));
+    let sent = bench
+        .out
+        .iter()
+        .filter(|o| matches!(o, Output::Send { .. }))
+        .count();
+    assert_eq!(sent, 1, "TEARDOWN is sent all the same");
+    let (before, outcome) = bench.ended();
+    assert!(
+        matches!(outcome, Outcome::Failed(f) if f.reason == "media_stopped" && f.detail.contains("29.000 s"))
+    );
+    assert!(
+        before
+            .iter()
+            .any(|o| matches!(o, Output::Note(n) if n.kind == "silent_stream"))
+    );
+}
+
+#[test]
+fn silence_of_live_media_is_its_end() {
+    let mut bench = quiet(ONE, 1);
+    bench.packet(0, 1);
+    bench.after(4000);
+    bench.packet(0, 2);
+    let last = bench.now;
+    bench.deadline();
+    bench.deadline();
+    assert_eq!(bench.now, last + Duration::from_secs(10));
+    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+}
+
+#[test]
+fn a_server_that_closes_at_the_end_has_completed() {
+    let mut bench = quiet(ONE, 1);
+    bench.packet(0, 1);
+    bench.rtcp(0, &bye());
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::End,
+    });
+    assert_eq!(bench.ended().1, Outcome::Completed);
+}
+
+#[test]
+fn a_stop_ends_it_wherever_it_is() {
+    let stop = |bench: &mut Bench| {
+        bench.out.clear();
+        let until = bench.now + Duration::from_secs(1);
+        bench.input(Input::Stop { until });
+    };
+    let mut idle = Bench::udp();
+    stop(&mut idle);
+    assert_eq!(idle.ended().1, Outcome::Stopped);
+
+    let mut connecting = Bench::udp();
+    let due = connecting.now;
+    connecting.input(Input::Start { due });
+    stop(&mut connecting);
+    let (before, outcome) = connecting.ended();
+    assert_eq!(outcome, Outcome::Stopped);
+    assert!(matches!(before[..], [Output::Close { .. }]));
+
+    let mut describing = Bench::udp();
+    describing.connect();
+    describing.options();
+    stop(&mut describing);
+    assert_eq!(describing.ended().1, Outcome::Stopped);
+
+    // With a session, the answer to TEARDOWN is waited for, but not for ever.
+    let mut playing = Bench::udp();
+    playing.set_up_udp(TWO, 2);
+    stop(&mut playing);
+    playing.asked(Method::Teardown);
+    assert!(playing.out.is_empty());
+    playing.deadline();
+    assert_eq!(playing.ended().1, Outcome::Stopped);
+
+    // A server that closes instead of answering will do.
+    let mut closing = Bench::udp();
+    closing.play_udp(ONE, 1);
+    stop(&mut closing);
+    let channel = closing.tcp;
+    closing.input(Input::Closed {
+        channel,
+        how: Closed::Reset,
+    });
+    assert_eq!(closing.ended().1, Outcome::Stopped);
+
+    // Nothing wakes it again.
+    let until = closing.now;
+    closing.input(Input::Stop { until });
+    closing.input(Input::Deadline);
+    assert!(closing.out.is_empty());
+}
+
+#[test]
+fn ports_that_come_too_late_do_no_harm() {
+    let mut bench = Bench::udp();
+    bench.connect();
+    bench.options();
+    bench.describe(ONE);
+    let Output::Open { channel, .. } = bench.next() else {
+        panic!("a pair of ports is wanted");
+    };
+    let until = bench.now + Duration::from_secs(1);
+    bench.input(Input::Stop { until });
+    let (before, outcome) = bench.ended();
+    assert_eq!(outcome, Outcome::Stopped);
+    assert!(
+        before
+            .iter()
+            .any(|o| matches!(o, Output::Close { channel: c } if *c == channel))
+    );
+    let local = "10.0.0.2:5000".parse().expect("an address");
+    bench.input(Input::Opened {
+        channel,
+        local,
+        remote: None,
+    });
+    assert!(bench.out.is_empty());
+}

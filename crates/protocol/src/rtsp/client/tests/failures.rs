@@ -1,0 +1,336 @@
+//! Every way to fail.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A client that waits for the answer to this method, and the request.
+fn waiting_for(method: &Method) -> (Bench, Request) {
+    let mut bench = Bench::udp();
+    bench.connect();
+    if *method != Method::Options {
+        bench.options();
+    }
+    if !matches!(method, Method::Options | Method::Describe) {
+        bench.describe(ONE);
+        bench.open_pair(5000);
+    }
+    if *method == Method::Play {
+        let setup = bench.asked(Method::Setup);
+        bench.answer(&setup, 200, &[("Session", "abc")], "");
+        bench.next();
+    }
+    let request = bench.asked(method.clone());
+    (bench, request)
+}
+
+const METHODS: [Method; 4] = [
+    Method::Options,
+    Method::Describe,
+    Method::Setup,
+    Method::Play,
+];
+
+#[test]
+fn connections_that_cannot_be_had() {
+    for (error, reason) in [
+        (ChannelError::Refused, "refused"),
+        (ChannelError::Unreachable, "unreachable"),
+        (ChannelError::NameNotFound, "name_not_found"),
+        (ChannelError::TimedOut, "connect_timeout"),
+        (ChannelError::NoFiles, "local_files"),
+        (ChannelError::Other(5), "connect_other"),
+    ] {
+        let mut bench = Bench::udp();
+        let due = bench.now;
+        bench.input(Input::Start { due });
+        let Output::Open { channel, .. } = bench.next() else {
+            panic!("a connection is wanted");
+        };
+        bench.input(Input::OpenFailed { channel, error });
+        let (before, outcome) = bench.ended();
+        assert!(before.is_empty(), "nothing is open: {before:?}");
+        assert!(
+            matches!(outcome, Outcome::Failed(f) if f.reason == reason && f.detail.contains("10.0.0.1:8554"))
+        );
+    }
+}
+
+#[test]
+fn ports_that_cannot_be_had() {
+    for (error, reason) in [
+        (ChannelError::NoPorts, "local_ports"),
+        (ChannelError::NoFiles, "local_files"),
+        (ChannelError::Other(1), "local_other"),
+    ] {
+        let mut bench = Bench::udp();
+        bench.connect();
+        bench.options();
+        bench.describe(ONE);
+        let Output::Open { channel, .. } = bench.next() else {
+            panic!("a pair of ports is wanted");
+        };
+        bench.input(Input::OpenFailed { channel, error });
+        assert_eq!(bench.failed().0, reason);
+    }
+}
+
+#[test]
+fn answers_that_never_come() {
+    for method in METHODS {
+        let (mut bench, _) = waiting_for(&method);
+        let asked = bench.now;
+        bench.deadline();
+        assert_eq!(bench.now, asked + Duration::from_secs(10));
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, format!("timeout_{}", method.name().to_lowercase()));
+        assert!(
+            detail.contains("10.0.0.2:40000 to 10.0.0.1:8554"),
+            "{detail}"
+        );
+    }
+}
+
+#[test]
+fn connections_that_end() {
+    for method in METHODS {
+        for (how, word) in [(Closed::End, "closed"), (Closed::Reset, "reset")] {
+            let (mut bench, _) = waiting_for(&method);
+            let channel = bench.tcp;
+            bench.input(Input::Closed { channel, how });
+            let name = method.name().to_lowercase();
+            assert_eq!(bench.failed().0, format!("{word}_in_{name}"));
+        }
+    }
+    let mut bench = Bench::udp();
+    bench.play_udp(TWO, 2);
+    bench.packet(0, 1);
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::End,
+    });
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "closed_in_play");
+    assert!(
+        detail.contains("while media played, 10.0.0.2:40000"),
+        "{detail}"
+    );
+    let (mut bench, _) = waiting_for(&Method::Options);
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::Stuck,
+    });
+    assert_eq!(bench.failed().0, "stuck");
+}
+
+#[test]
+fn refusals() {
+    for (status, reason) in [
+        (400, "status_400"),
+        (401, "status_401"),
+        (403, "status_403"),
+        (404, "status_404"),
+        (453, "status_453"),
+        (454, "status_454"),
+        (459, "status_aggregate"),
+        (461, "status_461"),
+        (500, "status_500"),
+        (501, "status_501"),
+        (503, "status_503"),
+        (599, "status_other"),
+    ] {
+        for method in [Method::Describe, Method::Setup, Method::Play] {
+            let (mut bench, request) = waiting_for(&method);
+            bench.answer(&request, status, &[], "");
+            let (got, detail) = bench.failed();
+            assert_eq!(got, reason);
+            assert!(
+                detail.contains(&format!("{method} {}", request.uri)),
+                "{detail}"
+            );
+            assert!(detail.contains(&status.to_string()), "{detail}");
+        }
+    }
+    // A redirect of what is no description any more.
+    let (mut bench, request) = waiting_for(&Method::Play);
+    bench.answer(&request, 302, &[("Location", URL)], "");
+    assert_eq!(bench.failed().0, "status_other");
+}
+
+#[test]
+fn a_password_that_is_wrong() {
+    let mut bench = Bench::new(
+        ClientConfig::default(),
+        "rtsp://me:wrong@10.0.0.1:8554/clip",
+    );
+    bench.connect();
+    bench.options();
+    let challenge = [("WWW-Authenticate", "Basic realm=\"r\"")];
+    let describe = bench.asked(Method::Describe);
+    bench.answer(&describe, 401, &challenge, "");
+    let describe = bench.asked(Method::Describe);
+    assert!(describe.headers.get("Authorization").is_some());
+    bench.answer(&describe, 401, &challenge, "");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "status_401");
+    assert!(detail.contains("with the name and password"), "{detail}");
+    assert!(!detail.contains("wrong"), "{detail}");
+}
+
+#[test]
+fn redirects_that_lead_nowhere() {
+    for headers in [
+        &[][..],
+        &[("Location", "http://10.0.0.1/")],
+        &[("Location", "")],
+    ] {
+        let (mut bench, request) = waiting_for(&Method::Describe);
+        bench.answer(&request, 301, headers, "");
+        assert_eq!(bench.failed().0, "bad_redirect");
+    }
+    let mut bench = Bench::udp();
+    bench.connect();
+    for _ in 0..5 {
+        let options = bench.asked(Method::Options);
+        bench.answer(&options, 302, &[("Location", URL)], "");
+        bench.next();
+        bench.accept("10.0.0.1", 8554);
+    }
+    let options = bench.asked(Method::Options);
+    bench.answer(&options, 302, &[("Location", URL)], "");
+    assert_eq!(bench.failed().0, "too_many_redirects");
+}
+
+#[test]
+fn descriptions_that_are_none() {
+    for (body, reason) in [
+        ("", "malformed_sdp"),
+        ("<html>404</html>", "malformed_sdp"),
+        ("v=0\r\nm=video\r\n", "malformed_sdp"),
+        ("v=0\r\ns=nothing\r\n", "no_streams"),
+        ("v=0\r\nm=application 9 udp 5\r\n", "no_streams"),
+    ] {
+        let (mut bench, request) = waiting_for(&Method::Describe);
+        bench.answer(&request, 200, &[], body);
+        assert_eq!(bench.failed().0, reason, "{body}");
+    }
+}
+
+#[test]
+fn transports_that_were_not_asked_for() {
+    for transport in [
+        "RTP/AVP/TCP;unicast;interleaved=0-1",
+        "RTP/AVP;multicast;destination=239.0.0.1;port=5000-5001",
+        "MP2T/UDP;unicast",
+    ] {
+        let (mut bench, request) = waiting_for(&Method::Setup);
+        bench.answer(
+            &request,
+            200,
+            &[("Session", "a"), ("Transport", transport)],
+            "",
+        );
+        assert_eq!(
+            bench.failed().0,
+            "unsupported_transport_answer",
+            "{transport}"
+        );
+    }
+    let mut bench = Bench::tcp();
+    bench.connect();
+    bench.options();
+    bench.describe(ONE);
+    let setup = bench.asked(Method::Setup);
+    let transport = "RTP/AVP;unicast;client_port=5000-5001;server_port=1-2";
+    bench.answer(
+        &setup,
+        200,
+        &[("Session", "a"), ("Transport", transport)],
+        "",
+    );
+    assert_eq!(bench.failed().0, "unsupported_transport_answer");
+}
+
+#[test]
+fn answers_that_cannot_be_used() {
+    let (mut bench, request) = waiting_for(&Method::Setup);
+    bench.answer(&request, 200, &[], "");
+    assert_eq!(bench.failed().0, "malformed_response");
+    let (mut bench, _) = waiting_for(&Method::Describe);
+    bench.bytes(b"RTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: x\r\n\r\n");
+    assert_eq!(bench.failed().0, "malformed_response");
+    let (mut bench, _) = waiting_for(&Method::Describe);
+    bench.bytes(b"RTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: 99999999\r\n\r\n");
+    assert_eq!(bench.failed().0, "message_too_large");
+}
+
+#[test]
+fn media_that_never_comes() {
+    let mut bench = Bench::udp();
+    bench.play_udp(TWO, 2);
+    bench.client.keep_alive = None;
+    let answered = bench.now;
+    while bench.out.is_empty() {
+        bench.deadline();
+    }
+    assert_eq!(bench.now, answered + Duration::from_secs(10));
+    assert_eq!(bench.failed().0, "no_media");
+}
+
+#[test]
+fn bounds_can_be_set() {
+    let mut bench = Bench::udp();
+    bench.client.config.request_timeout = TimeSpan(Duration::from_millis(300));
+    bench.connect();
+    let asked = bench.now;
+    bench.asked(Method::Options);
+    bench.deadline();
+    assert_eq!(bench.now, asked + Duration::from_millis(300));
+    assert_eq!(bench.failed().0, "timeout_options");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a server sends: no panic, no deadline in the past, no end without a word, and
+    /// nothing left behind.
+    #[test]
+    fn whatever_a_server_sends(
+        method in prop::sample::select(METHODS.to_vec()),
+        pieces in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            (1u32..9, prop::sample::select(vec![100u16, 200, 200, 200, 302, 401, 404]), prop::sample::select(vec![
+                "", "Session: x;timeout=0\r\n", "Transport: RTP/AVP;server_port=0\r\n", "Location: rtsp://a/\r\n",
+                "RTP-Info: url=track1;seq=9,seq=1\r\nRange: npt=9-1\r\n", "Content-Length: 3\r\n\r\nv=0",
+                "WWW-Authenticate: Digest nonce=1\r\n",
+            ])).prop_map(|(cseq, status, more)| format!("RTSP/1.0 {status} x\r\nCSeq: {cseq}\r\n{more}\r\n").into_bytes()),
+            Just(b"OPTIONS * RTSP/1.0\r\n\r\n".to_vec()),
+            Just([b"$\x00\x00\x10".as_slice(), &rtp(3)].concat()),
+            Just([b"$\x01\x00\x10".as_slice(), &bye()].concat()),
+        ], 0..12),
+    ) {
+        let (mut bench, _) = waiting_for(&method);
+        for piece in pieces {
+            bench.after(1);
+            bench.bytes(&piece);
+            while let Some(Output::Open { channel, .. }) = {
+                bench.out.retain(|o| matches!(o, Output::Open { .. } | Output::Ended(_)));
+                bench.out.pop_front_if(|o| matches!(o, Output::Open { .. }))
+            } {
+                let local = "10.0.0.2:5000".parse().expect("an address");
+                bench.input(Input::Opened { channel, local, remote: None });
+            }
+        }
+        let mut steps = 0;
+        while bench.out.is_empty() || bench.client.deadline().is_some() {
+            bench.deadline();
+            bench.out.retain(|o| matches!(o, Output::Ended(_)));
+            steps += 1;
+            prop_assert!(steps < 100, "it ends");
+        }
+        prop_assert!(matches!(bench.out.pop_back(), Some(Output::Ended(_))));
+        prop_assert!(bench.client.streams.is_empty());
+    }
+}

@@ -1,0 +1,426 @@
+//! Requests and responses, parsed and written.
+
+use super::{MAX_BODY, MAX_HEADERS, Malformed, Method};
+use crate::rtsp::headers;
+
+/// Header fields in the order in which they stand in the message. Names are case-insensitive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// No header.
+    pub const fn new() -> Headers {
+        Headers(Vec::new())
+    }
+
+    /// The value of the first header of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The values of all headers of that name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Adds a header after those that stand already.
+    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    /// Takes all headers of that name out, and adds one.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.remove(name);
+        self.push(name, value);
+    }
+
+    /// Takes all headers of that name out.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+    }
+
+    /// All headers, as name and value.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The sequence number of the message (RFC 2326, 12.17).
+    pub fn cseq(&self) -> Option<u32> {
+        self.get("CSeq").and_then(headers::parse_cseq)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (name, value) in &self.0 {
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            // A line end in a value would begin another header.
+            out.extend(value.bytes().map(|b| {
+                if matches!(b, b'\r' | b'\n' | 0) {
+                    b' '
+                } else {
+                    b
+                }
+            }));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A request (RFC 2326, 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked for.
+    pub method: Method,
+    /// Of what: an absolute URL, or `*`.
+    pub uri: String,
+    /// Header fields.
+    pub headers: Headers,
+    /// The body; empty where there is none.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without headers and body.
+    pub fn new(method: Method, uri: impl Into<String>) -> Request {
+        Request {
+            method,
+            uri: uri.into(),
+            headers: Headers::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// The bytes of the message. `Content-Length` is written where there is a body and no such
+    /// header stands already; one that stands is left as it is, be it right or wrong.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(
+            &format!("{} {} RTSP/1.0\r\n", self.method, self.uri),
+            &self.headers,
+            &self.body,
+        )
+    }
+}
+
+/// A response (RFC 2326, 7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status code, 100 to 999.
+    pub status: u16,
+    /// The reason phrase; may be empty.
+    pub reason: String,
+    /// Header fields.
+    pub headers: Headers,
+    /// The body; empty where there is none.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response with the phrase that RFC 2326 gives the status, without headers and body.
+    pub fn new(status: u16) -> Response {
+        Response {
+            status,
+            reason: reason(status).to_owned(),
+            headers: Headers::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// The bytes of the message; see [`Request::encode`] for `Content-Length`.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(
+            &format!("RTSP/1.0 {:03} {}\r\n", self.status, self.reason),
+            &self.headers,
+            &self.body,
+        )
+    }
+}
+
+/// The reason phrase of a status code (RFC 2326, 7.1.1).
+pub(super) fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        200 => "OK",
+        201 => "Created",
+        250 => "Low on Storage Space",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Moved Temporarily",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Time-out",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Request Entity Too Large",
+        414 => "Request-URI Too Large",
+        415 => "Unsupported Media Type",
+        451 => "Parameter Not Understood",
+        452 => "Conference Not Found",
+        453 => "Not Enough Bandwidth",
+        454 => "Session Not Found",
+        455 => "Method Not Valid in This State",
+        456 => "Header Field Not Valid for Resource",
+        457 => "Invalid Range",
+        458 => "Parameter Is Read-Only",
+        459 => "Aggregate Operation Not Allowed",
+        460 => "Only Aggregate Operation Allowed",
+        461 => "Unsupported Transport",
+        462 => "Destination Unreachable",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Time-out",
+        505 => "RTSP Version Not Supported",
+        551 => "Option Not Supported",
+        _ => "",
+    }
+}
+
+fn encode(start_line: &str, headers: &Headers, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256 + body.len());
+    out.extend_from_slice(start_line.as_bytes());
+    headers.encode(&mut out);
+    if !body.is_empty() && headers.get("Content-Length").is_none() {
+        out.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out
+}
+
+/// The head of a message.
+#[derive(Clone, Debug)]
+pub(super) enum Head {
+    Request(Request),
+    Response(Response),
+}
+
+impl Head {
+    fn headers_mut(&mut self) -> &mut Headers {
+        match self {
+            Head::Request(request) => &mut request.headers,
+            Head::Response(response) => &mut response.headers,
+        }
+    }
+}
+
+/// Why a head is not one.
+#[derive(Debug)]
+pub(super) enum HeadError {
+    /// It, or the body it announces, is larger than is taken.
+    TooLarge(&'static str),
+    /// It cannot be trusted.
+    Malformed(Malformed),
+}
+
+/// Takes apart the head of a message, from the start line to the empty line, and says how long the
+/// body is. The start line has been found plausible.
+pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text
+        .split('\n')
+        .map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let start_line = lines.next().unwrap_or_default();
+    let Some(mut parsed) = parse_start_line(start_line) else {
+        return Err(HeadError::Malformed(malformed(
+            "start line",
+            start_line,
+            None,
+        )));
+    };
+    let headers = parsed.headers_mut();
+    for line in lines {
+        if line.is_empty() {
+            continue;
+        }
+        if line.starts_with([' ', '\t']) {
+            // A folded line continues the value before it (RFC 2326, 4.2 by RFC 2068, 4.2).
+            if let Some((_, value)) = headers.0.last_mut() {
+                if !value.is_empty() {
+                    value.push(' ');
+                }
+                value.push_str(line.trim());
+            }
+            continue;
+        }
+        // A line without a colon is no header: skipped, as every client does.
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        if headers.0.len() == MAX_HEADERS {
+            return Err(HeadError::TooLarge("too many headers"));
+        }
+        headers.push(name.trim(), value.trim());
+    }
+    // One body length, said once or several times the same; anything else cannot be trusted.
+    let mut length = None;
+    for value in headers.all("Content-Length") {
+        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+        let said = if plain {
+            // More digits than fit are a number all the same: one that is too large.
+            value.parse::<usize>().unwrap_or(usize::MAX)
+        } else {
+            return Err(HeadError::Malformed(malformed(
+                "Content-Length is no number",
+                start_line,
+                headers.cseq(),
+            )));
+        };
+        if length.is_some_and(|length| length != said) {
+            return Err(HeadError::Malformed(malformed(
+                "several values of Content-Length",
+                start_line,
+                headers.cseq(),
+            )));
+        }
+        length = Some(said);
+    }
+    let length = length.unwrap_or(0);
+    if length > MAX_BODY {
+        return Err(HeadError::TooLarge("body too long"));
+    }
+    Ok((parsed, length))
+}
+
+fn malformed(what: &'static str, start_line: &str, cseq: Option<u32>) -> Malformed {
+    let mut end = start_line.len().min(200);
+    while !start_line.is_char_boundary(end) {
+        end -= 1;
+    }
+    Malformed {
+        what,
+        start_line: start_line[..end].to_owned(),
+        cseq,
+    }
+}
+
+/// Request-Line or Status-Line (RFC 2326, 6.1 and 7.1).
+fn parse_start_line(line: &str) -> Option<Head> {
+    if line.starts_with("RTSP/") {
+        let (_, rest) = line.split_once(' ')?;
+        let rest = rest.trim_start();
+        let status: u16 = rest.get(..3)?.parse().ok()?;
+        if status < 100 {
+            return None;
+        }
+        return Some(Head::Response(Response {
+            status,
+            reason: rest[3..].trim().to_owned(),
+            headers: Headers::new(),
+            body: Vec::new(),
+        }));
+    }
+    let (method, rest) = line.split_once(' ')?;
+    let (uri, _version) = rest.trim().rsplit_once(' ')?;
+    Some(Head::Request(Request::new(
+        Method::from_name(method),
+        uri.trim(),
+    )))
+}
+
+/// How sure one can be that a line is a start line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is none, whatever follows.
+    No,
+    /// It may become one.
+    Maybe,
+    /// It is one.
+    Yes,
+}
+
+/// Whether `line` is a start line, or (where it is not `complete`) may be the beginning of one.
+/// `strict` takes no method but the known ones: for use where the stream was lost.
+pub(super) fn start_line(line: &[u8], complete: bool, strict: bool) -> Verdict {
+    if line
+        .iter()
+        .any(|&b| b < 0x20 && b != b'\t' && b != b'\r' || b == 0x7f)
+    {
+        return Verdict::No;
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.contains(&b'\r') {
+        return Verdict::No;
+    }
+    const PROTOCOL: &[u8] = b"RTSP/";
+    let common = line.len().min(PROTOCOL.len());
+    if line[..common] == PROTOCOL[..common] {
+        if complete {
+            return if is_status_line(line) {
+                Verdict::Yes
+            } else {
+                Verdict::No
+            };
+        }
+        return Verdict::Maybe;
+    }
+    let method_end = line.iter().position(|&b| b == b' ');
+    let method = &line[..method_end.unwrap_or(line.len())];
+    let possible = if strict {
+        Method::KNOWN.iter().any(|known| {
+            let name = known.name().as_bytes();
+            if method_end.is_some() {
+                name == method
+            } else {
+                name.starts_with(method)
+            }
+        })
+    } else {
+        method.len() <= 32
+            && method
+                .iter()
+                .all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
+    };
+    if !possible || method.is_empty() {
+        return Verdict::No;
+    }
+    if !complete {
+        return Verdict::Maybe;
+    }
+    let Some(method_end) = method_end else {
+        return Verdict::No;
+    };
+    let rest = line[method_end..].trim_ascii();
+    match rest.iter().rposition(|&b| b == b' ') {
+        Some(space) if is_version(&rest[space + 1..]) && !rest[..space].trim_ascii().is_empty() => {
+            Verdict::Yes
+        }
+        _ => Verdict::No,
+    }
+}
+
+fn is_version(text: &[u8]) -> bool {
+    text.strip_prefix(b"RTSP/").is_some_and(
+        |number| matches!(number, [a, b'.', b] if a.is_ascii_digit() && b.is_ascii_digit()),
+    )
+}
+
+fn is_status_line(line: &[u8]) -> bool {
+    let Some(space) = line.iter().position(|&b| b == b' ') else {
+        return false;
+    };
+    let rest = line[space..].trim_ascii_start();
+    is_version(&line[..space])
+        && rest.len() >= 3
+        && rest[..3].iter().all(u8::is_ascii_digit)
+        && rest[0] != b'0'
+        && rest.get(3).is_none_or(|b| !b.is_ascii_digit())
+}

@@ -1,0 +1,359 @@
+use proptest::prelude::*;
+
+use crate::rtsp::codec::{
+    Decoder, Headers, Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Method, Overflow, Request, Response,
+};
+
+/// An item without borrows, neighbouring garbage added up.
+#[derive(Clone, Debug, PartialEq)]
+enum Owned {
+    Frame(u8, Vec<u8>),
+    Request(Request),
+    Response(Response),
+    Garbage(usize),
+    Malformed(&'static str),
+}
+
+fn take(items: &mut Vec<Owned>, item: Item<'_>) {
+    let item = match item {
+        Item::Frame { channel, payload } => Owned::Frame(channel, payload.to_vec()),
+        Item::Request(request) => Owned::Request(request),
+        Item::Response(response) => Owned::Response(response),
+        Item::Malformed(malformed) => Owned::Malformed(malformed.what),
+        Item::Garbage { bytes } => Owned::Garbage(bytes),
+    };
+    match (items.last_mut(), item) {
+        (Some(Owned::Garbage(sum)), Owned::Garbage(bytes)) => *sum += bytes,
+        (_, item) => items.push(item),
+    }
+}
+
+fn decode_in(pieces: &[&[u8]]) -> (Vec<Owned>, Result<usize, Overflow>) {
+    let mut decoder = Decoder::new();
+    let mut items = Vec::new();
+    for piece in pieces {
+        if let Err(overflow) = decoder.feed(piece, |item| take(&mut items, item)) {
+            return (items, Err(overflow));
+        }
+    }
+    (items, Ok(decoder.kept()))
+}
+
+fn decode(bytes: &[u8]) -> Vec<Owned> {
+    let (items, end) = decode_in(&[bytes]);
+    assert_eq!(end, Ok(0), "nothing is left over");
+    items
+}
+
+fn response(status: u16, reason: &str, headers: &[(&str, &str)], body: &[u8]) -> Owned {
+    let mut all = Headers::new();
+    for (name, value) in headers {
+        all.push(*name, *value);
+    }
+    Owned::Response(Response {
+        status,
+        reason: reason.to_owned(),
+        headers: all,
+        body: body.to_vec(),
+    })
+}
+
+#[test]
+fn a_plain_answer() {
+    let bytes = b"RTSP/1.0 200 OK\r\nCSeq: 3\r\nContent-Length: 4\r\n\r\nv=0\n";
+    assert_eq!(
+        decode(bytes),
+        [response(
+            200,
+            "OK",
+            &[("CSeq", "3"), ("Content-Length", "4")],
+            b"v=0\n"
+        )]
+    );
+}
+
+#[test]
+fn what_servers_get_wrong_is_read_all_the_same() {
+    let bytes = b"\r\n\nRTSP/1.0 404\nCSeq : 7\nServer: a\n  folded\n\tagain \nno colon\nX:\n\n";
+    assert_eq!(
+        decode(bytes),
+        [response(
+            404,
+            "",
+            &[("CSeq", "7"), ("Server", "a folded again"), ("X", "")],
+            b""
+        )]
+    );
+    assert_eq!(
+        decode(b"RTSP/2.0  200  All right \r\n\r\n"),
+        [response(200, "All right", &[], b"")]
+    );
+}
+
+#[test]
+fn names_are_found_whatever_their_case() {
+    let Owned::Response(response) =
+        &decode(b"RTSP/1.0 200 OK\r\ncseq: 12\r\nPUBLIC: A\r\npublic: B\r\n\r\n")[0]
+    else {
+        panic!("a response");
+    };
+    assert_eq!(response.headers.cseq(), Some(12));
+    assert_eq!(
+        response.headers.all("Public").collect::<Vec<_>>(),
+        ["A", "B"]
+    );
+}
+
+#[test]
+fn frames_stand_between_messages() {
+    let mut bytes = b"$\x00\x00\x03abc".to_vec();
+    bytes.extend_from_slice(b"RTSP/1.0 200 OK\r\n\r\n$\x01\x00\x00$\x02\x00\x01$");
+    assert_eq!(
+        decode(&bytes),
+        [
+            Owned::Frame(0, b"abc".to_vec()),
+            response(200, "OK", &[], b""),
+            Owned::Frame(1, vec![]),
+            Owned::Frame(2, b"$".to_vec()),
+        ]
+    );
+}
+
+#[test]
+fn a_server_may_ask_too() {
+    let items = decode(b"ANNOUNCE rtsp://a/b c RTSP/1.0\r\nCSeq: 1\r\n\r\n");
+    let Owned::Request(request) = &items[0] else {
+        panic!("a request");
+    };
+    assert_eq!(request.method, Method::Announce);
+    assert_eq!(request.uri, "rtsp://a/b c");
+    assert!(matches!(
+        &decode(b"FLY * RTSP/1.0\r\n\r\n")[0],
+        Owned::Request(Request { method: Method::Other(name), .. }) if name == "FLY"
+    ));
+}
+
+#[test]
+fn garbage_is_skipped_to_the_next_frame_or_message() {
+    // The `$` in the garbage begins no packet of version 2.
+    let mut bytes = b"\x01\x02rubbish $\x00\x00\x10\x00 more\n".to_vec();
+    let garbage = bytes.len();
+    let packet = [0x80, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
+    bytes.extend_from_slice(b"$\x00\x00\x0c");
+    bytes.extend_from_slice(&packet);
+    bytes.extend_from_slice(b"junkRTSP/1.0 200 OK\r\n\r\n");
+    assert_eq!(
+        decode(&bytes),
+        [
+            Owned::Garbage(garbage),
+            Owned::Frame(0, packet.to_vec()),
+            Owned::Garbage(4),
+            response(200, "OK", &[], b""),
+        ]
+    );
+}
+
+#[test]
+fn a_content_length_that_is_too_small_leaves_garbage() {
+    let items = decode(
+        b"RTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nv=0\r\ns=-\r\nRTSP/1.0 404 Gone\r\n\r\n",
+    );
+    assert_eq!(
+        items,
+        [
+            response(200, "OK", &[("Content-Length", "2")], b"v="),
+            Owned::Garbage(8),
+            response(404, "Gone", &[], b""),
+        ]
+    );
+}
+
+#[test]
+fn a_content_length_that_cannot_be_trusted_is_malformed() {
+    for (bytes, what) in [
+        (
+            &b"RTSP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"[..],
+            "several values of Content-Length",
+        ),
+        (
+            b"RTSP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
+            "Content-Length is no number",
+        ),
+        (
+            b"RTSP/1.0 200 OK\r\nContent-Length:\r\n\r\n",
+            "Content-Length is no number",
+        ),
+    ] {
+        assert_eq!(decode(bytes), [Owned::Malformed(what)]);
+    }
+    let twice = b"RTSP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
+    assert!(matches!(&decode(twice)[0], Owned::Response(r) if r.body == b"x"));
+}
+
+#[test]
+fn what_is_too_large_ends_the_stream() {
+    let mut head = b"RTSP/1.0 200 OK\r\n".to_vec();
+    head.resize(MAX_HEAD + 1, b'a');
+    let body = format!(
+        "RTSP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n",
+        MAX_BODY + 1
+    );
+    let huge = "RTSP/1.0 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n";
+    let many = format!("RTSP/1.0 200 OK\r\n{}\r\n", "a: b\r\n".repeat(300));
+    for (bytes, what) in [
+        (head.as_slice(), "head too long"),
+        (body.as_bytes(), "body too long"),
+        (huge.as_bytes(), "body too long"),
+        (many.as_bytes(), "too many headers"),
+    ] {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.feed(bytes, |_| ()), Err(Overflow { what }));
+        assert_eq!(decoder.feed(b"x", |_| ()), Err(Overflow { what }));
+        assert_eq!(decoder.kept(), 0);
+    }
+    // A line that is no start line is only garbage, however long.
+    let line = vec![b'a'; 3 * MAX_START_LINE];
+    assert!(matches!(decode_in(&[&line]).0[..], [Owned::Garbage(n)] if n >= MAX_START_LINE));
+}
+
+#[test]
+fn a_header_value_cannot_smuggle_a_line() {
+    let mut request = Request::new(Method::Options, "*");
+    request.headers.push("User-Agent", "a\r\nEvil: b");
+    let items = decode(&request.encode());
+    assert!(matches!(&items[0], Owned::Request(r) if r.headers.get("Evil").is_none()));
+}
+
+fn header() -> impl Strategy<Value = (String, String)> {
+    (
+        "[A-Za-z][A-Za-z-]{0,12}".prop_filter("has a meaning of its own", |name| {
+            !name.eq_ignore_ascii_case("content-length")
+        }),
+        "([!-~]([ -~]{0,20}[!-~])?)?",
+    )
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    prop::collection::vec(header(), 0..6).prop_map(|all| {
+        let mut headers = Headers::new();
+        for (name, value) in all {
+            headers.push(name, value);
+        }
+        headers
+    })
+}
+
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..60)
+}
+
+/// An item with the bytes it is written as.
+fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
+    let frame = (any::<u8>(), body()).prop_map(|(channel, payload)| {
+        let mut bytes = vec![b'$', channel, 0, payload.len() as u8];
+        bytes.extend_from_slice(&payload);
+        (bytes, Owned::Frame(channel, payload))
+    });
+    let method = prop_oneof![
+        prop::sample::select(Method::KNOWN.to_vec()),
+        "[A-Z][A-Z_]{0,20}".prop_map(|name| Method::from_name(&name)),
+    ];
+    let request = (
+        method,
+        "(\\*|rtsp://[a-z0-9/?=&;,-]{1,20})",
+        headers(),
+        body(),
+    )
+        .prop_map(|(method, uri, headers, body)| {
+            let request = Request {
+                method,
+                uri,
+                headers,
+                body,
+            };
+            (request.encode(), request)
+        });
+    let request = request.prop_map(|(bytes, mut request)| {
+        if !request.body.is_empty() {
+            let length = request.body.len().to_string();
+            request.headers.push("Content-Length", length);
+        }
+        (bytes, Owned::Request(request))
+    });
+    let response = (
+        100u16..=999,
+        "([!-~]([ -~]{0,10}[!-~])?)?",
+        headers(),
+        body(),
+    )
+        .prop_map(|(status, reason, headers, body)| {
+            let mut response = Response {
+                status,
+                reason,
+                headers,
+                body,
+            };
+            let bytes = response.encode();
+            if !response.body.is_empty() {
+                let length = response.body.len().to_string();
+                response.headers.push("Content-Length", length);
+            }
+            (bytes, Owned::Response(response))
+        });
+    prop_oneof![3 => frame, 1 => request, 1 => response]
+}
+
+fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    at.push(0);
+    at.push(bytes.len());
+    at.sort_unstable();
+    at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_is_written_is_read_however_it_is_cut(
+        items in prop::collection::vec(item(), 1..8),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let bytes: Vec<u8> = items.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
+        let expected: Vec<Owned> = items.into_iter().map(|(_, item)| item).collect();
+        let (found, end) = decode_in(&cut(&bytes, &cuts));
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(end, Ok(0));
+    }
+
+    #[test]
+    fn any_cut_of_any_bytes_gives_the_same(
+        pieces in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            item().prop_map(|(bytes, _)| bytes),
+            item().prop_map(|(mut bytes, _)| { bytes.truncate(bytes.len() / 2); bytes }),
+            "[$RTSP/1.0 \r\n2ADEG:]{0,20}".prop_map(String::into_bytes),
+            Just(b"RTSP/1.0 200 OK\r\n".to_vec()),
+            Just(b"$\x00\x00\x08\x80".to_vec()),
+            Just(vec![b'P'; MAX_START_LINE]),
+            Just([b"PLAY ".as_slice(), &vec![b'P'; MAX_START_LINE]].concat()),
+            Just(vec![b'\n'; 3]),
+        ], 0..12),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        let bytes = pieces.concat();
+        let whole = decode_in(&[&bytes]);
+        let parts = decode_in(&cut(&bytes, &cuts));
+        let (mut ours, mut theirs) = (whole.0, parts.0);
+        // Garbage at the very end may be reported sooner or later; together with what is kept it is the same.
+        let left = |items: &mut Vec<Owned>, kept: Result<usize, Overflow>| {
+            let garbage = match items.last() {
+                Some(Owned::Garbage(bytes)) => { let bytes = *bytes; items.pop(); bytes }
+                _ => 0,
+            };
+            kept.map(|kept| kept + garbage)
+        };
+        prop_assert_eq!(left(&mut ours, whole.1), left(&mut theirs, parts.1));
+        prop_assert_eq!(ours, theirs);
+    }
+}

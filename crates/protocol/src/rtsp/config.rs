@@ -1,0 +1,158 @@
+//! The keys that a scenario may set for RTSP clients.
+
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How media is carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// RTP over UDP, unicast, on a pair of ports for each stream.
+    #[default]
+    Udp,
+    /// Interleaved in the RTSP connection (RFC 2326, 10.12).
+    Tcp,
+}
+
+/// By which request a client shows that it lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepAlive {
+    /// GET_PARAMETER where the server says in `Public` that it knows it, else OPTIONS.
+    #[default]
+    Auto,
+    /// OPTIONS, always.
+    Options,
+    /// GET_PARAMETER without a body, always.
+    GetParameter,
+}
+
+/// Keys of an RTSP population.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// How media is carried: `udp` (default) or `tcp`.
+    pub transport: Transport,
+    /// How long connecting may take, looking up the name included. Default 5s.
+    pub connect_timeout: TimeSpan,
+    /// How long each request may take to be answered. Default 10s.
+    pub request_timeout: TimeSpan,
+    /// How long after the answer to PLAY the first media packet may take to arrive, of any stream:
+    /// then the client has failed with `no_media`. Default 10s.
+    pub no_media: TimeSpan,
+    /// How long no stream may bring a packet before the media counts as over (where its length is not
+    /// known, or is reached) or the client as failed with `media_stopped`. Default 10s.
+    pub silence: TimeSpan,
+    /// How long no stream may bring a packet, once the media's known length has played, before it
+    /// counts as over. Default 1s.
+    pub end_silence: TimeSpan,
+    /// The playout buffer for which stalls are counted. Default 1s.
+    pub playout_buffer: TimeSpan,
+    /// By which request a client shows that it lives: `auto` (default), `options` or `get_parameter`.
+    pub keep_alive: KeepAlive,
+    /// Whether receiver reports (RTCP) are sent, about every 5 s and a stream. Default true. None are sent
+    /// where the server's description forbids it (`b=RR:0`).
+    pub receiver_reports: bool,
+    /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to open the
+    /// way through a NAT between them. Default false.
+    pub punch_holes: bool,
+    /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
+    pub user_agent: String,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+        ClientConfig {
+            transport: Transport::default(),
+            connect_timeout: seconds(5),
+            request_timeout: seconds(10),
+            no_media: seconds(10),
+            silence: seconds(10),
+            end_silence: seconds(1),
+            playout_buffer: seconds(1),
+            keep_alive: KeepAlive::default(),
+            receiver_reports: true,
+            punch_holes: false,
+            user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// Whether these values make sense together; if not, which key is wrong, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, span) in [
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", self.request_timeout),
+            ("no_media", self.no_media),
+            ("silence", self.silence),
+            ("end_silence", self.end_silence),
+        ] {
+            if span.0.is_zero() {
+                return Err((key, format!("`{key}` must be longer than nothing")));
+            }
+        }
+        if self.user_agent.bytes().any(|b| b < 0x20 || b == 0x7f) {
+            let text = "`user_agent` must be one line of printable characters".to_owned();
+            return Err(("user_agent", text));
+        }
+        Ok(())
+    }
+
+    /// How many file descriptors one client may need, for media of so many streams.
+    pub fn sockets(&self, streams: usize) -> usize {
+        match self.transport {
+            Transport::Udp => 1 + 2 * streams,
+            Transport::Tcp => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_written_is_all_default() {
+        let config: ClientConfig = serde_json::from_str("{}").expect("valid");
+        assert_eq!(config, ClientConfig::default());
+        assert_eq!(config.check(), Ok(()));
+        assert_eq!(
+            (config.sockets(2), config.request_timeout.0.as_secs()),
+            (5, 10)
+        );
+    }
+
+    #[test]
+    fn keys_are_read_and_unknown_ones_refused() {
+        let config: ClientConfig = serde_json::from_str(
+            r#"{"transport":"tcp","request_timeout":"500ms","keep_alive":"get_parameter","receiver_reports":false}"#,
+        )
+        .expect("valid");
+        assert_eq!(config.transport, Transport::Tcp);
+        assert_eq!(config.request_timeout.0, Duration::from_millis(500));
+        assert_eq!(config.keep_alive, KeepAlive::GetParameter);
+        assert!(!config.receiver_reports);
+        assert_eq!(config.sockets(2), 1);
+        assert!(serde_json::from_str::<ClientConfig>(r#"{"transprot":"tcp"}"#).is_err());
+        assert!(serde_json::from_str::<ClientConfig>(r#"{"silence":10}"#).is_err());
+    }
+
+    #[test]
+    fn senseless_values_name_their_key() {
+        let config = ClientConfig {
+            silence: TimeSpan(Duration::ZERO),
+            ..ClientConfig::default()
+        };
+        assert_eq!(config.check().expect_err("zero").0, "silence");
+        let config = ClientConfig {
+            user_agent: "a\r\nb".to_owned(),
+            ..ClientConfig::default()
+        };
+        assert_eq!(config.check().expect_err("two lines").0, "user_agent");
+    }
+}

@@ -1,0 +1,267 @@
+//! The ways in which a client can fail.
+
+use std::fmt::Write as _;
+
+use super::codec::Method;
+use crate::session::{self, ChannelError, Closed};
+
+/// The longest detail of a failure, in bytes.
+pub const MAX_DETAIL: usize = 400;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $Reason:ident = $name:literal;)*) => {
+        /// Why a client failed: a row of the report.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Failure {
+            $($(#[doc = $doc])+ $Reason,)*
+        }
+
+        impl Failure {
+            /// Every reason there is.
+            pub const ALL: &'static [Failure] = &[$(Failure::$Reason),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Failure::$Reason => $name,)*
+                }
+            }
+
+            /// What it means.
+            pub const fn doc(self) -> &'static str {
+                match self {
+                    $(Failure::$Reason => measure::metric::trim_doc(concat!($($doc),+)),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Nobody listens on the server's port.
+    Refused = "refused";
+    /// There is no way to the server.
+    Unreachable = "unreachable";
+    /// The server's name has no address.
+    NameNotFound = "name_not_found";
+    /// The connection did not stand in time.
+    ConnectTimeout = "connect_timeout";
+    /// The connection could not be made for another reason, which the detail names.
+    ConnectOther = "connect_other";
+    /// OPTIONS was not answered in time.
+    TimeoutOptions = "timeout_options";
+    /// DESCRIBE was not answered in time.
+    TimeoutDescribe = "timeout_describe";
+    /// SETUP was not answered in time.
+    TimeoutSetup = "timeout_setup";
+    /// PLAY was not answered in time.
+    TimeoutPlay = "timeout_play";
+    /// The server cannot read the request (400).
+    Status400 = "status_400";
+    /// The server wants a name and password, and none were given or it refused them (401).
+    Status401 = "status_401";
+    /// The server forbids it (403).
+    Status403 = "status_403";
+    /// There is no such media (404).
+    Status404 = "status_404";
+    /// The method is not allowed (405).
+    Status405 = "status_405";
+    /// The server has not enough bandwidth (453).
+    Status453 = "status_453";
+    /// The server does not know the session (454).
+    Status454 = "status_454";
+    /// The method is not valid in the session's state (455).
+    Status455 = "status_455";
+    /// Aggregate control is refused or demanded (459, 460).
+    StatusAggregate = "status_aggregate";
+    /// The server does not carry media in this way (461).
+    Status461 = "status_461";
+    /// The server failed (500).
+    Status500 = "status_500";
+    /// The server does not know the method (501).
+    Status501 = "status_501";
+    /// The server is overloaded (503).
+    Status503 = "status_503";
+    /// The server refused with another status, which the detail names.
+    StatusOther = "status_other";
+    /// The server sent the client on more than five times.
+    TooManyRedirects = "too_many_redirects";
+    /// The server sent the client on to nowhere: no `Location`, or none that is a URL of RTSP.
+    BadRedirect = "bad_redirect";
+    /// The server closed the connection before OPTIONS was answered.
+    ClosedInOptions = "closed_in_options";
+    /// The server closed the connection before DESCRIBE was answered.
+    ClosedInDescribe = "closed_in_describe";
+    /// The server closed the connection before SETUP was answered.
+    ClosedInSetup = "closed_in_setup";
+    /// The server closed the connection before PLAY was answered, or while media played.
+    ClosedInPlay = "closed_in_play";
+    /// The connection was reset before OPTIONS was answered.
+    ResetInOptions = "reset_in_options";
+    /// The connection was reset before DESCRIBE was answered.
+    ResetInDescribe = "reset_in_describe";
+    /// The connection was reset before SETUP was answered.
+    ResetInSetup = "reset_in_setup";
+    /// The connection was reset before PLAY was answered, or while media played.
+    ResetInPlay = "reset_in_play";
+    /// The server took nothing off the connection until the bounded queue of requests ran over.
+    Stuck = "stuck";
+    /// No packet of any stream arrived in time after PLAY was answered.
+    NoMedia = "no_media";
+    /// No stream brought a packet for so long that media had stopped, well before its known end.
+    MediaStopped = "media_stopped";
+    /// An answer could not be read, or lacks what it must state.
+    MalformedResponse = "malformed_response";
+    /// The description of the media could not be read.
+    MalformedSdp = "malformed_sdp";
+    /// The description names no stream that can be played.
+    NoStreams = "no_streams";
+    /// The server answered with another transport than was asked for.
+    UnsupportedTransportAnswer = "unsupported_transport_answer";
+    /// A message was larger than is taken.
+    MessageTooLarge = "message_too_large";
+    /// This machine had no free pair of UDP ports left: the tester's own limit.
+    LocalPorts = "local_ports";
+    /// This process had no file descriptor left: the tester's own limit.
+    LocalFiles = "local_files";
+    /// This machine could not open a pair of UDP ports for another reason, which the detail names.
+    LocalOther = "local_other";
+}
+
+impl Failure {
+    /// The failure with what exactly happened.
+    pub fn with(self, detail: impl Into<String>) -> session::Failure {
+        session::Failure {
+            reason: self.name(),
+            detail: bounded(detail.into()),
+        }
+    }
+
+    /// Of a status of 300 and more, that cannot be gone on from.
+    pub const fn of_status(status: u16) -> Failure {
+        match status {
+            400 => Failure::Status400,
+            401 => Failure::Status401,
+            403 => Failure::Status403,
+            404 => Failure::Status404,
+            405 => Failure::Status405,
+            453 => Failure::Status453,
+            454 => Failure::Status454,
+            455 => Failure::Status455,
+            459 | 460 => Failure::StatusAggregate,
+            461 => Failure::Status461,
+            500 => Failure::Status500,
+            501 => Failure::Status501,
+            503 => Failure::Status503,
+            _ => Failure::StatusOther,
+        }
+    }
+
+    /// Of a request that was not answered in time. What follows PLAY fails as PLAY does.
+    pub const fn of_timeout(method: &Method) -> Failure {
+        match method {
+            Method::Options => Failure::TimeoutOptions,
+            Method::Describe => Failure::TimeoutDescribe,
+            Method::Setup => Failure::TimeoutSetup,
+            _ => Failure::TimeoutPlay,
+        }
+    }
+
+    /// Of a connection that ended while `method` was to be answered, or after PLAY was.
+    pub const fn of_closed(how: Closed, method: &Method) -> Failure {
+        match (how, method) {
+            (Closed::Stuck, _) => Failure::Stuck,
+            (Closed::End, Method::Options) => Failure::ClosedInOptions,
+            (Closed::End, Method::Describe) => Failure::ClosedInDescribe,
+            (Closed::End, Method::Setup) => Failure::ClosedInSetup,
+            (Closed::End, _) => Failure::ClosedInPlay,
+            (Closed::Reset, Method::Options) => Failure::ResetInOptions,
+            (Closed::Reset, Method::Describe) => Failure::ResetInDescribe,
+            (Closed::Reset, Method::Setup) => Failure::ResetInSetup,
+            (Closed::Reset, _) => Failure::ResetInPlay,
+        }
+    }
+
+    /// Of a connection that could not be made.
+    pub const fn of_connect(error: ChannelError) -> Failure {
+        match error {
+            ChannelError::Refused => Failure::Refused,
+            ChannelError::Unreachable => Failure::Unreachable,
+            ChannelError::NameNotFound => Failure::NameNotFound,
+            ChannelError::TimedOut => Failure::ConnectTimeout,
+            ChannelError::NoPorts => Failure::LocalPorts,
+            ChannelError::NoFiles => Failure::LocalFiles,
+            ChannelError::Tls | ChannelError::Other(_) => Failure::ConnectOther,
+        }
+    }
+
+    /// Of a pair of ports that could not be had.
+    pub const fn of_ports(error: ChannelError) -> Failure {
+        match error {
+            ChannelError::NoPorts => Failure::LocalPorts,
+            ChannelError::NoFiles => Failure::LocalFiles,
+            _ => Failure::LocalOther,
+        }
+    }
+}
+
+/// Cuts a detail to what the run file takes, and leaves no control character in it.
+fn bounded(detail: String) -> String {
+    let mut out = String::with_capacity(detail.len().min(MAX_DETAIL));
+    for c in detail.chars() {
+        if out.len() + c.len_utf8() > MAX_DETAIL - "…".len() {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_stable_words_and_differ() {
+        let mut names: Vec<&str> = Failure::ALL.iter().map(|failure| failure.name()).collect();
+        for name in &names {
+            assert!(
+                name.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{name}"
+            );
+        }
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(Failure::ALL.iter().all(|failure| !failure.doc().is_empty()));
+    }
+
+    #[test]
+    fn a_status_that_has_a_row_of_its_own_finds_it() {
+        for status in 300..=999 {
+            let name = Failure::of_status(status).name();
+            if let Some(number) = name.strip_prefix("status_")
+                && let Ok(number) = number.parse::<u16>()
+            {
+                assert_eq!(number, status);
+            }
+        }
+        assert_eq!(Failure::of_status(459), Failure::StatusAggregate);
+    }
+
+    #[test]
+    fn details_are_bounded_and_plain() {
+        let failure = Failure::Refused.with(format!("a\r\n\u{1b}{}", "ä".repeat(1000)));
+        assert!(failure.detail.len() <= MAX_DETAIL);
+        assert!(failure.detail.starts_with("a\\r\\n\\u{1b}ä"));
+        assert!(failure.detail.ends_with('…'));
+        assert_eq!(Failure::Refused.with("short").detail, "short");
+    }
+}

@@ -1,0 +1,11 @@
+//! RTSP 1.0 (RFC 2326): client, reference server, and the codec they share.
+
+pub mod auth;
+pub mod client;
+pub mod codec;
+pub mod config;
+pub mod failure;
+pub mod headers;
+pub mod metrics;
+pub mod server;
+pub mod url;

@@ -1,0 +1,122 @@
+//! The reference server: serves made media, does wrong what it is told to, and says exactly what it
+//! did.
+//!
+//! A [`Server`] is shared by all workers; each connection gets a [`Session`] of its own, whose channel
+//! 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`]; the session
+//! answers requests, sends reports, and reads the counts when it ends.
+
+pub mod config;
+pub mod faults;
+mod requests;
+mod sdp;
+mod session;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use measure::Catalogue;
+
+pub use config::{AuthScheme, ServerConfig, Transports};
+pub use faults::{ControlFaults, ServerFaults};
+
+use super::auth::{Accepts, Algorithm, Verifier};
+use super::url::Credentials;
+use crate::media::clip::Clip;
+use crate::media::h264::H264Settings;
+use crate::metrics::CLIENTS;
+use crate::session::Session;
+
+/// Metrics of the server's sessions.
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
+
+/// A reference server: its settings and its media, made once.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<Shared>);
+
+/// What all sessions share.
+#[derive(Debug)]
+struct Shared {
+    config: ServerConfig,
+    /// The media of every stream, in the order of the description.
+    clips: Vec<Arc<Clip>>,
+    verifier: Option<Verifier>,
+}
+
+impl Server {
+    /// Makes the media. Takes up to some seconds where the bit rate is very high.
+    ///
+    /// # Errors
+    /// The settings contradict each other, or no video can be made by them; the text says why.
+    pub fn new(config: ServerConfig) -> Result<Server, String> {
+        if config.session_timeout.as_secs() == 0 {
+            return Err("the session timeout must be at least 1s".to_owned());
+        }
+        if config.length.is_some_and(|length| length.is_zero()) {
+            return Err("the length of the streams must be above zero".to_owned());
+        }
+        if config.streams == Some(0) {
+            return Err("there must be at least one stream".to_owned());
+        }
+        let gop = match config.gop {
+            Some(gop) => gop,
+            None => {
+                let rate = config.frame_rate;
+                (2 * rate.numerator()).div_ceil(rate.denominator()).max(1)
+            }
+        };
+        let video = Clip::video(&H264Settings {
+            bits_per_second: config.bitrate.0,
+            frame_rate: config.frame_rate,
+            gop,
+            mtu: config.mtu,
+        })
+        .map_err(|error| error.to_string())?;
+        let mut clips = vec![Arc::new(video)];
+        if config.audio {
+            clips.push(Arc::new(Clip::audio()));
+        }
+        let verifier = config.user.as_ref().map(|user| {
+            let digest = Accepts::Digest(Algorithm::Md5);
+            let digest_sha256 = Accepts::Digest(Algorithm::Sha256);
+            let accepts = match config.auth {
+                AuthScheme::Digest => vec![digest],
+                AuthScheme::DigestSha256 => vec![digest_sha256],
+                AuthScheme::Basic => vec![Accepts::Basic],
+                AuthScheme::Any => vec![digest_sha256, digest, Accepts::Basic],
+            };
+            let credentials = Credentials {
+                user: user.clone(),
+                password: config.password.clone(),
+            };
+            Verifier::new("streamgauge", credentials, accepts)
+        });
+        Ok(Server(Arc::new(Shared {
+            config,
+            clips,
+            verifier,
+        })))
+    }
+
+    /// A session for the connection that was accepted as number `number`: the number decides, with
+    /// the seed, what it draws.
+    pub fn session(&self, number: u64) -> Box<dyn Session> {
+        Box::new(session::ServerSession::new(self.0.clone(), number))
+    }
+
+    /// The metrics of its sessions.
+    pub fn catalogue(&self) -> Catalogue {
+        CATALOGUE
+    }
+
+    /// The media of every stream.
+    pub fn clips(&self) -> &[Arc<Clip>] {
+        &self.0.clips
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &ServerConfig {
+        &self.0.config
+    }
+}

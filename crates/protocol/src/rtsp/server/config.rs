@@ -1,0 +1,119 @@
+//! The settings of the reference server.
+
+use std::time::Duration;
+
+use measure::units::BitRate;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::faults::ServerFaults;
+use crate::media::clip::FrameRate;
+use crate::media::rtp::Pacing;
+
+/// What carries the media.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Transports {
+    /// What the client asks for.
+    #[default]
+    Any,
+    /// UDP; interleaved is refused with 461.
+    Udp,
+    /// Interleaved; UDP is refused with 461.
+    Tcp,
+}
+
+/// How a client has to show who it is, where `user` is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthScheme {
+    /// Digest with MD5 (RFC 2617), which every client knows.
+    #[default]
+    Digest,
+    /// Digest with SHA-256 (RFC 7616).
+    DigestSha256,
+    /// Basic (RFC 7617): the password as it is.
+    Basic,
+    /// Any of them.
+    Any,
+}
+
+/// The settings of the reference server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Bit rate of the video: RTP payload, without headers. Default: 1Mbps.
+    pub bitrate: BitRate,
+    /// Pictures per second. Default: 25.
+    pub frame_rate: FrameRate,
+    /// Pictures from one IDR picture to the next. Default: as many as two seconds have.
+    pub gop: Option<u32>,
+    /// Whether each stream has audio too: G.711 mu-law, 64 kb/s beside the video's bit rate.
+    /// Default: no.
+    pub audio: bool,
+    /// Length of each stream; endless without one. Default: endless.
+    #[serde(with = "measure::units::optional_duration")]
+    #[schemars(with = "Option<measure::units::TimeSpan>")]
+    pub length: Option<Duration>,
+    /// How many streams there are: `/stream1`, `/stream2` and so on; others are not found (404).
+    /// Default: any path is a stream.
+    pub streams: Option<u32>,
+    /// The longest RTP payload in bytes. Default: 1400.
+    pub mtu: usize,
+    /// How the packets of a picture are spread. Default: over the time until the next.
+    pub pacing: Pacing,
+    /// What carries the media. Default: what the client asks for.
+    pub transports: Transports,
+    /// User name that clients have to give. Default: none, everybody is let in.
+    pub user: Option<String>,
+    /// The password to it. Default: empty.
+    pub password: String,
+    /// How the user is to be shown. Default: Digest with MD5.
+    pub auth: AuthScheme,
+    /// How long a client may be silent before its session is dropped; stated in whole seconds in the
+    /// answers to SETUP. Default: 60s.
+    #[serde(with = "measure::units::duration")]
+    #[schemars(with = "measure::units::TimeSpan")]
+    pub session_timeout: Duration,
+    /// Seed of all that is drawn: identifiers, first numbers, faults. Default: 1.
+    pub seed: u64,
+    /// First sequence number of each stream. Default: drawn.
+    pub first_seq: Option<u16>,
+    /// First RTP timestamp of each stream. Default: drawn.
+    pub first_timestamp: Option<u32>,
+    /// Whether answers to PLAY bear RTP-Info (RFC 2326, 12.33). Default: yes.
+    pub rtp_info: bool,
+    /// What the server does wrong on purpose, each as on the command line: `loss=1%`. Default:
+    /// nothing.
+    pub faults: ServerFaults,
+    /// The wall clock at the beginning of the run, since 1970: what sender reports count from. Set by
+    /// whoever runs the server.
+    #[serde(skip)]
+    pub wall_clock: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            bitrate: BitRate(1_000_000),
+            frame_rate: FrameRate::whole(25),
+            gop: None,
+            audio: false,
+            length: None,
+            streams: None,
+            mtu: 1400,
+            pacing: Pacing::Spread,
+            transports: Transports::Any,
+            user: None,
+            password: String::new(),
+            auth: AuthScheme::Digest,
+            session_timeout: Duration::from_secs(60),
+            seed: 1,
+            first_seq: None,
+            first_timestamp: None,
+            rtp_info: true,
+            faults: ServerFaults::default(),
+            wall_clock: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the server answers to DESCRIBE (RFC 4566; RFC 2326, C).
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use super::Shared;
+use crate::rtsp::headers::{NptStart, Range};
+
+/// What there is to play: from the beginning to the end, or from now on.
+pub(super) fn range(shared: &Shared) -> Range {
+    match shared.config.length {
+        Some(length) => Range::Npt {
+            start: Some(NptStart::At(std::time::Duration::ZERO)),
+            end: Some(length),
+        },
+        None => Range::Npt {
+            start: Some(NptStart::Now),
+            end: None,
+        },
+    }
+}
+
+/// The last part of a media's control URL, without its slash.
+pub(super) fn control(media: usize) -> String {
+    format!("track{}", media + 1)
+}
+
+/// The description of a stream, as seen from the server's address.
+pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
+    let (family, any) = match local {
+        IpAddr::V4(_) => ("IP4", "0.0.0.0"),
+        IpAddr::V6(_) => ("IP6", "::"),
+    };
+    let mut sdp = format!(
+        "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
+         a=tool:streamgauge\r\na=control:*\r\na=range:{}\r\n",
+        range(shared)
+    );
+    for (index, clip) in shared.clips.iter().enumerate() {
+        let payload_type = clip.payload_type();
+        let mut line = |line: std::fmt::Arguments<'_>| {
+            sdp.write_fmt(line).expect("a string takes everything");
+            sdp.push_str("\r\n");
+        };
+        line(format_args!("m={} 0 RTP/AVP {payload_type}", clip.media()));
+        line(format_args!(
+            "b=AS:{}",
+            clip.bits_per_second().div_ceil(1000)
+        ));
+        line(format_args!("a=rtpmap:{payload_type} {}", clip.encoding()));
+        if !clip.parameters().is_empty() {
+            line(format_args!("a=fmtp:{payload_type} {}", clip.parameters()));
+        }
+        if clip.media() == "video" {
+            let rate = clip.frame_rate();
+            let rate = f64::from(rate.numerator()) / f64::from(rate.denominator());
+            line(format_args!("a=framerate:{rate:.5}"));
+        }
+        line(format_args!("a=control:{}", control(index)));
+    }
+    sdp
+}

@@ -1,0 +1,480 @@
+//! One connection of a client with the reference server.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::Shared;
+use super::faults::When;
+use super::streams::{Playing, REPORT_EVERY, Stream};
+use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
+use crate::session::{
+    ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Note, Outcome, Output, Port,
+    Session,
+};
+
+/// The accepted connection.
+pub(super) const CONTROL: ChannelId = ChannelId(0);
+/// Most requests that wait for an answer before the connection is given up.
+const QUEUE_MAX: usize = 64;
+/// How often it is drawn whether there is garbage between two frames.
+const GARBAGE_EVERY: Duration = Duration::from_secs(1);
+
+/// What came over the connection and is not answered yet.
+#[derive(Debug)]
+enum Asked {
+    Request(Request),
+    /// What is no request, but was meant to be one.
+    Malformed(Option<u32>),
+}
+
+/// What the next answer waits for.
+#[derive(Debug)]
+pub(super) enum Gate {
+    /// Nothing.
+    Open,
+    /// A pair of ports for a SETUP.
+    Channel(super::requests::PendingSetup),
+    /// The time of an answer that is made to come late.
+    Slow { until: Time, request: Request },
+}
+
+/// What PLAY, PAUSE and TEARDOWN are about.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) id: String,
+    /// The path of the stream.
+    pub(super) path: String,
+    pub(super) streams: Vec<Stream>,
+}
+
+/// One connection of a client with the reference server.
+#[derive(Debug)]
+pub(super) struct ServerSession {
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: u64,
+    /// What the conversation draws: identifiers, faults.
+    pub(super) rng: Pcg64,
+    pub(super) nonce: String,
+    decoder: Decoder,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
+    queue: VecDeque<Asked>,
+    pub(super) gate: Gate,
+    pub(super) conversation: Option<Conversation>,
+    pub(super) next_channel: u32,
+    /// When the client last gave a sign of life.
+    heard: Time,
+    /// When the connection is to be cut.
+    pub(super) cut_at: Option<Time>,
+    /// When it is next drawn whether there is garbage between frames.
+    pub(super) garbage_at: Option<Time>,
+    /// What is to be done once the answer has been sent.
+    pub(super) after: Vec<Output>,
+    /// Whether anything was played.
+    pub(super) played: bool,
+    over: bool,
+}
+
+impl ServerSession {
+    pub(super) fn new(shared: Arc<Shared>, number: u64) -> ServerSession {
+        let seed = shared.config.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let nonce = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
+        ServerSession {
+            shared,
+            number,
+            rng,
+            nonce,
+            decoder: Decoder::new(),
+            local: None,
+            remote: None,
+            queue: VecDeque::new(),
+            gate: Gate::Open,
+            conversation: None,
+            next_channel: 1,
+            heard: Time::ZERO,
+            cut_at: None,
+            garbage_at: None,
+            after: Vec::new(),
+            played: false,
+            over: false,
+        }
+    }
+
+    pub(super) fn chance(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 {
+            return false;
+        }
+        let drawn = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        drawn < probability
+    }
+
+    fn strikes(&mut self, when: &When, method: &Method) -> bool {
+        when.method.as_ref().is_none_or(|at| at == method) && self.chance(when.probability)
+    }
+
+    /// Says for the server's report what was done wrong.
+    pub(super) fn note(&self, cx: &mut Context<'_>, kind: &'static str, text: String) {
+        let client = match self.remote {
+            Some(remote) => format!("connection {} from {remote}", self.number),
+            None => format!("connection {}", self.number),
+        };
+        let text = format!("{client}: {text}");
+        cx.out.push_back(Output::Note(Note { kind, text }));
+    }
+
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        let mut asked = Vec::new();
+        let result = self.decoder.feed(bytes, |item| match item {
+            Item::Request(request) => asked.push(Asked::Request(request)),
+            Item::Malformed(malformed) => asked.push(Asked::Malformed(malformed.cseq)),
+            // Reports of the client, answers to what was never asked: signs of life, no more.
+            Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
+        });
+        self.queue.extend(asked);
+        self.pump(cx);
+        if result.is_err() && !self.over {
+            self.send(cx, Response::new(400));
+            self.end(cx, failed("malformed", "a message larger than is taken"));
+        }
+        if self.queue.len() > QUEUE_MAX && !self.over {
+            self.end(
+                cx,
+                failed("too_many_requests", "more requests at once than are taken"),
+            );
+        }
+    }
+
+    /// Answers what waits, as far as nothing stands in the way.
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        while !self.over && matches!(self.gate, Gate::Open) {
+            match self.queue.pop_front() {
+                None => break,
+                Some(Asked::Request(request)) => self.request(cx, request),
+                Some(Asked::Malformed(cseq)) => {
+                    let mut response = Response::new(400);
+                    if let Some(cseq) = cseq {
+                        response.headers.push("CSeq", cseq.to_string());
+                    }
+                    self.send(cx, response);
+                }
+            }
+        }
+    }
+
+    /// A request, unless its answer is to come late.
+    fn request(&mut self, cx: &mut Context<'_>, request: Request) {
+        let shared = self.shared.clone();
+        for slow in &shared.config.faults.control.slow {
+            if self.strikes(&slow.when, &request.method) {
+                let text = format!("{} answered {:?} late", request.method, slow.delay);
+                self.note(cx, "fault_slow", text);
+                self.gate = Gate::Slow {
+                    until: cx.now + slow.delay,
+                    request,
+                };
+                return;
+            }
+        }
+        self.treat(cx, request);
+    }
+
+    /// A request whose time has come: what is done wrong about it, or its answer.
+    fn treat(&mut self, cx: &mut Context<'_>, request: Request) {
+        let shared = self.shared.clone();
+        let faults = &shared.config.faults.control;
+        let method = &request.method;
+        for when in &faults.silent {
+            if self.strikes(when, method) {
+                self.note(cx, "fault_silent", format!("{method} not answered"));
+                return;
+            }
+        }
+        for when in &faults.cut_at {
+            if self.strikes(when, method) {
+                self.note(cx, "fault_cut", format!("connection closed at {method}"));
+                self.end(cx, failed("fault_cut", "closed on purpose"));
+                return;
+            }
+        }
+        for refusal in &faults.refuse {
+            if self.strikes(&refusal.when, method) {
+                let text = format!("{method} refused with {}", refusal.status);
+                self.note(cx, "fault_refuse", text);
+                let response = Response::new(refusal.status);
+                self.respond(cx, &request, response);
+                return;
+            }
+        }
+        if let Some(response) = self.answer(cx, &request) {
+            self.respond(cx, &request, response);
+        }
+    }
+
+    /// Sends the answer to a request, and does what follows from it.
+    pub(super) fn respond(&mut self, cx: &mut Context<'_>, request: &Request, response: Response) {
+        let mut response = response;
+        if let Some(cseq) = request.headers.get("CSeq") {
+            response.headers.push("CSeq", cseq);
+        }
+        response.headers.push("Server", "streamgauge");
+        if request.method == Method::Describe
+            && response.status == 200
+            && self.chance(self.shared.config.faults.control.content_length)
+        {
+            let right = response.body.len();
+            let stated = if self.rng.next_u32() & 1 == 0 {
+                right / 2
+            } else {
+                right + right / 2
+            };
+            response.headers.set("Content-Length", stated.to_string());
+            let text = format!("Content-Length of {stated} for {right} bytes");
+            self.note(cx, "fault_content_length", text);
+        }
+        self.send(cx, response);
+        cx.out.extend(self.after.drain(..));
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>, response: Response) {
+        if self.chance(self.shared.config.faults.control.garbage) {
+            self.garbage(cx, "before an answer");
+        }
+        cx.out.push_back(Output::Send {
+            channel: CONTROL,
+            port: Port::Media,
+            bytes: response.encode(),
+        });
+    }
+
+    /// Sends bytes that are neither message nor frame.
+    fn garbage(&mut self, cx: &mut Context<'_>, place: &str) {
+        let length = 1 + self.rng.next_u32() % 64;
+        let bytes: Vec<u8> = (0..length)
+            .map(|_| 0x80 | self.rng.next_u32() as u8)
+            .collect();
+        self.note(
+            cx,
+            "fault_garbage",
+            format!("{length} bytes of garbage {place}"),
+        );
+        cx.out.push_back(Output::Send {
+            channel: CONTROL,
+            port: Port::Media,
+            bytes,
+        });
+    }
+
+    fn streams(&mut self) -> &mut [Stream] {
+        match &mut self.conversation {
+            Some(conversation) => &mut conversation.streams,
+            None => &mut [],
+        }
+    }
+
+    /// Whether everything that was set up has been played to its end.
+    fn all_ended(&mut self) -> bool {
+        let streams = self.streams();
+        streams
+            .iter()
+            .all(|stream| stream.playing == Playing::Ended)
+    }
+
+    fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+        let wall_clock = self.shared.config.wall_clock;
+        let Some(stream) = self
+            .streams()
+            .iter_mut()
+            .find(|stream| stream.flow == flow && stream.playing == Playing::Yes)
+        else {
+            return;
+        };
+        stream.playing = Playing::Ended;
+        stream.report_at = None;
+        if cx.flows.rtp(flow).stopped_early() {
+            let url = stream.url.clone();
+            self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
+        } else {
+            stream.report(cx, wall_clock, true);
+        }
+    }
+
+    /// What is due by now.
+    fn timers(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        if self.cut_at.is_some_and(|at| at <= now) {
+            self.note(cx, "fault_cut", "connection closed in play".to_owned());
+            self.end(cx, failed("fault_cut", "closed on purpose"));
+            return;
+        }
+        if self.heard + self.shared.config.session_timeout <= now {
+            let text = format!("nothing heard for {:?}", self.shared.config.session_timeout);
+            self.note(cx, "session_timed_out", text.clone());
+            self.end(cx, failed("session_timed_out", &text));
+            return;
+        }
+        let wall_clock = self.shared.config.wall_clock;
+        for stream in self.streams() {
+            if stream.report_at.is_some_and(|at| at <= now) {
+                stream.report(cx, wall_clock, false);
+                stream.report_at = Some(now + REPORT_EVERY);
+            }
+        }
+        if self.garbage_at.is_some_and(|at| at <= now) {
+            self.garbage_at = Some(now + GARBAGE_EVERY);
+            let plays = self
+                .streams()
+                .iter()
+                .any(|stream| stream.playing == Playing::Yes);
+            if plays && self.chance(self.shared.config.faults.control.garbage) {
+                self.garbage(cx, "between frames");
+            }
+        }
+        if matches!(&self.gate, Gate::Slow { until, .. } if *until <= now)
+            && let Gate::Slow { request, .. } = std::mem::replace(&mut self.gate, Gate::Open)
+        {
+            self.treat(cx, request);
+            self.pump(cx);
+        }
+    }
+
+    /// Ends all: says what was done, closes what is open.
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        self.end_conversation(cx);
+        if let Gate::Channel(setup) = std::mem::replace(&mut self.gate, Gate::Open) {
+            setup.drop_it(cx);
+        }
+        cx.out.push_back(Output::Close { channel: CONTROL });
+        self.ended(cx, outcome);
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        self.over = true;
+        self.queue.clear();
+        self.after.clear();
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    /// Lets go of the streams.
+    pub(super) fn end_conversation(&mut self, cx: &mut Context<'_>) {
+        if let Some(conversation) = self.conversation.take() {
+            for stream in conversation.streams {
+                stream.finish(cx, &conversation.id);
+            }
+        }
+        self.cut_at = None;
+        self.garbage_at = None;
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+        let complete = self.all_ended() || !self.played;
+        self.end_conversation(cx);
+        if let Gate::Channel(setup) = std::mem::replace(&mut self.gate, Gate::Open) {
+            setup.drop_it(cx);
+        }
+        let outcome = match how {
+            Closed::End if complete => Outcome::Completed,
+            Closed::End => failed("closed_in_play", "the client closed the connection"),
+            Closed::Reset if complete => Outcome::Completed,
+            Closed::Reset => failed("reset_in_play", "the connection broke"),
+            Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
+        };
+        self.ended(cx, outcome);
+    }
+
+    fn opened(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        result: Result<SocketAddr, ChannelError>,
+    ) {
+        match std::mem::replace(&mut self.gate, Gate::Open) {
+            Gate::Channel(setup) if setup.channel() == channel => {
+                self.finish_setup(cx, setup, result);
+                self.pump(cx);
+            }
+            other => self.gate = other,
+        }
+    }
+}
+
+fn failed(reason: &'static str, detail: &str) -> Outcome {
+    Outcome::Failed(Failure {
+        reason,
+        detail: detail.to_owned(),
+    })
+}
+
+impl Session for ServerSession {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.over {
+            return;
+        }
+        match input {
+            Input::Start { .. } => self.heard = cx.now,
+            Input::Opened {
+                channel: CONTROL,
+                local,
+                remote,
+            } => {
+                self.heard = cx.now;
+                self.local = Some(local);
+                self.remote = remote;
+            }
+            Input::Opened { channel, local, .. } => self.opened(cx, channel, Ok(local)),
+            Input::OpenFailed { channel, error } => self.opened(cx, channel, Err(error)),
+            Input::Bytes { bytes, .. } => {
+                self.heard = cx.now;
+                self.bytes(cx, bytes);
+            }
+            Input::Datagram { from, .. } => {
+                // Reports of the client are signs of life; those of others are not.
+                if self.remote.is_some_and(|remote| remote.ip() == from.ip()) {
+                    self.heard = cx.now;
+                }
+            }
+            Input::Closed {
+                channel: CONTROL,
+                how,
+            } => self.closed(cx, how),
+            Input::FlowEnded { flow } => self.flow_ended(cx, flow),
+            Input::Deadline => self.timers(cx),
+            Input::Stop { .. } => {
+                let wall_clock = self.shared.config.wall_clock;
+                for stream in self.streams() {
+                    if stream.playing == Playing::Yes {
+                        stream.report(cx, wall_clock, true);
+                    }
+                }
+                self.end(cx, Outcome::Stopped);
+            }
+            Input::Closed { .. } | Input::Media { .. } | Input::Told { .. } => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.over {
+            return None;
+        }
+        let mut next = self.heard + self.shared.config.session_timeout;
+        if let Gate::Slow { until, .. } = self.gate {
+            next = next.min(until);
+        }
+        let reports = self
+            .conversation
+            .iter()
+            .flat_map(|conversation| &conversation.streams)
+            .filter_map(|stream| stream.report_at);
+        reports
+            .chain(self.cut_at)
+            .chain(self.garbage_at)
+            .fold(next, Time::min)
+            .into()
+    }
+}

@@ -1,0 +1,138 @@
+//! The streams of a conversation: what carries them, and the reports on them.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::session::CONTROL;
+use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
+use crate::session::{ChannelId, Context, FlowId, Framing, Output, Port};
+
+/// How often a sender report is sent (RFC 3550, 6.2).
+pub(super) const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// Seconds from 1900, when NTP begins, to 1970.
+const NTP_TO_UNIX: u64 = 2_208_988_800;
+
+/// What carries a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// A pair of UDP ports.
+    Udp(ChannelId),
+    /// Frames in the connection, on these channels for media and RTCP.
+    Interleaved(u8, u8),
+}
+
+impl Carrier {
+    /// Where a flow's packets go, and how.
+    pub(super) fn path(self) -> (ChannelId, Framing) {
+        match self {
+            Carrier::Udp(channel) => (channel, Framing::Datagram),
+            Carrier::Interleaved(media, _) => (CONTROL, Framing::Interleaved(media)),
+        }
+    }
+}
+
+/// Where a stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Playing {
+    /// It has not begun, or pauses.
+    No,
+    /// It is sent.
+    Yes,
+    /// It came to its end.
+    Ended,
+}
+
+/// One media of a conversation.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Which of the server's media.
+    pub(super) media: usize,
+    /// Its control URL.
+    pub(super) url: String,
+    pub(super) flow: FlowId,
+    pub(super) carrier: Carrier,
+    pub(super) playing: Playing,
+    /// When the next sender report is due.
+    pub(super) report_at: Option<Time>,
+    /// Whether the client was told its first sequence number.
+    pub(super) base_told: bool,
+}
+
+impl Stream {
+    /// Sends a report on what left so far, and says goodbye where it was the last.
+    pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
+        let now = cx.now;
+        let flow = cx.flows.rtp(self.flow);
+        let (packets, bytes) = flow.sent();
+        let info = SenderReportInfo {
+            ssrc: flow.ssrc(),
+            ntp_time: ntp(wall_clock + now.since_start()),
+            rtp_time: flow.timestamp_at(now),
+            // Both wrap around (RFC 3550, 6.4.1).
+            packet_count: packets as u32,
+            octet_count: bytes as u32,
+        };
+        let mut compound = Vec::with_capacity(96);
+        write_sender_report(&mut compound, &info, &[]);
+        write_cname(&mut compound, info.ssrc, "streamgauge");
+        if goodbye {
+            write_bye(&mut compound, &[info.ssrc], None);
+        }
+        cx.out.push_back(match self.carrier {
+            Carrier::Udp(channel) => Output::Send {
+                channel,
+                port: Port::Control,
+                bytes: compound,
+            },
+            Carrier::Interleaved(_, control) => {
+                let length = compound.len() as u16;
+                let mut frame = vec![b'$', control];
+                frame.extend_from_slice(&length.to_be_bytes());
+                frame.append(&mut compound);
+                Output::Send {
+                    channel: CONTROL,
+                    port: Port::Media,
+                    bytes: frame,
+                }
+            }
+        });
+    }
+
+    /// Ends the stream: says what was done, and lets go of all it holds.
+    pub(super) fn finish(self, cx: &mut Context<'_>, session: &str) {
+        if self.playing == Playing::Yes {
+            cx.out.push_back(Output::StopFlow { flow: self.flow });
+        }
+        let flow = cx.flows.rtp(self.flow);
+        let mut served = flow.served();
+        served.session = session.to_owned();
+        served.media = flow.clip().media().to_owned();
+        served.url = self.url;
+        served.base_told = self.base_told;
+        served.ended = self.playing == Playing::Ended && !flow.stopped_early();
+        cx.flows.remove(self.flow);
+        cx.out.push_back(Output::Served(Box::new(served)));
+        if let Carrier::Udp(channel) = self.carrier {
+            cx.out.push_back(Output::Close { channel });
+        }
+    }
+}
+
+/// A time since 1970 as an NTP timestamp (RFC 3550, 4).
+fn ntp(since_unix: Duration) -> u64 {
+    let seconds = since_unix.as_secs().wrapping_add(NTP_TO_UNIX) << 32;
+    seconds | ((u64::from(since_unix.subsec_nanos()) << 32) / 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ntp_counts_from_1900_in_fractions_of_two_to_the_32() {
+        assert_eq!(ntp(Duration::ZERO), 2_208_988_800 << 32);
+        let half = ntp(Duration::from_millis(1500));
+        assert_eq!(half, 2_208_988_801 << 32 | 1 << 31);
+    }
+}

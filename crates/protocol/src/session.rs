@@ -1,0 +1,462 @@
+//! The contract between a protocol and the engine that runs it.
+//!
+//! A [`Session`] is one side of one conversation: a client's with a server, or a reference server's
+//! with one client. The engine feeds it [`Input`]s and carries out the [`Output`]s that it leaves in
+//! its [`Context`]; between the two it owns no socket, reads no clock and starts nothing. So the same
+//! session runs over real sockets, and in tests over a seeded virtual network in virtual time.
+//!
+//! There are two planes:
+//!
+//! * **Control**: bytes and datagrams go into [`Session::handle`], bytes come out as
+//!   [`Output::Send`]. May allocate; costs what a request costs.
+//! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both are
+//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the worker
+//!   updates them packet by packet without calling the session, which hears only of a [`MediaEvent`].
+//!   Where media and control share a byte stream (RTSP's interleaved frames) the session takes the
+//!   stream apart and hands the packets to its sinks itself: the read was a batch already.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use slab::Slab;
+
+use crate::media::rtp::{RtpFlow, RtpReceiver};
+
+/// One side of one conversation.
+pub trait Session {
+    /// Takes one input in, and leaves in `cx.out` what is to be done about it.
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+
+    /// When [`Input::Deadline`] is to come, unless something else happens first.
+    fn deadline(&self) -> Option<Time>;
+}
+
+/// What a session may use while it handles an input.
+pub struct Context<'a> {
+    /// The time now.
+    pub now: Time,
+    /// Where the population's figures are added to.
+    pub recorder: &'a mut Recorder,
+    /// Receivers of media on this worker.
+    pub sinks: &'a mut Sinks,
+    /// Senders of media on this worker.
+    pub flows: &'a mut Flows,
+    /// What is to be done, in order.
+    pub out: &'a mut VecDeque<Output>,
+}
+
+/// A channel of a session. The session chooses the numbers; each is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u32);
+
+/// Which socket of a channel that is a pair of UDP ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// The even port: media. Of channels that are no pair, the only one.
+    Media,
+    /// The odd port: RTCP.
+    Control,
+}
+
+/// What a session hears.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Set to work. Comes first, once. `due` is when the plan wanted it, which is what delays are
+    /// measured from.
+    Start {
+        /// When the session should have begun.
+        due: Time,
+    },
+    /// A channel stands.
+    Opened {
+        /// Which.
+        channel: ChannelId,
+        /// Our end; of a pair of UDP ports the even one.
+        local: SocketAddr,
+        /// The other end, where there is one.
+        remote: Option<SocketAddr>,
+    },
+    /// A channel could not be had.
+    OpenFailed {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        error: ChannelError,
+    },
+    /// Bytes arrived on a stream channel (TCP, TLS), in order, cut anywhere.
+    Bytes {
+        /// On which.
+        channel: ChannelId,
+        /// What; at most what one read gives.
+        bytes: &'a [u8],
+        /// When they were read. TCP has no arrival time a packet.
+        at: Time,
+    },
+    /// A datagram arrived that belongs to no sink.
+    Datagram {
+        /// On which channel.
+        channel: ChannelId,
+        /// On which of its ports.
+        port: Port,
+        /// From where.
+        from: SocketAddr,
+        /// What.
+        bytes: &'a [u8],
+        /// When the kernel took it in.
+        at: Time,
+    },
+    /// The other side closed a channel, or it broke. Nothing more comes from it.
+    Closed {
+        /// Which.
+        channel: ChannelId,
+        /// How.
+        how: Closed,
+    },
+    /// Something happened in a sink that the session must know.
+    Media {
+        /// In which.
+        sink: SinkId,
+        /// What.
+        event: MediaEvent,
+    },
+    /// A flow has sent its last packet.
+    FlowEnded {
+        /// Which.
+        flow: FlowId,
+    },
+    /// Another session of this run said something on a topic this one listens to.
+    Told {
+        /// The topic.
+        topic: &'a str,
+        /// What was said.
+        message: &'a Arc<str>,
+    },
+    /// The time that [`Session::deadline`] named has come.
+    Deadline,
+    /// Come to a clean end, and be through by `until`: then the engine cuts what is left.
+    Stop {
+        /// The time left.
+        until: Time,
+    },
+}
+
+/// What a session wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Open a channel. Answered by [`Input::Opened`] or [`Input::OpenFailed`], always.
+    Open {
+        /// Its number from now on.
+        channel: ChannelId,
+        /// What kind.
+        open: Open,
+    },
+    /// Send bytes: on a stream channel in order after what was sent before, on a UDP channel as one
+    /// datagram to its peer.
+    Send {
+        /// On which channel.
+        channel: ChannelId,
+        /// From which of its ports.
+        port: Port,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Name the other end of a UDP channel: where [`Output::Send`] and flows go. Media from other
+    /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the sink.
+    Peer {
+        /// Which channel.
+        channel: ChannelId,
+        /// Where media goes to and comes from.
+        media: SocketAddr,
+        /// Where RTCP goes to.
+        control: SocketAddr,
+    },
+    /// Close a channel when everything sent on it has left. No [`Input::Closed`] follows.
+    Close {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// Let a flow send from now on; it then runs by its own schedule until it ends.
+    StartFlow {
+        /// Which flow.
+        flow: FlowId,
+        /// On which channel.
+        channel: ChannelId,
+        /// How its packets are put onto the channel.
+        framing: Framing,
+    },
+    /// Let a flow send no more. The session removes it from [`Flows`] itself, when it has read its
+    /// counts.
+    StopFlow {
+        /// Which flow.
+        flow: FlowId,
+    },
+    /// Hear what is said on a topic from now on, and what was last said on it before.
+    Listen {
+        /// The topic.
+        topic: String,
+    },
+    /// Say something to all sessions of the run that listen to the topic.
+    Tell {
+        /// The topic.
+        topic: String,
+        /// What.
+        message: Arc<str>,
+    },
+    /// The first media packet of the session has arrived, on whichever channel. Said once; the engine
+    /// counts the client as playing from then on.
+    Playing {
+        /// When.
+        at: Time,
+    },
+    /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row in
+    /// the run file.
+    Streams(Vec<crate::media::rtp::StreamSummary>),
+    /// Something for the run's list of events. The engine bounds how many are kept.
+    Note(Note),
+    /// What a reference server did to a stream, as a line of its report.
+    Served(Box<crate::media::rtp::ServedStream>),
+    /// The session is over; whatever it still has open is to be closed, and its sinks and flows
+    /// are gone. The last output.
+    Ended(Outcome),
+}
+
+/// A channel to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// A TCP connection.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+        /// How long connecting may take, looking up the name included.
+        timeout: Duration,
+    },
+    /// A TLS connection over TCP; bytes on the channel are the plain ones.
+    Tls {
+        /// Name or address, also what the certificate must be for.
+        host: String,
+        /// Port.
+        port: u16,
+        /// How long connecting and the handshake may take.
+        timeout: Duration,
+        /// Whether the certificate is checked.
+        verify: bool,
+    },
+    /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
+    UdpPair {
+        /// The local address to bind; unspecified for any.
+        local: IpAddr,
+        /// What counts the datagrams on the even port. Without one they come as
+        /// [`Input::Datagram`].
+        sink: Option<SinkId>,
+        /// Whether the pair may be one that other sessions of this worker use too. What arrives is
+        /// then told apart by the sender's address, so a peer must be named before anything is heard.
+        /// A server can so stand for thousands of clients without two descriptors each.
+        shared: bool,
+    },
+    /// Membership in a multicast group, on a pair of ports as the group uses them.
+    Multicast {
+        /// The group.
+        group: IpAddr,
+        /// The port for media; RTCP is on the next.
+        port: u16,
+        /// The only source to take packets from, where the membership is source-specific.
+        source: Option<IpAddr>,
+        /// What counts the datagrams.
+        sink: Option<SinkId>,
+    },
+}
+
+/// How packets of a flow are put onto a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// One datagram each.
+    Datagram,
+    /// `$`, this channel number, a length of two bytes, the packet (RFC 2326, 10.12).
+    Interleaved(u8),
+}
+
+/// Why a channel could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChannelError {
+    /// Nobody listens there.
+    Refused,
+    /// There is no way there.
+    Unreachable,
+    /// The name has no address.
+    NameNotFound,
+    /// It did not stand in time.
+    TimedOut,
+    /// The TLS handshake failed.
+    Tls,
+    /// This machine has no free port pair left for it: the tester's own limit.
+    NoPorts,
+    /// This process has no file descriptor left for it: the tester's own limit.
+    NoFiles,
+    /// Anything else; the number is the operating system's.
+    Other(i32),
+}
+
+/// How a channel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Closed {
+    /// The other side closed it in order.
+    End,
+    /// The other side reset it, or it broke.
+    Reset,
+    /// The other side took nothing off it for so long that its bounded queue ran over.
+    Stuck,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As planned: its media played to its end.
+    Completed,
+    /// It was told to stop, and did so in order.
+    Stopped,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// Why a session failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A stable name out of the protocol's enumerated set: a row of the report.
+    pub reason: &'static str,
+    /// What exactly happened, for the run file: what was asked, what came, so that one finds the
+    /// packet. At most a few hundred characters.
+    pub detail: String,
+}
+
+/// Something for the list of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// A stable name, so that like events can be counted.
+    pub kind: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+/// Something that happened in a sink and that its session must act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaEvent {
+    /// The first packet has arrived.
+    First {
+        /// When.
+        at: Time,
+    },
+    /// The stream began anew with another source.
+    SourceChanged {
+        /// The new synchronisation source.
+        ssrc: u32,
+    },
+}
+
+/// A packet of media, as a worker hands it to a sink.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When it arrived.
+    pub at: Time,
+    /// Its first bytes: all, or as many as were captured.
+    pub bytes: &'a [u8],
+    /// How long it really is, from the first of `bytes`.
+    pub length: usize,
+    /// What it took on the wire beyond that: the headers of IP and UDP, or the framing in a stream.
+    pub overhead: usize,
+}
+
+/// A place in [`Sinks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SinkId(usize);
+
+/// A place in [`Flows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId(usize);
+
+/// A receiver of media that is updated packet by packet.
+#[derive(Debug)]
+pub enum Sink {
+    /// A stream of RTP.
+    Rtp(Box<RtpReceiver>),
+}
+
+/// All receivers of one worker, side by side.
+#[derive(Debug, Default)]
+pub struct Sinks(Slab<Sink>);
+
+impl Sinks {
+    /// Adds a receiver.
+    pub fn insert(&mut self, sink: Sink) -> SinkId {
+        SinkId(self.0.insert(sink))
+    }
+
+    /// Counts a packet. Costs some tens of nanoseconds, allocates nothing.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        id: SinkId,
+        arrival: &Arrival<'_>,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        match &mut self.0[id.0] {
+            Sink::Rtp(receiver) => receiver.packet(arrival, recorder),
+        }
+    }
+
+    /// The RTP receiver in that place.
+    pub fn rtp(&mut self, id: SinkId) -> &mut RtpReceiver {
+        match &mut self.0[id.0] {
+            Sink::Rtp(receiver) => receiver,
+        }
+    }
+
+    /// Takes a receiver out.
+    pub fn remove(&mut self, id: SinkId) -> Sink {
+        self.0.remove(id.0)
+    }
+
+    /// Whether a receiver is in that place.
+    pub fn contains(&self, id: SinkId) -> bool {
+        self.0.contains(id.0)
+    }
+}
+
+/// A sender of media with a schedule of its own.
+#[derive(Debug)]
+pub enum Flow {
+    /// A stream of RTP.
+    Rtp(Box<RtpFlow>),
+}
+
+/// All senders of one worker, side by side.
+#[derive(Debug, Default)]
+pub struct Flows(Slab<Flow>);
+
+impl Flows {
+    /// Adds a sender. It sends nothing before [`Output::StartFlow`].
+    pub fn insert(&mut self, flow: Flow) -> FlowId {
+        FlowId(self.0.insert(flow))
+    }
+
+    /// The RTP sender in that place.
+    pub fn rtp(&mut self, id: FlowId) -> &mut RtpFlow {
+        match &mut self.0[id.0] {
+            Flow::Rtp(flow) => flow,
+        }
+    }
+
+    /// Takes a sender out.
+    pub fn remove(&mut self, id: FlowId) -> Flow {
+        self.0.remove(id.0)
+    }
+
+    /// Whether a sender is in that place.
+    pub fn contains(&self, id: FlowId) -> bool {
+        self.0.contains(id.0)
+    }
+}

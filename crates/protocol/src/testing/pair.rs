@@ -1,0 +1,552 @@
+//! A client and a server, driven against each other.
+
+mod arrive;
+mod carry_out;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::{Catalogue, Recorder, Time};
+
+use super::network::{Network, NetworkCounts, NetworkSettings};
+use super::stream::Stream;
+use crate::session::{
+    ChannelError, ChannelId, Closed, Context, FlowId, Flows, Framing, Input, MediaEvent, Outcome,
+    Output, Port, Session, SinkId, Sinks,
+};
+
+/// Headers of IPv4 and UDP.
+const DATAGRAM_OVERHEAD: usize = 28;
+
+/// The most that one read of a stream gives.
+const READ: usize = 64 * 1024;
+
+/// How many packets of one flow go before others have their turn.
+const PACKETS_A_TURN: usize = 64;
+
+/// What lies between the two, and what they are measured by.
+#[derive(Clone, Copy, Debug)]
+pub struct PairSettings {
+    /// Seed of everything that happens by chance.
+    pub seed: u64,
+    /// What datagrams suffer from the client to the server.
+    pub up: NetworkSettings,
+    /// What datagrams suffer from the server to the client.
+    pub down: NetworkSettings,
+    /// How long bytes of a connection take, either way.
+    pub stream_delay: Duration,
+    /// The port the server listens on. On any other, connections are refused.
+    pub port: u16,
+    /// What happens to those who connect.
+    pub door: Door,
+    /// The metrics of both populations.
+    pub catalogue: Catalogue,
+    /// After so many steps it is taken to run in a circle; see [`End::StepsUp`].
+    pub steps_max: u64,
+}
+
+impl PairSettings {
+    /// A perfect network with 1 ms from end to end, port 554, ten million steps.
+    pub fn new(seed: u64, catalogue: Catalogue) -> PairSettings {
+        let perfect = NetworkSettings {
+            delay: Duration::from_millis(1),
+            ..NetworkSettings::default()
+        };
+        PairSettings {
+            seed,
+            up: perfect,
+            down: perfect,
+            stream_delay: Duration::from_millis(1),
+            port: 554,
+            door: Door::Open,
+            catalogue,
+            steps_max: 10_000_000,
+        }
+    }
+}
+
+/// What happens to those who connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// They get a session of the server's.
+    Open,
+    /// They are refused.
+    Shut,
+    /// They hear nothing, until they give up.
+    Silent,
+}
+
+/// Which of the two a session belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// To the client.
+    Client,
+    /// To the server.
+    Server,
+}
+
+/// A session: the clients are numbered as they are added, the server's sessions as they are
+/// accepted, all in one row. The first client is number 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionNumber(pub usize);
+
+/// Why a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All sessions have ended.
+    Ended,
+    /// Some have not, but nothing will happen any more: they wait for what never comes.
+    Idle,
+    /// The time given is over.
+    TimeUp,
+    /// So many steps were taken that something must run in a circle.
+    StepsUp,
+}
+
+/// A way that datagrams took from one address to another, and what it did to them.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// From where.
+    pub from: SocketAddr,
+    /// Where to.
+    pub to: SocketAddr,
+    /// What happened to them.
+    pub counts: NetworkCounts,
+}
+
+/// A client and a server, driven against each other in virtual time.
+///
+/// The client is at 10.0.0.1, the server at 10.0.0.2, whatever name it is called by. Pairs of UDP
+/// ports count up from 20000; what a server shares among its sessions is 6970 and 6971.
+pub struct Pair {
+    settings: PairSettings,
+    now: Time,
+    steps: u64,
+    serial: u64,
+    accept: Box<dyn FnMut(SessionNumber) -> Box<dyn Session>>,
+    slots: Vec<Slot>,
+    worlds: [World; 2],
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    connections: Vec<Connection>,
+    paths: Vec<PathState>,
+    path_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    addresses: BTreeMap<SocketAddr, Vec<(usize, ChannelId, Port)>>,
+    next_port: u16,
+    active: Vec<Active>,
+    topics: BTreeMap<String, Topic>,
+    pending: VecDeque<(usize, Pending)>,
+    said: Vec<(SessionNumber, Output)>,
+    foreign: u64,
+    scratch: Vec<u8>,
+}
+
+/// What the sessions of one side share: what a worker owns.
+struct World {
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+}
+
+struct Slot {
+    session: Box<dyn Session>,
+    side: Side,
+    channels: BTreeMap<ChannelId, Channel>,
+    outcome: Option<Outcome>,
+}
+
+enum Channel {
+    Connecting,
+    Stream { connection: usize, end: usize },
+    Ports(Ports),
+}
+
+/// A pair of UDP ports.
+#[derive(Clone, Copy)]
+struct Ports {
+    media: SocketAddr,
+    control: SocketAddr,
+    sink: Option<SinkId>,
+    shared: bool,
+    peer: Option<(SocketAddr, SocketAddr)>,
+}
+
+impl Ports {
+    fn local(&self, port: Port) -> SocketAddr {
+        match port {
+            Port::Media => self.media,
+            Port::Control => self.control,
+        }
+    }
+}
+
+/// A connection: end 0 is the client's, end 1 the server's. Stream 0 leads from end 0 to end 1.
+struct Connection {
+    ends: [(usize, ChannelId); 2],
+    open: [bool; 2],
+    streams: [Stream; 2],
+}
+
+struct PathState {
+    from: SocketAddr,
+    to: SocketAddr,
+    network: Network<Datagram>,
+}
+
+#[derive(Clone, Debug)]
+struct Datagram {
+    header: Option<[u8; 12]>,
+    body: Bytes,
+}
+
+/// A flow that sends.
+struct Active {
+    session: usize,
+    flow: FlowId,
+    channel: ChannelId,
+    framing: Framing,
+    due: Time,
+}
+
+#[derive(Default)]
+struct Topic {
+    last: Option<Arc<str>>,
+    listeners: Vec<usize>,
+}
+
+/// Something that the network has in store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A connection reaches the server.
+    Knock { session: usize, channel: ChannelId },
+    /// A connection stands, as the client hears it.
+    Connected { connection: usize },
+    /// A connection could not be had.
+    NotConnected {
+        session: usize,
+        channel: ChannelId,
+        silent: bool,
+    },
+    /// Bytes, or the end, have arrived at this end.
+    Stream { connection: usize, end: usize },
+    /// A datagram has arrived.
+    Datagram { path: usize },
+}
+
+/// An input that came up while another was being worked off.
+enum Pending {
+    Start,
+    Stop {
+        until: Time,
+    },
+    Opened {
+        channel: ChannelId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    },
+    OpenFailed {
+        channel: ChannelId,
+        error: ChannelError,
+    },
+    Closed {
+        channel: ChannelId,
+        how: Closed,
+    },
+    Media {
+        sink: SinkId,
+        event: MediaEvent,
+    },
+    FlowEnded {
+        flow: FlowId,
+    },
+    Told {
+        topic: String,
+        message: Arc<str>,
+    },
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair")
+            .field("now", &self.now)
+            .field("steps", &self.steps)
+            .field("sessions", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pair {
+    /// A client, and what makes a session of the server for each connection that it accepts. It is
+    /// given the number that the session will have.
+    pub fn new(
+        settings: PairSettings,
+        client: Box<dyn Session>,
+        accept: impl FnMut(SessionNumber) -> Box<dyn Session> + 'static,
+    ) -> Pair {
+        let world = || World {
+            recorder: Recorder::new(settings.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+        };
+        let mut pair = Pair {
+            settings,
+            now: Time::ZERO,
+            steps: 0,
+            serial: 0,
+            accept: Box::new(accept),
+            slots: Vec::new(),
+            worlds: [world(), world()],
+            events: BinaryHeap::new(),
+            connections: Vec::new(),
+            paths: Vec::new(),
+            path_of: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            next_port: 20_000,
+            active: Vec::new(),
+            topics: BTreeMap::new(),
+            pending: VecDeque::new(),
+            said: Vec::new(),
+            foreign: 0,
+            scratch: Vec::new(),
+        };
+        pair.add_client(client);
+        pair
+    }
+
+    /// Adds another client, which starts now.
+    pub fn add_client(&mut self, client: Box<dyn Session>) -> SessionNumber {
+        self.add(Side::Client, client)
+    }
+
+    fn add(&mut self, side: Side, session: Box<dyn Session>) -> SessionNumber {
+        let place = self.slots.len();
+        self.slots.push(Slot {
+            session,
+            side,
+            channels: BTreeMap::new(),
+            outcome: None,
+        });
+        self.pending.push_back((place, Pending::Start));
+        SessionNumber(place)
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How many steps were taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// How a session ended, where it has.
+    pub fn outcome(&self, session: SessionNumber) -> Option<&Outcome> {
+        self.slots.get(session.0)?.outcome.as_ref()
+    }
+
+    /// The sessions of one side.
+    pub fn sessions(&self, side: Side) -> impl Iterator<Item = SessionNumber> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(move |(_, slot)| slot.side == side)
+            .map(|(place, _)| SessionNumber(place))
+    }
+
+    /// What the sessions of one side counted.
+    pub fn recorder(&mut self, side: Side) -> &mut Recorder {
+        &mut self.worlds[side as usize].recorder
+    }
+
+    /// The receivers of one side.
+    pub fn sinks(&mut self, side: Side) -> &mut Sinks {
+        &mut self.worlds[side as usize].sinks
+    }
+
+    /// The senders of one side.
+    pub fn flows(&mut self, side: Side) -> &mut Flows {
+        &mut self.worlds[side as usize].flows
+    }
+
+    /// All outputs that want nothing done but are to be kept: notes, what was served, and the like,
+    /// in order.
+    pub fn said(&self) -> &[(SessionNumber, Output)] {
+        &self.said
+    }
+
+    /// All ways that datagrams took, each with what happened on it.
+    pub fn paths(&self) -> impl Iterator<Item = Path> {
+        self.paths.iter().map(|path| Path {
+            from: path.from,
+            to: path.to,
+            counts: path.network.counts(),
+        })
+    }
+
+    /// Datagrams that nobody waited for, or that came from another than the named peer.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// Changes what happens to those who connect from now on.
+    pub fn set_door(&mut self, door: Door) {
+        self.settings.door = door;
+    }
+
+    /// Tells a session to stop.
+    pub fn stop(&mut self, session: SessionNumber, grace: Duration) {
+        let until = self.now + grace;
+        self.pending.push_back((session.0, Pending::Stop { until }));
+    }
+
+    /// Breaks all connections; both ends hear of it.
+    pub fn break_connections(&mut self) {
+        let how = Closed::Reset;
+        for connection in &mut self.connections {
+            for end in 0..2 {
+                if std::mem::take(&mut connection.open[end]) {
+                    let (session, channel) = connection.ends[end];
+                    self.pending
+                        .push_back((session, Pending::Closed { channel, how }));
+                }
+            }
+        }
+    }
+
+    /// Lets everything happen that does within so much time, or until all sessions have ended.
+    pub fn run(&mut self, limit: Duration) -> End {
+        let limit = self.now + limit;
+        loop {
+            self.settle();
+            if self.slots.iter().all(|slot| slot.outcome.is_some()) {
+                return End::Ended;
+            }
+            if self.steps >= self.settings.steps_max {
+                return End::StepsUp;
+            }
+            self.steps += 1;
+            let Some(next) = self.next() else {
+                return End::Idle;
+            };
+            if next > limit {
+                self.now = limit;
+                return End::TimeUp;
+            }
+            self.now = self.now.max(next);
+            self.step();
+        }
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Time> {
+        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        let flow = self.active.iter().map(|active| active.due).min();
+        let deadline = self.deadline().map(|(at, _)| at);
+        [event, flow, deadline].into_iter().flatten().min()
+    }
+
+    fn deadline(&self) -> Option<(Time, usize)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| slot.outcome.is_none())
+            .filter_map(|(place, slot)| Some((slot.session.deadline()?, place)))
+            .filter(|(at, _)| *at != Time::NEVER)
+            .min()
+    }
+
+    /// Does one thing that is due now: what the network has in store, then flows, then deadlines.
+    fn step(&mut self) {
+        if let Some(Reverse((at, _, event))) = self.events.peek().copied()
+            && at <= self.now
+        {
+            self.events.pop();
+            self.happen(event);
+            return;
+        }
+        if let Some(place) = self.active.iter().position(|flow| flow.due <= self.now) {
+            self.send_flow(place);
+            return;
+        }
+        if let Some((at, place)) = self.deadline()
+            && at <= self.now
+        {
+            self.deliver(place, Input::Deadline);
+        }
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse((at, self.serial, event)));
+    }
+
+    /// Delivers what has come up, until nothing more comes up.
+    fn settle(&mut self) {
+        while let Some((place, pending)) = self.pending.pop_front() {
+            self.steps += 1;
+            if self.steps > self.settings.steps_max {
+                return;
+            }
+            let input = match &pending {
+                Pending::Start => Input::Start { due: self.now },
+                &Pending::Stop { until } => Input::Stop { until },
+                &Pending::Opened {
+                    channel,
+                    local,
+                    remote,
+                } => Input::Opened {
+                    channel,
+                    local,
+                    remote,
+                },
+                &Pending::OpenFailed { channel, error } => Input::OpenFailed { channel, error },
+                &Pending::Closed { channel, how } => {
+                    if let Some(slot) = self.slots.get_mut(place) {
+                        slot.channels.remove(&channel);
+                    }
+                    Input::Closed { channel, how }
+                }
+                &Pending::Media { sink, event } => Input::Media { sink, event },
+                &Pending::FlowEnded { flow } => Input::FlowEnded { flow },
+                Pending::Told { topic, message } => Input::Told { topic, message },
+            };
+            self.deliver(place, input);
+        }
+    }
+
+    fn deliver(&mut self, place: usize, input: Input<'_>) {
+        let Some(slot) = self.slots.get_mut(place) else {
+            return;
+        };
+        if slot.outcome.is_some() {
+            return;
+        }
+        let world = &mut self.worlds[slot.side as usize];
+        let mut out = VecDeque::new();
+        let mut context = Context {
+            now: self.now,
+            recorder: &mut world.recorder,
+            sinks: &mut world.sinks,
+            flows: &mut world.flows,
+            out: &mut out,
+        };
+        slot.session.handle(&mut context, input);
+        for output in out {
+            self.carry_out(place, output);
+        }
+    }
+}
+
+fn address(side: Side) -> IpAddr {
+    IpAddr::V4(match side {
+        Side::Client => Ipv4Addr::new(10, 0, 0, 1),
+        Side::Server => Ipv4Addr::new(10, 0, 0, 2),
+    })
+}
+
+fn client_address(connection: usize) -> SocketAddr {
+    SocketAddr::new(address(Side::Client), 50_000 + (connection % 10_000) as u16)
+}

@@ -1,0 +1,174 @@
+//! What the network has in store arrives.
+
+use std::net::SocketAddr;
+
+use super::super::stream::Stream;
+use super::{
+    Channel, Connection, DATAGRAM_OVERHEAD, Event, Pair, PathState, Pending, READ, SessionNumber,
+    Side, address, client_address,
+};
+use crate::session::{Arrival, ChannelError, ChannelId, Closed, Input, Port, SinkId};
+
+impl Pair {
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::Knock { session, channel } => self.knock(session, channel),
+            Event::Connected { connection } => {
+                let (session, channel) = self.connections[connection].ends[0];
+                let Some(Channel::Connecting) = self.slots[session].channels.get(&channel) else {
+                    self.close_end(connection, 0);
+                    return;
+                };
+                let stream = Channel::Stream { connection, end: 0 };
+                self.slots[session].channels.insert(channel, stream);
+                let opened = Pending::Opened {
+                    channel,
+                    local: client_address(connection),
+                    remote: Some(self.server_address()),
+                };
+                self.pending.push_back((session, opened));
+            }
+            Event::NotConnected {
+                session,
+                channel,
+                silent,
+            } => {
+                let channels = &mut self.slots[session].channels;
+                if let Some(Channel::Connecting) = channels.get(&channel) {
+                    channels.remove(&channel);
+                    let error = if silent {
+                        ChannelError::TimedOut
+                    } else {
+                        ChannelError::Refused
+                    };
+                    self.pending
+                        .push_back((session, Pending::OpenFailed { channel, error }));
+                }
+            }
+            Event::Stream { connection, end } => self.read_stream(connection, end),
+            Event::Datagram { path } => self.receive_datagram(path),
+        }
+    }
+
+    fn server_address(&self) -> SocketAddr {
+        SocketAddr::new(address(Side::Server), self.settings.port)
+    }
+
+    /// A connection reaches the server, which makes a session for it.
+    fn knock(&mut self, session: usize, channel: ChannelId) {
+        const CHANNEL: ChannelId = ChannelId(0);
+        let place = self.slots.len();
+        let connection = self.connections.len();
+        let delay = self.settings.stream_delay;
+        let seed = self.settings.seed ^ ((connection as u64 + 1) << 32);
+        self.connections.push(Connection {
+            ends: [(session, channel), (place, CHANNEL)],
+            open: [true; 2],
+            streams: [Stream::new(delay, seed), Stream::new(delay, !seed)],
+        });
+        self.schedule(self.now + delay, Event::Connected { connection });
+        let made = (self.accept)(SessionNumber(place));
+        self.add(Side::Server, made);
+        let stream = Channel::Stream { connection, end: 1 };
+        self.slots[place].channels.insert(CHANNEL, stream);
+        let opened = Pending::Opened {
+            channel: CHANNEL,
+            local: self.server_address(),
+            remote: Some(client_address(connection)),
+        };
+        self.pending.push_back((place, opened));
+    }
+
+    fn read_stream(&mut self, connection: usize, end: usize) {
+        let state = &mut self.connections[connection];
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        let ended = state.streams[1 - end].read(self.now, &mut bytes);
+        let (session, channel) = state.ends[end];
+        let at = self.now;
+        for bytes in bytes.chunks(READ) {
+            // It may close the channel on the way.
+            if self.connections[connection].open[end] {
+                self.deliver(session, Input::Bytes { channel, bytes, at });
+                self.settle();
+            }
+        }
+        self.scratch = bytes;
+        if ended && std::mem::take(&mut self.connections[connection].open[end]) {
+            let how = Closed::End;
+            self.pending
+                .push_back((session, Pending::Closed { channel, how }));
+            // Nothing more goes the other way either.
+            self.close_other_way(connection, end);
+        }
+    }
+
+    fn receive_datagram(&mut self, path: usize) {
+        let PathState { from, to, network } = &mut self.paths[path];
+        let (from, to) = (*from, *to);
+        let Some((at, datagram)) = network.take(self.now) else {
+            return;
+        };
+        let Some((session, channel, port, sink)) = self.owner(from, to) else {
+            self.foreign += 1;
+            return;
+        };
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        bytes.extend_from_slice(datagram.header.as_ref().map_or(&[], |header| &header[..]));
+        bytes.extend_from_slice(&datagram.body);
+        match sink {
+            Some(sink) => {
+                let world = &mut self.worlds[self.slots[session].side as usize];
+                let arrival = Arrival {
+                    at,
+                    bytes: &bytes,
+                    length: bytes.len(),
+                    overhead: DATAGRAM_OVERHEAD,
+                };
+                // A session that takes its receiver away leaves the ports behind until it closes
+                // them.
+                if world.sinks.contains(sink)
+                    && let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder)
+                {
+                    self.pending
+                        .push_back((session, Pending::Media { sink, event }));
+                }
+            }
+            None => {
+                let input = Input::Datagram {
+                    channel,
+                    port,
+                    from,
+                    bytes: &bytes,
+                    at,
+                };
+                self.deliver(session, input);
+            }
+        }
+        self.scratch = bytes;
+    }
+
+    /// Who is to get a datagram; with the sink where one counts it.
+    fn owner(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Option<(usize, ChannelId, Port, Option<SinkId>)> {
+        for &(session, channel, port) in self.addresses.get(&to)? {
+            let Some(Channel::Ports(ports)) = self.slots[session].channels.get(&channel) else {
+                continue;
+            };
+            let is_its = match ports.peer {
+                Some((media, control)) if ports.shared => from == media || from == control,
+                Some((media, _)) => from.ip() == media.ip(),
+                None => !ports.shared,
+            };
+            if is_its {
+                let sink = ports.sink.filter(|_| port == Port::Media);
+                return Some((session, channel, port, sink));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,324 @@
+//! Carrying out what sessions want done.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use measure::Time;
+
+use super::super::network::Network;
+use super::{
+    Active, Channel, Datagram, Event, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
+    address,
+};
+use crate::session::{ChannelError, ChannelId, FlowId, Framing, Open, Output, Port};
+
+/// The even port that a server shares among its sessions.
+const SHARED_PORT: u16 = 6970;
+
+/// The last even port of a side that can be had.
+const LAST_PORT: u16 = 65_000;
+
+impl Pair {
+    pub(super) fn carry_out(&mut self, place: usize, output: Output) {
+        match output {
+            Output::Open { channel, open } => self.open(place, channel, open),
+            Output::Send {
+                channel,
+                port,
+                bytes,
+            } => self.send(place, channel, port, bytes),
+            Output::Peer {
+                channel,
+                media,
+                control,
+            } => {
+                if let Some(Channel::Ports(ports)) = self.slots[place].channels.get_mut(&channel) {
+                    ports.peer = Some((media, control));
+                }
+            }
+            Output::Close { channel } => self.close(place, channel),
+            Output::StartFlow {
+                flow,
+                channel,
+                framing,
+            } => self.start_flow(place, flow, channel, framing),
+            Output::StopFlow { flow } => {
+                self.active
+                    .retain(|active| (active.session, active.flow) != (place, flow));
+            }
+            Output::Listen { topic } => {
+                let state = self.topics.entry(topic.clone()).or_default();
+                state.listeners.push(place);
+                if let Some(message) = state.last.clone() {
+                    self.pending
+                        .push_back((place, Pending::Told { topic, message }));
+                }
+            }
+            Output::Tell { topic, message } => {
+                let state = self.topics.entry(topic.clone()).or_default();
+                state.last = Some(Arc::clone(&message));
+                for &listener in &state.listeners {
+                    let (topic, message) = (topic.clone(), Arc::clone(&message));
+                    self.pending
+                        .push_back((listener, Pending::Told { topic, message }));
+                }
+            }
+            Output::Ended(outcome) => {
+                let channels: Vec<ChannelId> = self.slots[place].channels.keys().copied().collect();
+                for channel in channels {
+                    self.close(place, channel);
+                }
+                self.active.retain(|active| active.session != place);
+                self.slots[place].outcome = Some(outcome);
+            }
+            kept => self.said.push((super::SessionNumber(place), kept)),
+        }
+    }
+
+    fn open(&mut self, place: usize, channel: ChannelId, open: Open) {
+        let side = self.slots[place].side;
+        let opened = match open {
+            Open::Tcp { port, timeout, .. } => {
+                let channels = &mut self.slots[place].channels;
+                channels.insert(channel, Channel::Connecting);
+                self.connect(place, channel, port, timeout);
+                return;
+            }
+            Open::UdpPair { sink, shared, .. } => {
+                let port = if shared {
+                    Some(SHARED_PORT)
+                } else if self.next_port <= LAST_PORT {
+                    self.next_port += 2;
+                    Some(self.next_port - 2)
+                } else {
+                    None
+                };
+                port.map(|port| Ports {
+                    media: SocketAddr::new(address(side), port),
+                    control: SocketAddr::new(address(side), port + 1),
+                    sink,
+                    shared,
+                    peer: None,
+                })
+                .ok_or(ChannelError::NoPorts)
+            }
+            // Not carried out here: a session that asks for it hears so.
+            Open::Tls { .. } | Open::Multicast { .. } => Err(ChannelError::Other(0)),
+        };
+        match opened {
+            Ok(ports) => {
+                for port in [Port::Media, Port::Control] {
+                    let owners = self.addresses.entry(ports.local(port)).or_default();
+                    owners.push((place, channel, port));
+                }
+                let channels = &mut self.slots[place].channels;
+                channels.insert(channel, Channel::Ports(ports));
+                let opened = Pending::Opened {
+                    channel,
+                    local: ports.media,
+                    remote: None,
+                };
+                self.pending.push_back((place, opened));
+            }
+            Err(error) => {
+                self.pending
+                    .push_back((place, Pending::OpenFailed { channel, error }));
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        session: usize,
+        channel: ChannelId,
+        port: u16,
+        timeout: std::time::Duration,
+    ) {
+        let delay = self.settings.stream_delay;
+        let not_connected = |silent| Event::NotConnected {
+            session,
+            channel,
+            silent,
+        };
+        let (at, event) = match self.settings.door {
+            super::Door::Silent => (self.now + timeout, not_connected(true)),
+            super::Door::Open if port == self.settings.port => {
+                (self.now + delay, Event::Knock { session, channel })
+            }
+            _ => (self.now + delay * 2, not_connected(false)),
+        };
+        self.schedule(at, event);
+    }
+
+    fn send(&mut self, place: usize, channel: ChannelId, port: Port, bytes: Vec<u8>) {
+        match self.slots[place].channels.get(&channel) {
+            Some(&Channel::Stream { connection, end }) => {
+                self.send_stream(connection, end, [&bytes, &[], &[]]);
+            }
+            Some(Channel::Ports(ports)) => {
+                let Some((media, control)) = ports.peer else {
+                    return;
+                };
+                let from = ports.local(port);
+                let to = match port {
+                    Port::Media => media,
+                    Port::Control => control,
+                };
+                let datagram = Datagram {
+                    header: None,
+                    body: Bytes::from(bytes),
+                };
+                self.send_datagram(from, to, datagram);
+            }
+            Some(Channel::Connecting) | None => {}
+        }
+    }
+
+    /// Sends on a connection; `false` where it is no longer open.
+    fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 3]) -> bool {
+        let state = &mut self.connections[connection];
+        if !state.open[end] {
+            return false;
+        }
+        let event = Event::Stream {
+            connection,
+            end: 1 - end,
+        };
+        let mut times = Vec::new();
+        state.streams[end].send(self.now, parts, |at| times.push(at));
+        for at in times {
+            self.schedule(at, event);
+        }
+        true
+    }
+
+    fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
+        let path = match self.path_of.get(&(from, to)) {
+            Some(&path) => path,
+            None => {
+                let path = self.paths.len();
+                let up = from.ip() == address(Side::Client);
+                let settings = if up {
+                    self.settings.up
+                } else {
+                    self.settings.down
+                };
+                let seed = self.settings.seed.wrapping_add(path as u64 + 1);
+                self.paths.push(PathState {
+                    from,
+                    to,
+                    network: Network::new(settings, seed),
+                });
+                self.path_of.insert((from, to), path);
+                path
+            }
+        };
+        let length = datagram.header.map_or(0, |header| header.len()) + datagram.body.len();
+        let arrivals = self.paths[path].network.send(self.now, length, datagram);
+        for at in arrivals.into_iter().flatten() {
+            self.schedule(at, Event::Datagram { path });
+        }
+    }
+
+    fn close(&mut self, place: usize, channel: ChannelId) {
+        match self.slots[place].channels.remove(&channel) {
+            Some(Channel::Stream { connection, end }) => self.close_end(connection, end),
+            Some(Channel::Ports(ports)) => {
+                for port in [Port::Media, Port::Control] {
+                    if let Some(owners) = self.addresses.get_mut(&ports.local(port)) {
+                        owners.retain(|&(session, other, _)| (session, other) != (place, channel));
+                    }
+                }
+            }
+            Some(Channel::Connecting) | None => {}
+        }
+    }
+
+    /// Closes one end of a connection; the other hears of it when all that was sent has arrived.
+    pub(super) fn close_end(&mut self, connection: usize, end: usize) {
+        if std::mem::take(&mut self.connections[connection].open[end]) {
+            self.close_other_way(connection, end);
+        }
+    }
+
+    pub(super) fn close_other_way(&mut self, connection: usize, end: usize) {
+        let at = self.connections[connection].streams[end].end(self.now);
+        let event = Event::Stream {
+            connection,
+            end: 1 - end,
+        };
+        self.schedule(at, event);
+    }
+
+    fn start_flow(&mut self, place: usize, flow: FlowId, channel: ChannelId, framing: Framing) {
+        let world = &mut self.worlds[self.slots[place].side as usize];
+        if !world.flows.contains(flow) {
+            return;
+        }
+        match world.flows.rtp(flow).next_due() {
+            Some(due) => self.active.push(Active {
+                session: place,
+                flow,
+                channel,
+                framing,
+                due,
+            }),
+            None => self.pending.push_back((place, Pending::FlowEnded { flow })),
+        }
+    }
+
+    /// Sends what is due of a flow.
+    pub(super) fn send_flow(&mut self, index: usize) {
+        let Active {
+            session,
+            flow,
+            channel,
+            framing,
+            ..
+        } = self.active[index];
+        let side = self.slots[session].side as usize;
+        if !self.worlds[side].flows.contains(flow) {
+            self.active.swap_remove(index);
+            return;
+        }
+        for _ in 0..PACKETS_A_TURN {
+            let Some(packet) = self.worlds[side].flows.rtp(flow).next_packet(self.now) else {
+                break;
+            };
+            let left = match (framing, self.slots[session].channels.get(&channel)) {
+                (Framing::Datagram, Some(&Channel::Ports(Ports { media, peer, .. }))) => {
+                    if let Some((to, _)) = peer {
+                        let datagram = Datagram {
+                            header: Some(packet.header),
+                            body: packet.payload,
+                        };
+                        self.send_datagram(media, to, datagram);
+                    }
+                    peer.is_some()
+                }
+                (Framing::Interleaved(number), Some(&Channel::Stream { connection, end })) => {
+                    match u16::try_from(packet.header.len() + packet.payload.len()) {
+                        Ok(length) => {
+                            let [high, low] = length.to_be_bytes();
+                            let frame = [b'$', number, high, low];
+                            let parts = [&frame[..], &packet.header, &packet.payload];
+                            self.send_stream(connection, end, parts)
+                        }
+                        Err(_) => false,
+                    }
+                }
+                _ => false,
+            };
+            self.worlds[side].flows.rtp(flow).left(packet.tag, left);
+        }
+        match self.worlds[side].flows.rtp(flow).next_due() {
+            Some(due) if due != Time::NEVER => self.active[index].due = due,
+            _ => {
+                self.active.swap_remove(index);
+                self.pending
+                    .push_back((session, Pending::FlowEnded { flow }));
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One direction of a connection: reliable, in order, cut anywhere.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::Time;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+use super::network::up_to;
+
+/// The longest piece that travels as one.
+const PIECE: u64 = 1460;
+
+/// How far apart pieces of one send may arrive.
+const APART: u64 = 200_000;
+
+/// Bytes on their way from one end to the other.
+#[derive(Debug)]
+pub(super) struct Stream {
+    delay: Duration,
+    rng: Pcg64,
+    bytes: VecDeque<u8>,
+    /// When how many of them arrive.
+    pieces: VecDeque<(Time, usize)>,
+    last: Time,
+    /// When the end arrives, where it has been sent.
+    end: Option<Time>,
+}
+
+impl Stream {
+    pub(super) fn new(delay: Duration, seed: u64) -> Stream {
+        Stream {
+            delay,
+            rng: Pcg64::seed_from_u64(seed),
+            bytes: VecDeque::new(),
+            pieces: VecDeque::new(),
+            last: Time::ZERO,
+            end: None,
+        }
+    }
+
+    /// Sends bytes, and calls `arrives` with each time at which some of them can be read.
+    pub(super) fn send(&mut self, now: Time, parts: [&[u8]; 3], mut arrives: impl FnMut(Time)) {
+        let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
+        for part in parts {
+            self.bytes.extend(part);
+        }
+        while left > 0 {
+            // Mostly long pieces, and some of very few bytes: those find the faults.
+            let (most, apart) = match up_to(&mut self.rng, 7) {
+                0 => (8, up_to(&mut self.rng, APART)),
+                1 => (PIECE, up_to(&mut self.rng, APART)),
+                _ => (PIECE * 8, 0),
+            };
+            let length = (1 + up_to(&mut self.rng, most - 1) as usize).min(left);
+            left -= length;
+            let at = (now + self.delay).max(self.last) + Duration::from_nanos(apart);
+            self.last = at;
+            match self.pieces.back_mut() {
+                Some((last, bytes)) if *last == at => *bytes += length,
+                _ => {
+                    self.pieces.push_back((at, length));
+                    arrives(at);
+                }
+            }
+        }
+    }
+
+    /// Sends the end, and gives when it arrives.
+    pub(super) fn end(&mut self, now: Time) -> Time {
+        let at = (now + self.delay).max(self.last);
+        self.end = Some(at);
+        at
+    }
+
+    /// Reads all that has arrived into `out`, and says whether the end has.
+    pub(super) fn read(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        while let Some(&(at, length)) = self.pieces.front()
+            && at <= now
+        {
+            self.pieces.pop_front();
+            out.extend(self.bytes.drain(..length));
+        }
+        self.pieces.is_empty() && self.end.is_some_and(|at| at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_arrives_in_order_however_it_is_cut() {
+        let mut stream = Stream::new(Duration::from_millis(5), 3);
+        let mut times = Vec::new();
+        let mut sent = Vec::new();
+        for number in 0..200u64 {
+            let part = vec![number as u8; (number * 37 % 4000) as usize];
+            let now = Time::from_nanos(number * 10_000);
+            stream.send(now, [&[1, 2], &part, &[3]], |at| times.push(at));
+            sent.extend_from_slice(&[1, 2]);
+            sent.extend_from_slice(&part);
+            sent.push(3);
+        }
+        times.push(stream.end(Time::from_nanos(2_000_000)));
+        assert!(times.is_sorted() && times[0] >= Time::from_nanos(5_000_000));
+        let (mut read, mut reads, mut ended) = (Vec::new(), 0, false);
+        for at in times {
+            assert!(!ended || read.len() == sent.len());
+            let before = read.len();
+            ended = stream.read(at, &mut read);
+            reads += usize::from(read.len() > before);
+        }
+        assert!(ended && reads > 50, "{reads}");
+        assert_eq!(read, sent);
+    }
+}

@@ -1,0 +1,514 @@
+//! The harness that drives two sessions against each other, shown with two toys: a client that asks
+//! for media over a connection, and a server that sends it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::{Catalogue, Group, Time};
+use protocol::media::clip::{Clip, FrameRate};
+use protocol::media::h264::H264Settings;
+use protocol::media::rtp::metrics::{self as m, RTP};
+use protocol::media::rtp::{Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver};
+use protocol::metrics::CLIENTS;
+use protocol::session::{
+    Arrival, ChannelError, ChannelId, Closed, Context, Failure, Flow, FlowId, Framing, Input,
+    MediaEvent, Note, Open, Outcome, Output, Port, Session, Sink, SinkId,
+};
+use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+
+static GROUPS: [&Group; 2] = [&CLIENTS, &RTP];
+
+const CONNECTION: ChannelId = ChannelId(0);
+const MEDIA: ChannelId = ChannelId(1);
+const TCP: Framing = Framing::Interleaved(0);
+const FIRST: SessionNumber = SessionNumber(0);
+
+fn settings(seed: u64) -> PairSettings {
+    PairSettings::new(seed, Catalogue(&GROUPS))
+}
+
+fn note(kind: &'static str, text: String) -> Output {
+    Output::Note(Note { kind, text })
+}
+
+/// Asks for media on a port, or on the connection (`PLAY 0`), and counts it until the server
+/// closes.
+struct Client {
+    framing: Framing,
+    port: u16,
+    timeout: Duration,
+    /// When it gives up.
+    patience: Option<Duration>,
+    deadline: Option<Time>,
+    sink: Option<SinkId>,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    fn new(framing: Framing) -> Client {
+        Client {
+            framing,
+            port: 554,
+            timeout: Duration::from_secs(5),
+            patience: None,
+            deadline: None,
+            sink: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn boxed(framing: Framing) -> Box<dyn Session> {
+        Box::new(Client::new(framing))
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if let Some(sink) = self.sink.take() {
+            cx.sinks.rtp(sink).finish(cx.recorder);
+            cx.sinks.remove(sink);
+        }
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}
+
+fn failed(reason: &'static str) -> Outcome {
+    let detail = String::new();
+    Outcome::Failed(Failure { reason, detail })
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Start { due } => {
+                assert_eq!(due, cx.now);
+                self.deadline = self.patience.map(|patience| cx.now + patience);
+                let receiver = RtpReceiver::new(&ReceiverConfig {
+                    clock_rate: 90_000,
+                    payload_types: vec![],
+                    playout_buffer: Duration::from_secs(1),
+                });
+                self.sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+                cx.out.push_back(Output::Open {
+                    channel: CONNECTION,
+                    open: Open::Tcp {
+                        host: "server".to_owned(),
+                        port: self.port,
+                        timeout: self.timeout,
+                    },
+                });
+            }
+            Input::Opened {
+                channel: CONNECTION,
+                remote,
+                ..
+            } => {
+                assert!(remote.is_some_and(|remote| remote.port() == self.port));
+                if self.framing == Framing::Datagram {
+                    cx.out.push_back(Output::Open {
+                        channel: MEDIA,
+                        open: Open::UdpPair {
+                            local: [0, 0, 0, 0].into(),
+                            sink: self.sink,
+                            shared: false,
+                        },
+                    });
+                } else {
+                    send(cx, CONNECTION, b"PLAY 0\n");
+                }
+            }
+            Input::Opened { local, .. } => {
+                assert!(local.port() % 2 == 0);
+                send(cx, CONNECTION, format!("PLAY {local}\n").as_bytes());
+            }
+            Input::OpenFailed { error, .. } => self.end(
+                cx,
+                failed(match error {
+                    ChannelError::Refused => "refused",
+                    ChannelError::TimedOut => "timed out",
+                    _ => "other",
+                }),
+            ),
+            Input::Bytes { bytes, at, .. } => {
+                self.buffer.extend_from_slice(bytes);
+                while let [b'$', 0, high, low, rest @ ..] = &self.buffer[..] {
+                    let length = usize::from(u16::from_be_bytes([*high, *low]));
+                    let Some(bytes) = rest.get(..length) else {
+                        break;
+                    };
+                    let arrival = Arrival {
+                        at,
+                        bytes,
+                        length,
+                        overhead: 4,
+                    };
+                    let sink = self.sink.unwrap();
+                    cx.sinks.packet(sink, &arrival, cx.recorder);
+                    self.buffer.drain(..length + 4);
+                }
+                // The server's word for where its media is.
+                if self.buffer.first() == Some(&b'P') && self.buffer.ends_with(b"\n") {
+                    let text = String::from_utf8(std::mem::take(&mut self.buffer)).unwrap();
+                    let media: SocketAddr = text[1..].trim().parse().unwrap();
+                    cx.out.push_back(peer(media));
+                }
+            }
+            Input::Media {
+                event: MediaEvent::First { at },
+                ..
+            } => cx
+                .out
+                .push_back(note("first", format!("{}", at.as_nanos()))),
+            Input::Closed { how, .. } => {
+                let outcome = match how {
+                    Closed::End => Outcome::Completed,
+                    _ => failed("reset"),
+                };
+                self.end(cx, outcome);
+            }
+            Input::Deadline => self.end(cx, failed("impatient")),
+            Input::Stop { .. } => self.end(cx, Outcome::Stopped),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+}
+
+fn peer(media: SocketAddr) -> Output {
+    let control = SocketAddr::new(media.ip(), media.port() + 1);
+    Output::Peer {
+        channel: MEDIA,
+        media,
+        control,
+    }
+}
+
+fn send(cx: &mut Context<'_>, channel: ChannelId, bytes: &[u8]) {
+    cx.out.push_back(Output::Send {
+        channel,
+        port: Port::Media,
+        bytes: bytes.to_vec(),
+    });
+}
+
+/// Sends a clip to whoever asks, waits a second, says what it sent and closes.
+struct Server {
+    clip: Arc<Clip>,
+    length: Option<Duration>,
+    flow: Option<FlowId>,
+    asked: Vec<u8>,
+    framing: Framing,
+    closes: Option<Time>,
+}
+
+impl Server {
+    fn play(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+        let mut flow = RtpFlow::new(FlowSettings {
+            clip: Arc::clone(&self.clip),
+            pacing: Pacing::Spread,
+            ssrc: 7,
+            first_seq: 65_000,
+            first_timestamp: u32::MAX - 90_000,
+            length: self.length,
+            faults: Faults::default(),
+            seed: 1,
+        });
+        flow.start(cx.now);
+        let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));
+        self.flow = Some(flow);
+        cx.out.push_back(Output::StartFlow {
+            flow,
+            channel,
+            framing: self.framing,
+        });
+    }
+
+    fn leave(&mut self, cx: &mut Context<'_>) {
+        if let Some(flow) = self.flow.take() {
+            let served = cx.flows.rtp(flow).served();
+            cx.flows.remove(flow);
+            cx.out.push_back(Output::Served(Box::new(served)));
+        }
+        cx.out.push_back(Output::Ended(Outcome::Completed));
+    }
+}
+
+impl Session for Server {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Start { .. } => {}
+            Input::Opened {
+                channel: CONNECTION,
+                ..
+            } => {}
+            Input::Opened { channel, local, .. } => {
+                let media = String::from_utf8_lossy(&self.asked[5..]).trim().parse();
+                cx.out.push_back(peer(media.unwrap()));
+                send(cx, CONNECTION, format!("P{local}\n").as_bytes());
+                self.play(cx, channel);
+            }
+            Input::Bytes { bytes, .. } => {
+                self.asked.extend_from_slice(bytes);
+                if self.asked == b"PLAY 0\n" {
+                    self.framing = TCP;
+                    self.play(cx, CONNECTION);
+                } else if self.asked.ends_with(b"\n") {
+                    cx.out.push_back(Output::Open {
+                        channel: MEDIA,
+                        open: Open::UdpPair {
+                            local: [0, 0, 0, 0].into(),
+                            sink: None,
+                            shared: true,
+                        },
+                    });
+                }
+            }
+            Input::FlowEnded { flow } => {
+                assert_eq!(Some(flow), self.flow);
+                self.closes = Some(cx.now + Duration::from_secs(1));
+            }
+            Input::Deadline | Input::Closed { .. } => self.leave(cx),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.closes
+    }
+}
+
+fn server(length: Option<u64>) -> impl FnMut(SessionNumber) -> Box<dyn Session> {
+    let clip = Arc::new(
+        Clip::video(&H264Settings {
+            bits_per_second: 400_000,
+            frame_rate: FrameRate::whole(25),
+            gop: 25,
+            mtu: 600,
+        })
+        .unwrap(),
+    );
+    move |_| {
+        Box::new(Server {
+            clip: Arc::clone(&clip),
+            length: length.map(Duration::from_secs),
+            flow: None,
+            asked: Vec::new(),
+            framing: Framing::Datagram,
+            closes: None,
+        })
+    }
+}
+
+fn rough(delay: u64) -> NetworkSettings {
+    NetworkSettings {
+        delay: Duration::from_millis(delay),
+        jitter: Duration::from_millis(5),
+        loss: 0.05,
+        duplicate: 0.03,
+        reorder: 0.05,
+        held_back: Duration::from_millis(40),
+        rate: None,
+    }
+}
+
+/// All that a run did, to be held against another's.
+fn diary(pair: &mut Pair) -> String {
+    let paths: Vec<_> = pair.paths().collect();
+    let counters = [m::EXPECTED, m::RECEIVED, m::DUPLICATED, m::REORDERED];
+    let counts = counters.map(|counter| pair.recorder(Side::Client).counter(counter));
+    let jitter = pair.recorder(Side::Client).histogram(m::JITTER).cloned();
+    format!(
+        "{:?} {} {paths:?} {counts:?} {:?} {:?}",
+        pair.now(),
+        pair.steps(),
+        pair.said(),
+        jitter.map(|jitter| jitter.to_sparse())
+    )
+}
+
+#[test]
+fn what_a_rough_path_did_is_what_the_receiver_says() {
+    for seed in 0..20 {
+        let mut settings = settings(seed);
+        settings.down = rough(20);
+        let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(20)));
+        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+
+        let down = pair.paths().find(|path| path.to.port() == 20_000).unwrap();
+        let truth = down.counts;
+        assert_eq!(truth.sent, truth.delivered + truth.lost);
+        assert!(truth.lost > 10 && truth.duplicated > 10 && truth.reordered > 10);
+        let recorder = pair.recorder(Side::Client);
+        let [received, duplicated, reordered, expected] =
+            [m::RECEIVED, m::DUPLICATED, m::REORDERED, m::EXPECTED]
+                .map(|counter| recorder.counter(counter));
+        assert_eq!(
+            [received, duplicated, reordered],
+            [truth.delivered, truth.duplicated, truth.reordered]
+        );
+        // What was lost before the first and after the last packet that came cannot be seen.
+        assert!(expected <= truth.sent && expected + 5 > truth.sent);
+        assert_eq!(pair.foreign(), 0);
+        let served = pair.said().iter().find_map(|(_, said)| match said {
+            Output::Served(served) => Some(served.sent),
+            _ => None,
+        });
+        assert_eq!(served, Some(truth.sent));
+    }
+}
+
+#[test]
+fn a_seed_makes_the_same_run() {
+    let run = |seed| {
+        let mut settings = settings(seed);
+        settings.down = rough(10);
+        let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(5)));
+        pair.add_client(Client::boxed(TCP));
+        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        diary(&mut pair)
+    };
+    assert_eq!(run(4), run(4));
+    assert_ne!(run(4), run(5));
+}
+
+#[test]
+fn many_clients_share_a_servers_ports_and_streams_lose_nothing() {
+    let framings = [Framing::Datagram, TCP];
+    let mut pair = Pair::new(settings(1), Client::boxed(framings[0]), server(Some(2)));
+    for number in 1..30 {
+        pair.add_client(Client::boxed(framings[number % 2]));
+    }
+    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.sessions(Side::Client).count(), 30);
+    assert_eq!(pair.sessions(Side::Server).count(), 30);
+    let sent: u64 = pair
+        .said()
+        .iter()
+        .map(|(_, said)| match said {
+            Output::Served(served) => served.sent,
+            _ => 0,
+        })
+        .sum();
+    let recorder = pair.recorder(Side::Client);
+    assert_eq!(recorder.counter(m::RECEIVED), sent);
+    assert_eq!(recorder.counter(m::EXPECTED), sent);
+    assert_eq!(recorder.counter(m::REORDERED), 0);
+    assert_eq!(pair.paths().count(), 15);
+}
+
+#[test]
+fn the_first_packet_comes_after_the_round_trips_that_it_takes() {
+    let mut settings = settings(1);
+    settings.stream_delay = Duration::from_millis(30);
+    settings.down.delay = Duration::from_millis(50);
+    let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(1)));
+    pair.run(Duration::from_secs(10));
+    let first = pair.said().iter().find_map(|(_, said)| match said {
+        Output::Note(note) if note.kind == "first" => note.text.parse::<u64>().ok(),
+        _ => None,
+    });
+    // Connecting is a round trip, asking one way, media the other; and pieces come up to 200 us
+    // late.
+    let took = Duration::from_nanos(first.unwrap());
+    assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(142));
+}
+
+#[test]
+fn every_door_is_heard_of() {
+    for (door, port, reason, after) in [
+        (Door::Shut, 554, "refused", 2),
+        (Door::Open, 555, "refused", 2),
+        (Door::Silent, 554, "timed out", 5000),
+    ] {
+        let mut settings = settings(1);
+        settings.door = door;
+        let mut client = Client::new(TCP);
+        client.port = port;
+        let mut pair = Pair::new(settings, Box::new(client), server(None));
+        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.outcome(FIRST), Some(&failed(reason)));
+        assert_eq!(pair.now(), Time::from_start(Duration::from_millis(after)));
+    }
+}
+
+#[test]
+fn deadlines_stops_and_broken_connections() {
+    let endless = || Pair::new(settings(1), Client::boxed(TCP), server(None));
+    let mut pair = endless();
+    assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
+    pair.stop(FIRST, Duration::from_secs(1));
+    assert_eq!(pair.run(Duration::from_secs(3)), End::Ended);
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+    assert_eq!(
+        pair.outcome(SessionNumber(1)),
+        Some(&Outcome::Completed),
+        "the server hears that the client has gone"
+    );
+
+    let mut pair = endless();
+    assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
+    pair.break_connections();
+    assert_eq!(pair.run(Duration::ZERO), End::Ended);
+    assert_eq!(pair.outcome(FIRST), Some(&failed("reset")));
+
+    let mut client = Client::new(Framing::Datagram);
+    client.patience = Some(Duration::from_millis(1500));
+    let mut settings = settings(1);
+    settings.stream_delay = Duration::from_millis(50);
+    let mut pair = Pair::new(settings, Box::new(client), server(None));
+    assert_eq!(pair.run(Duration::from_secs(3)), End::Ended);
+    assert_eq!(pair.outcome(FIRST), Some(&failed("impatient")));
+    assert!(
+        pair.foreign() > 0,
+        "media goes on until the server hears of it"
+    );
+}
+
+/// Never satisfied, or waiting for nothing.
+struct Restless(Option<Time>);
+
+impl Session for Restless {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if let Input::Start { .. } = input {
+            for topic in ["a", "b"] {
+                let topic = topic.to_owned();
+                cx.out.push_back(Output::Listen { topic });
+            }
+            let (topic, message) = ("a".to_owned(), Arc::from("hello"));
+            cx.out.push_back(Output::Tell { topic, message });
+        }
+        if let Input::Told { topic, message } = input {
+            cx.out.push_back(note("told", format!("{topic} {message}")));
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.0
+    }
+}
+
+#[test]
+fn no_run_goes_on_for_ever() {
+    let mut settings = settings(1);
+    settings.steps_max = 1000;
+    let restless = Box::new(Restless(Some(Time::ZERO)));
+    let mut pair = Pair::new(settings, restless, server(None));
+    assert_eq!(pair.run(Duration::from_secs(1)), End::StepsUp);
+    let mut pair = Pair::new(settings, Box::new(Restless(None)), server(None));
+    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
+}
+
+#[test]
+fn what_is_said_is_heard_by_all_who_listen_and_who_come_later() {
+    let mut pair = Pair::new(settings(1), Box::new(Restless(None)), server(None));
+    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
+    pair.add_client(Box::new(Restless(None)));
+    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
+    let told: Vec<usize> = pair.said().iter().map(|(session, _)| session.0).collect();
+    // The first hears itself, then the second; the second what was said before, then itself.
+    assert_eq!(told.iter().filter(|&&session| session == 0).count(), 2);
+    assert_eq!(told.iter().filter(|&&session| session == 1).count(), 2);
+}

@@ -1,0 +1,275 @@
+//! What a scenario will do and need, before it does.
+
+use std::time::Duration;
+
+use load::{Shape, wanted};
+use measure::Time;
+use measure::units::TimeSpan;
+use serde::Serialize;
+
+use crate::model::{Leave, Population, Ready, Scenario, ServerStart};
+
+/// What a run of a scenario will do and need.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Description {
+    /// What each population will do and need, in the scenario's order.
+    pub populations: Vec<PopulationPlan>,
+    /// The most clients that are wanted at a time, over all populations.
+    pub clients_max: u64,
+    /// How many file descriptors the clients need at most.
+    pub file_descriptors: u64,
+    /// How many UDP ports the clients need at most.
+    pub udp_ports: u64,
+    /// When the run is over, its clean end not counted; none where that is for the media to say.
+    pub ends: Option<Duration>,
+    lines: Vec<String>,
+}
+
+/// What one population will do and need.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PopulationPlan {
+    /// Its name.
+    pub name: String,
+    /// What it speaks.
+    pub protocol: &'static str,
+    /// How many URLs its clients pick from.
+    pub urls: usize,
+    /// The most clients that are wanted at a time.
+    pub clients_max: u64,
+    /// How many clients are wanted, at each point where the plan changes its direction.
+    pub levels: Vec<(Duration, u64)>,
+    /// How many file descriptors its clients need at most.
+    pub file_descriptors: u64,
+    /// How many UDP ports its clients need at most.
+    pub udp_ports: u64,
+}
+
+impl Description {
+    /// The same in sentences, one a line.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+impl Scenario {
+    /// What a run will do and need.
+    pub fn describe(&self) -> Description {
+        let populations: Vec<PopulationPlan> = self.populations.iter().map(plan).collect();
+        let sum = |of: fn(&PopulationPlan) -> u64| {
+            populations
+                .iter()
+                .fold(0u64, |sum, plan| sum.saturating_add(of(plan)))
+        };
+        let mut description = Description {
+            clients_max: sum(|plan| plan.clients_max),
+            file_descriptors: sum(|plan| plan.file_descriptors),
+            udp_ports: sum(|plan| plan.udp_ports),
+            ends: self.ends(),
+            populations,
+            lines: Vec::new(),
+        };
+        description.lines = self.lines(&description);
+        description
+    }
+
+    /// When the run is over where the plan alone says so.
+    fn ends(&self) -> Option<Duration> {
+        if self.duration.is_some() {
+            return self.duration;
+        }
+        self.populations
+            .iter()
+            .map(|population| {
+                let planned = population.load.ends()?;
+                let stays = match (&population.load.shape, population.leave) {
+                    (Shape::Stages(stages), _) if stages.last()?.clients == 0 => Duration::ZERO,
+                    (_, Leave::After(time)) if !population.load.rejoin => time,
+                    _ => return None,
+                };
+                planned.checked_add(stays)
+            })
+            .try_fold(Duration::ZERO, |longest, ends| Some(longest.max(ends?)))
+    }
+
+    fn lines(&self, description: &Description) -> Vec<String> {
+        let mut lines = vec![format!("scenario: {}", self.name)];
+        if let Some(server) = &self.server {
+            lines.push(match &server.start {
+                ServerStart::Launch { name, port } => match port {
+                    Some(port) => format!("server: launches {name} on port {port}"),
+                    None => format!("server: launches {name}"),
+                },
+                ServerStart::Command(words) => {
+                    format!("server: runs {}", words.join(" "))
+                }
+                ServerStart::Observe { pid } => format!("server: watches process {pid}"),
+            });
+            if let Some(ready) = &server.ready {
+                let sign = match ready {
+                    Ready::Port(port) => format!("it listens on port {port}"),
+                    Ready::Line(text) => format!("it prints `{text}`"),
+                    Ready::Pattern(text) => format!("it prints a line that matches `{text}`"),
+                };
+                lines.push(format!(
+                    "server: ready when {sign}, within {}",
+                    TimeSpan(server.ready_timeout)
+                ));
+            }
+            if let Some(clips) = &server.clips {
+                lines.push(format!(
+                    "clips: {} of {} in {}, video {}{}, {} frames/s",
+                    clips.count,
+                    TimeSpan(clips.length),
+                    clips.directory.display(),
+                    clips.video,
+                    clips
+                        .audio
+                        .map_or(String::new(), |rate| format!(", audio {rate}")),
+                    clips.frame_rate
+                ));
+            }
+        }
+        for (population, plan) in self.populations.iter().zip(&description.populations) {
+            lines.extend(population_lines(population, plan));
+        }
+        for threshold in &self.thresholds {
+            lines.push(format!("threshold: {}", threshold.text));
+        }
+        for population in &self.populations {
+            let replaced = self.thresholds.iter().any(|threshold| {
+                measure::Threshold::parse(&threshold.text).is_ok_and(|parsed| {
+                    parsed.subject() == population.name && parsed.metric() == "failed"
+                })
+            });
+            if !replaced {
+                lines.push(format!(
+                    "threshold: {}.failed == 0 (unwritten)",
+                    population.name
+                ));
+            }
+        }
+        lines.push(match (self.duration, description.ends) {
+            (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
+            (None, Some(ends)) => format!(
+                "ends: after {} at the latest, or with the media",
+                TimeSpan(ends)
+            ),
+            (None, None) => "ends: when every client's media has ended".to_owned(),
+        });
+        if !self.warm_up.is_zero() {
+            lines.push(format!(
+                "warm-up: the first {} do not count",
+                TimeSpan(self.warm_up)
+            ));
+        }
+        lines.push(format!(
+            "needs: {} file descriptors and {} UDP ports for {} clients at a time",
+            description.file_descriptors, description.udp_ports, description.clients_max
+        ));
+        lines.push(format!("seed: {}", self.seed));
+        lines
+    }
+}
+
+fn plan(population: &Population) -> PopulationPlan {
+    let clients_max = population.load.clients_max();
+    let config = &population.config;
+    let each = |count: usize| clients_max.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX));
+    PopulationPlan {
+        name: population.name.clone(),
+        protocol: config.protocol().name,
+        urls: population.urls.len(),
+        clients_max,
+        levels: levels(population),
+        file_descriptors: each(config.sockets_per_client()),
+        udp_ports: each(2 * config.udp_pairs_per_client()),
+    }
+}
+
+/// The corners of the plan.
+fn levels(population: &Population) -> Vec<(Duration, u64)> {
+    let load = &population.load;
+    let at = |time: Duration| (time, wanted(load, Time::from_start(time)));
+    match &load.shape {
+        Shape::Stages(stages) => {
+            let mut time = Duration::ZERO;
+            let mut levels = vec![at(time)];
+            for stage in stages {
+                time = time.saturating_add(stage.over);
+                levels.push(at(time));
+            }
+            levels.dedup();
+            levels
+        }
+        Shape::Arrivals { .. } => vec![at(Duration::ZERO)],
+        _ => {
+            let mut levels = vec![at(Duration::ZERO)];
+            levels.extend(load.ends().map(at));
+            levels.dedup();
+            levels
+        }
+    }
+}
+
+fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<String> {
+    let name = &population.name;
+    let how = match &population.load.shape {
+        Shape::AtOnce { clients } => format!("{clients} clients at once"),
+        Shape::Ramp { clients, over } => {
+            format!("{clients} clients, ramped over {}", TimeSpan(*over))
+        }
+        Shape::OneEvery { clients, every } => format!(
+            "{clients} clients, one every {}, all after {}",
+            TimeSpan(*every),
+            TimeSpan(population.load.ends().unwrap_or_default())
+        ),
+        Shape::Stages(_) => {
+            // A long list says no more than its beginning.
+            let shown = plan.levels.iter().take(12);
+            let mut levels: Vec<String> = shown
+                .map(|(time, level)| format!("{level} at {}", TimeSpan(*time)))
+                .collect();
+            if plan.levels.len() > levels.len() {
+                levels.push("...".to_owned());
+            }
+            format!("clients in stages: {}", levels.join(", "))
+        }
+        Shape::Arrivals {
+            per_second,
+            max_clients,
+        } => format!("{per_second} clients arrive a second, at most {max_clients} at a time"),
+    };
+    let leave = match population.leave {
+        Leave::AtEnd => "leave when the media ends".to_owned(),
+        Leave::After(time) => format!("leave after {}", TimeSpan(time)),
+    };
+    let rejoin = if population.load.rejoin {
+        ", and others take their place"
+    } else {
+        ""
+    };
+    let first = population.urls.first().map_or("", String::as_str);
+    let urls = match population.urls.len() {
+        0 | 1 => hide_password(first),
+        count => format!("{} and {} more", hide_password(first), count - 1),
+    };
+    vec![
+        format!("{name}: {how}; they {leave}{rejoin}"),
+        format!("{name}: {} from {urls}", plan.protocol),
+    ]
+}
+
+/// A URL without the password that it may hold.
+fn hide_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let authority = rest.find('/').unwrap_or(rest.len());
+    match rest[..authority].rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => {
+            let name = user.split(':').next().unwrap_or("");
+            format!("{scheme}://{name}:***{}", &rest[user.len()..])
+        }
+        _ => url.to_owned(),
+    }
+}

@@ -1,0 +1,242 @@
+//! What is wrong with a scenario: every problem with its place, and how to mend it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+
+use crate::source::{Origin, Source, SourceKind};
+
+/// The most problems that one error carries.
+const MOST: usize = 20;
+
+/// Why a scenario was refused. Shows every problem found, each at its line and column.
+#[derive(Debug)]
+pub struct ScenarioError {
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong with a scenario.
+#[derive(Clone)]
+pub struct Problem {
+    message: String,
+    help: Option<String>,
+    label: Option<String>,
+    origin: Option<Origin>,
+    // Boxed, as problems are handed up by value.
+    other: Option<Box<(Origin, String)>>,
+    code: Option<Box<NamedSource<Arc<str>>>>,
+}
+
+impl Problem {
+    pub(crate) fn new(origin: &Origin, message: impl Into<String>) -> Problem {
+        let mut message = message.into();
+        // `--ramp 20: a unit is missing` need not quote the 20 again.
+        if origin.source.kind != SourceKind::File
+            && let Some(rest) = message.strip_prefix(&format!("`{}`: ", origin.text()))
+        {
+            message = rest.to_owned();
+        }
+        Problem {
+            message,
+            help: None,
+            label: None,
+            code: Some(Box::new(named(&origin.source))),
+            origin: Some(origin.clone()),
+            other: None,
+        }
+    }
+
+    /// A problem of something that is not in any text.
+    pub(crate) fn nowhere(message: impl Into<String>) -> Problem {
+        Problem {
+            message: message.into(),
+            help: None,
+            label: None,
+            origin: None,
+            other: None,
+            code: None,
+        }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Problem {
+        let help = help.into();
+        self.help = (!help.is_empty()).then_some(help);
+        self
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Problem {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// A second place that matters, shown where it is in the same text.
+    pub(crate) fn other(mut self, origin: &Origin, label: impl Into<String>) -> Problem {
+        self.other = Some(Box::new((origin.clone(), label.into())));
+        self
+    }
+
+    /// What is wrong, in one sentence.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// How to mend it.
+    pub fn help_text(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Where it is: `FILE:LINE:COLUMN`, the argument, or the environment variable.
+    pub fn place(&self) -> Option<String> {
+        self.origin.as_ref().map(Origin::to_string)
+    }
+
+    /// Line and column, both from 1, where the place is in a file.
+    pub fn line_column(&self) -> Option<(usize, usize)> {
+        let origin = self.origin.as_ref()?;
+        (origin.source.kind == SourceKind::File).then(|| origin.source.line_column(origin.start))
+    }
+
+    fn order(&self) -> (bool, usize) {
+        self.origin.as_ref().map_or((true, 0), |origin| {
+            (origin.source.kind != SourceKind::File, origin.start)
+        })
+    }
+}
+
+fn named(source: &Source) -> NamedSource<Arc<str>> {
+    let name = match source.kind {
+        SourceKind::File => source.name.clone(),
+        SourceKind::Set | SourceKind::Option => "command line".to_owned(),
+        SourceKind::Environment => "environment".to_owned(),
+    };
+    NamedSource::new(name, Arc::from(source.text.as_str()))
+}
+
+impl ScenarioError {
+    /// An error with at least one problem; they are put in the order of the file.
+    pub(crate) fn new(mut problems: Vec<Problem>) -> ScenarioError {
+        problems.sort_by_key(Problem::order);
+        if problems.len() > MOST {
+            let more = problems.len() - MOST;
+            problems.truncate(MOST);
+            problems.push(Problem::nowhere(format!("and {more} more")));
+        }
+        ScenarioError { problems }
+    }
+
+    /// What is wrong, in the order of the file. Never empty.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl From<Problem> for ScenarioError {
+    fn from(problem: Problem) -> ScenarioError {
+        ScenarioError {
+            problems: vec![problem],
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            // The arrow over the snippet says file, line and column.
+            Some(origin) if origin.source.kind != SourceKind::File => {
+                write!(f, "{origin}: {}", self.message)
+            }
+            _ => f.write_str(&self.message),
+        }
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(origin) = &self.origin {
+            write!(f, "{origin}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(help) = &self.help {
+            write!(f, " [{help}]")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help
+            .as_ref()
+            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.code.as_ref().map(|code| &**code as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let origin = self.origin.as_ref()?;
+        let label = self.label.clone().unwrap_or_else(|| "here".to_owned());
+        let first = LabeledSpan::new_primary_with_span(
+            Some(label),
+            (origin.start, origin.end - origin.start),
+        );
+        let second = self
+            .other
+            .as_ref()
+            .map(|other| (&other.0, &other.1))
+            .filter(|(other, _)| Arc::ptr_eq(&other.source, &origin.source))
+            .map(|(other, label)| {
+                LabeledSpan::new(Some(label.clone()), other.start, other.end - other.start)
+            });
+        Some(Box::new(std::iter::once(first).chain(second)))
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problems.as_slice() {
+            [one] => one.fmt(f),
+            several => write!(f, "{} things are wrong with the scenario", several.len()),
+        }
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl ScenarioError {
+    fn only(&self) -> Option<&Problem> {
+        match self.problems.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+}
+
+impl Diagnostic for ScenarioError {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.only().and_then(Diagnostic::help)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.only().and_then(Diagnostic::source_code)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.only().and_then(Diagnostic::labels)
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        if self.problems.len() < 2 {
+            return None;
+        }
+        Some(Box::new(
+            self.problems
+                .iter()
+                .map(|problem| problem as &dyn Diagnostic),
+        ))
+    }
+}

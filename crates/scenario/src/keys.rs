@@ -1,0 +1,376 @@
+//! Serde over the tree: how a protocol reads its own keys, each error with its place.
+
+use std::fmt;
+
+use serde::de::{
+    self, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, VariantAccess, Visitor,
+};
+
+use crate::error::Problem;
+use crate::nearest::suggest;
+use crate::node::{Entry, Node, Value, shown};
+use crate::source::Origin;
+
+/// What a `Deserialize` had to say, and where.
+#[derive(Debug)]
+pub(crate) struct KeyError {
+    kind: Kind,
+    /// The place of the innermost value or key at fault.
+    origin: Option<Origin>,
+    /// The keys that lead to it, the innermost first.
+    keys: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    UnknownKey(String, &'static [&'static str]),
+    Missing(&'static str),
+    UnknownWord(String, &'static [&'static str]),
+    Other(String),
+}
+
+impl KeyError {
+    fn new(kind: Kind) -> KeyError {
+        KeyError {
+            kind,
+            origin: None,
+            keys: Vec::new(),
+        }
+    }
+
+    fn at(mut self, origin: &Origin) -> KeyError {
+        self.origin.get_or_insert_with(|| origin.clone());
+        self
+    }
+
+    /// The key of the outermost mapping that is at fault.
+    pub(crate) fn key(&self) -> Option<&str> {
+        match (&self.kind, self.keys.last()) {
+            (_, Some(key)) => Some(key),
+            (Kind::UnknownKey(key, _), None) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The problem in the words of the scenario. `known` are keys beside the protocol's that may
+    /// have been meant.
+    pub(crate) fn problem(&self, path: &str, fallback: &Origin, known: &[&str]) -> Problem {
+        let origin = self.origin.as_ref().unwrap_or(fallback);
+        let mut full = path.to_owned();
+        for key in self.keys.iter().rev() {
+            full.push('.');
+            full.push_str(key);
+        }
+        match &self.kind {
+            Kind::UnknownKey(key, own) => {
+                let outer = if self.keys.is_empty() { known } else { &[] };
+                Problem::new(origin, format!("unknown key `{}` in `{full}`", shown(key)))
+                    .label("not a key here")
+                    .help(suggest(key, own.iter().chain(outer).copied()))
+            }
+            Kind::Missing(key) => Problem::new(origin, format!("`{key}` is missing in `{full}`")),
+            Kind::UnknownWord(word, words) => {
+                Problem::new(origin, format!("`{full}` cannot be `{}`", shown(word)))
+                    .help(suggest(word, words.iter().copied()))
+            }
+            Kind::Other(message) => match message.split_once("; ") {
+                Some((message, help)) => Problem::new(origin, message).help(help),
+                None => Problem::new(origin, format!("`{full}`: {message}")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::UnknownKey(key, _) => write!(f, "unknown key `{key}`"),
+            Kind::Missing(key) => write!(f, "`{key}` is missing"),
+            Kind::UnknownWord(word, _) => write!(f, "unknown word `{word}`"),
+            Kind::Other(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl de::Error for KeyError {
+    fn custom<T: fmt::Display>(message: T) -> KeyError {
+        KeyError::new(Kind::Other(message.to_string()))
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> KeyError {
+        KeyError::new(Kind::UnknownKey(field.to_owned(), expected))
+    }
+
+    fn missing_field(field: &'static str) -> KeyError {
+        KeyError::new(Kind::Missing(field))
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> KeyError {
+        KeyError::new(Kind::UnknownWord(variant.to_owned(), expected))
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> KeyError {
+        let found = match found {
+            Unexpected::Map => "a mapping".to_owned(),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Unit => "nothing".to_owned(),
+            other => other.to_string(),
+        };
+        KeyError::new(Kind::Other(format!("must be {expected}, and is {found}")))
+    }
+}
+
+/// Reads a value from a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a>(pub(crate) &'a Node);
+
+impl<'a> Reader<'a> {
+    fn text(self) -> Option<&'a str> {
+        match &self.0.value {
+            Value::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number<T: std::str::FromStr>(self) -> Option<T> {
+        self.text()?.parse().ok()
+    }
+
+    fn wrong(self, wanted: &str) -> KeyError {
+        KeyError::new(Kind::Other(format!(
+            "must be {wanted}, and is {}",
+            self.0.kind()
+        )))
+        .at(&self.0.origin)
+    }
+}
+
+macro_rules! numbers {
+    ($($name:ident $visit:ident $wanted:literal;)*) => { $(
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+            match self.number() {
+                Some(value) => visitor.$visit(value),
+                None => Err(self.wrong($wanted)),
+            }
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for Reader<'de> {
+    type Error = KeyError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match &self.0.value {
+            Value::Null => visitor.visit_unit(),
+            Value::List(_) => self.deserialize_seq(visitor),
+            Value::Map(_) => self.deserialize_map(visitor),
+            Value::Scalar { text, quoted: true } => visitor.visit_borrowed_str(text),
+            Value::Scalar { text, .. } => match text.as_str() {
+                "true" => visitor.visit_bool(true),
+                "false" => visitor.visit_bool(false),
+                // Anything else as it was written: `1.50` must not become `1.5` on its way.
+                text => visitor.visit_borrowed_str(text),
+            },
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match self.number() {
+            Some(value) => visitor.visit_bool(value),
+            None => Err(self.wrong("`true` or `false`")),
+        }
+    }
+
+    numbers! {
+        deserialize_i8 visit_i64 "a whole number";
+        deserialize_i16 visit_i64 "a whole number";
+        deserialize_i32 visit_i64 "a whole number";
+        deserialize_i64 visit_i64 "a whole number";
+        deserialize_u8 visit_u64 "a whole number from 0";
+        deserialize_u16 visit_u64 "a whole number from 0";
+        deserialize_u32 visit_u64 "a whole number from 0";
+        deserialize_u64 visit_u64 "a whole number from 0";
+        deserialize_f32 visit_f64 "a number";
+        deserialize_f64 visit_f64 "a number";
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match self.text() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => Err(self.wrong("a text")),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match self.0.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, KeyError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match &self.0.value {
+            Value::List(items) => visitor.visit_seq(Items(items.iter())),
+            _ => Err(self.wrong("a list")),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        match &self.0.value {
+            Value::Map(entries) => visitor
+                .visit_map(Entries {
+                    entries: entries.iter(),
+                    value: None,
+                })
+                .map_err(|error| error.at(&self.0.origin)),
+            _ => Err(self.wrong("a mapping")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, KeyError> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, KeyError> {
+        match &self.0.value {
+            Value::Scalar { text, .. } => visitor
+                .visit_enum(text.as_str().into_deserializer())
+                .map_err(|error: KeyError| error.at(&self.0.origin)),
+            Value::Map(entries) => match entries.as_slice() {
+                [entry] => visitor.visit_enum(Choice(entry)),
+                _ => Err(self.wrong("a mapping with one key")),
+            },
+            _ => Err(self.wrong("a word")),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+    }
+}
+
+struct Items<'a>(std::slice::Iter<'a, Node>);
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = KeyError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, KeyError> {
+        let Some(node) = self.0.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(Reader(node))
+            .map(Some)
+            .map_err(|error| error.at(&node.origin))
+    }
+}
+
+struct Entries<'a> {
+    entries: std::slice::Iter<'a, Entry>,
+    value: Option<&'a Entry>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = KeyError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, KeyError> {
+        let Some(entry) = self.entries.next() else {
+            return Ok(None);
+        };
+        self.value = Some(entry);
+        seed.deserialize(entry.key.as_str().into_deserializer())
+            .map(Some)
+            .map_err(|error: KeyError| error.at(&entry.key_origin))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, KeyError> {
+        let entry = self
+            .value
+            .take()
+            .ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
+        seed.deserialize(Reader(&entry.node)).map_err(|error| {
+            let mut error: KeyError = error.at(&entry.node.origin);
+            error.keys.push(entry.key.clone());
+            error
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Choice<'a>(&'a Entry);
+
+impl<'de> EnumAccess<'de> for Choice<'de> {
+    type Error = KeyError;
+    type Variant = Choice<'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Choice<'de>), KeyError> {
+        seed.deserialize(self.0.key.as_str().into_deserializer())
+            .map(|value| (value, self))
+            .map_err(|error: KeyError| error.at(&self.0.key_origin))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Choice<'de> {
+    type Error = KeyError;
+
+    fn unit_variant(self) -> Result<(), KeyError> {
+        match self.0.node.value {
+            Value::Null => Ok(()),
+            _ => Err(Reader(&self.0.node).wrong("nothing")),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
+        seed.deserialize(Reader(&self.0.node))
+            .map_err(|error| error.at(&self.0.node.origin))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, KeyError> {
+        Reader(&self.0.node).deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, KeyError> {
+        Reader(&self.0.node).deserialize_map(visitor)
+    }
+}

@@ -1,0 +1,183 @@
+//! The scenario, resolved: plain data, with every default filled in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use load::Load;
+use measure::units::{BitRate, duration, optional_duration};
+use protocol::registry::ClientConfig;
+use serde::Serialize;
+
+/// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
+pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time that a server gets until it is ready, unless the scenario says otherwise: 10 s.
+pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a run is to do. Made by [`Scenario::load`], [`Scenario::parse`] and
+/// [`Scenario::from_one_liner`], which fill in every default and refuse what cannot be meant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    /// What the run is called in reports.
+    pub name: String,
+    /// The server under test, where it is ours to launch or to watch.
+    pub server: Option<Server>,
+    /// The groups of clients, in the order in which they are written. At least one.
+    pub populations: Vec<Population>,
+    /// The length of the run from its start, ramp included. Without one the run ends when every
+    /// population has ended.
+    #[serde(with = "optional_duration")]
+    pub duration: Option<Duration>,
+    /// How much of the beginning is left out of every figure and threshold. Default: nothing.
+    #[serde(with = "duration")]
+    pub warm_up: Duration,
+    /// What must hold, in the order in which it is written.
+    pub thresholds: Vec<Threshold>,
+    /// What all random choices follow from.
+    pub seed: u64,
+    /// How long sessions may take for their clean end (TEARDOWN and the like) when the run is
+    /// over. Default: [`DEFAULT_STOP_TIMEOUT`].
+    #[serde(with = "duration")]
+    pub stop_timeout: Duration,
+    /// How many threads run clients. Default: what the machine has.
+    pub workers: Option<u32>,
+}
+
+/// A threshold, checked, and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Threshold {
+    /// The text, such as `viewers.loss < 7%`, which [`measure::threshold::Threshold::parse`] reads.
+    pub text: String,
+    /// Where it was written, such as `line 12, column 5` or `--threshold`.
+    pub origin: String,
+}
+
+/// A named group of alike clients.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Population {
+    /// Its name: `[a-z][a-z0-9_]*`, and neither `server` nor `tester`.
+    pub name: String,
+    /// What its clients ask for, `{1..10}` expanded. At least one.
+    pub urls: Vec<String>,
+    /// Which of the URLs a client asks for.
+    pub pick: Pick,
+    /// How many clients, and when; whether others take the place of those that end.
+    pub load: Load,
+    /// When a client leaves.
+    pub leave: Leave,
+    /// The protocol and its own keys.
+    #[serde(serialize_with = "by_protocol")]
+    pub config: ClientConfig,
+}
+
+/// Which of its population's URLs a client asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pick {
+    /// Any, each as likely; chosen by the seed, the slot and the generation.
+    #[default]
+    Random,
+    /// The client in slot `k` the `k`-th, over and over.
+    InTurn,
+}
+
+/// When a client leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leave {
+    /// When its media ends, or with the run.
+    #[default]
+    AtEnd,
+    /// That long after its start, or before where its media ends.
+    After(Duration),
+}
+
+/// The server under test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Server {
+    /// How there comes to be one.
+    pub start: ServerStart,
+    /// The media that it is to serve, made where it is missing.
+    pub clips: Option<Clips>,
+    /// How it shows that it is ready. Default: as the catalogue knows, or as soon as it runs.
+    pub ready: Option<Ready>,
+    /// How long it may take until it is ready. Default: [`DEFAULT_READY_TIMEOUT`].
+    #[serde(with = "duration")]
+    pub ready_timeout: Duration,
+    /// How long it may take to end after it was asked to. Default: [`DEFAULT_STOP_TIMEOUT`].
+    #[serde(with = "duration")]
+    pub stop_timeout: Duration,
+    /// Environment variables that it gets beside ours.
+    pub environment: BTreeMap<String, String>,
+    /// Where it runs. Default: where streamgauge was started.
+    pub directory: Option<PathBuf>,
+}
+
+/// How there comes to be a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerStart {
+    /// One from the catalogue of known servers.
+    Launch {
+        /// Its name in the catalogue, such as `vlc`.
+        name: String,
+        /// The port that it is to serve on. Default: the catalogue's own.
+        port: Option<u16>,
+    },
+    /// A command of the user's own: the program and its arguments. Never empty.
+    Command(Vec<String>),
+    /// A process that runs already and is only watched.
+    Observe {
+        /// Its process number.
+        pid: u32,
+    },
+}
+
+/// How a server shows that it is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ready {
+    /// It listens on that TCP port.
+    Port(u16),
+    /// It writes a line, to either of its outputs, that contains this text.
+    Line(String),
+    /// It writes a line, to either of its outputs, that matches this regular expression.
+    Pattern(String),
+}
+
+/// Test media for a server, made with ffmpeg where the files are missing: `clip1.mp4` and so on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Clips {
+    /// Where they are. As written relative to the scenario file; here resolved.
+    pub directory: PathBuf,
+    /// How many. Default: 10.
+    pub count: u32,
+    /// How long each is. Default: 60 s.
+    #[serde(with = "duration")]
+    pub length: Duration,
+    /// The bit rate of the video. Default: 1 Mb/s.
+    pub video: BitRate,
+    /// The bit rate of the audio, where there is some. Default: none.
+    pub audio: Option<BitRate>,
+    /// Frames per second. Default: 25.
+    pub frame_rate: u32,
+}
+
+impl Serialize for Leave {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Leave::AtEnd => serializer.serialize_str("at_end"),
+            Leave::After(time) => {
+                serializer.collect_str(&format_args!("after: {}", measure::units::TimeSpan(*time)))
+            }
+        }
+    }
+}
+
+/// Writes the configuration as `{PROTOCOL: {KEY: VALUE, ...}}`.
+fn by_protocol<S: serde::Serializer>(
+    config: &ClientConfig,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([(config.protocol().name, config)])
+}

@@ -1,0 +1,61 @@
+//! The nearest known name to one that is not known.
+
+/// How a key that is not known may be mended: by the nearest of `known`, else by all of them.
+pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => String::new(),
+        None => format!("there are: {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that is as good as the same: a third of the letters may differ.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase().replace('-', "_");
+    let name: Vec<char> = name.chars().take(64).collect();
+    known
+        .into_iter()
+        .map(|candidate| (distance(&name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.chars().count().max(3)) / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+fn distance(from: &[char], to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut best = (above[j] + usize::from(a != b))
+                .min(above[j + 1] + 1)
+                .min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = above;
+        above = row;
+    }
+    above[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_lead_to_the_key_and_other_words_do_not() {
+        let keys = ["transport", "urls", "load", "leave", "rejoin", "warm_up"];
+        assert_eq!(nearest("tranport", keys), Some("transport"));
+        assert_eq!(nearest("transprot", keys), Some("transport"));
+        assert_eq!(nearest("warm-up", keys), Some("warm_up"));
+        assert_eq!(nearest("url", keys), Some("urls"));
+        assert_eq!(nearest("color", keys), None);
+        assert_eq!(nearest("", keys), None);
+    }
+}

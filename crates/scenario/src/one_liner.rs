@@ -1,0 +1,114 @@
+//! A scenario in one line of arguments.
+
+use crate::node::{Entry, Node};
+use crate::overrides::option;
+use crate::source::{Origin, Source, SourceKind};
+
+/// The population of a one-liner is called so: `viewers.loss < 1%`.
+pub const ONE_LINER_POPULATION: &str = "viewers";
+
+/// The arguments of one line, each as it was typed, so that an error can show it. They mean what
+/// the keys of the same name mean in a scenario file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OneLiner {
+    /// The URLs, `{1..10}` not yet expanded. At least one.
+    pub urls: Vec<String>,
+    /// `-c`, `--clients`: how many. Default: 1.
+    pub clients: Option<String>,
+    /// `--ramp`: the time over which they start.
+    pub ramp: Option<String>,
+    /// `--one-every`: the time between two starts.
+    pub one_every: Option<String>,
+    /// `--arrivals`: the rate at which they arrive; `clients` then bounds how many are active.
+    pub arrivals: Option<String>,
+    /// `-d`, `--duration`: the length of the run.
+    pub duration: Option<String>,
+    /// `--warm-up`: how much of the beginning does not count.
+    pub warm_up: Option<String>,
+    /// `--transport`: how media is carried.
+    pub transport: Option<String>,
+    /// `--pick`: `random` or `in_turn`.
+    pub pick: Option<String>,
+    /// `--leave`: `at_end`, or the time after which each client leaves.
+    pub leave: Option<String>,
+    /// `--rejoin`: another client takes the place of one that ended or died.
+    pub rejoin: bool,
+    /// `--threshold`: what must hold.
+    pub thresholds: Vec<String>,
+    /// `--seed`: what all random choices follow from.
+    pub seed: Option<String>,
+    /// `--workers`: how many threads run clients.
+    pub workers: Option<String>,
+}
+
+impl OneLiner {
+    /// The same tree that a file would make.
+    pub(crate) fn tree(&self) -> Node {
+        let line = format!("load {}", self.urls.join(" "));
+        let origin = Origin::whole(&Source::new(SourceKind::Option, "load", line));
+        let map = |entries: Vec<Entry>| Node::map(entries, origin.clone());
+        let entry = |key: &str, node: Node| Entry::new(key, node.origin.clone(), node);
+        let given = |key: &str, flag: &str, value: &Option<String>| {
+            value.as_ref().map(|value| entry(key, option(flag, value)))
+        };
+
+        let bound = if self.arrivals.is_some() {
+            "max_clients"
+        } else {
+            "clients"
+        };
+        let clients = given(bound, "--clients", &self.clients)
+            .unwrap_or_else(|| entry(bound, Node::scalar("1", origin.clone())));
+        let load = [
+            Some(clients),
+            given("ramp", "--ramp", &self.ramp),
+            given("one_every", "--one-every", &self.one_every),
+            given("arrivals", "--arrivals", &self.arrivals),
+        ];
+        let urls = self.urls.iter().map(|url| {
+            let source = Source::new(SourceKind::Option, "URL", url.as_str());
+            Node::scalar(url.as_str(), Origin::whole(&source))
+        });
+        let leave = self.leave.as_ref().map(|text| {
+            let node = option("--leave", text);
+            if text == "at_end" {
+                entry("leave", node)
+            } else {
+                let origin = node.origin.clone();
+                entry("leave", Node::map(vec![entry("after", node)], origin))
+            }
+        });
+        let rejoin = self.rejoin.then(|| {
+            let source = Source::new(SourceKind::Option, "--rejoin", "--rejoin");
+            entry("rejoin", Node::scalar("true", Origin::whole(&source)))
+        });
+        let population = [
+            Some(entry("urls", Node::list(urls.collect(), origin.clone()))),
+            Some(entry("load", map(load.into_iter().flatten().collect()))),
+            given("transport", "--transport", &self.transport),
+            given("pick", "--pick", &self.pick),
+            leave,
+            rejoin,
+        ];
+        let population = map(population.into_iter().flatten().collect());
+        let thresholds = (!self.thresholds.is_empty()).then(|| {
+            let items = self
+                .thresholds
+                .iter()
+                .map(|text| option("--threshold", text));
+            entry("thresholds", Node::list(items.collect(), origin.clone()))
+        });
+        let top = [
+            Some(entry(
+                "clients",
+                map(vec![entry(ONE_LINER_POPULATION, population)]),
+            )),
+            given("duration", "--duration", &self.duration),
+            given("warm_up", "--warm-up", &self.warm_up),
+            given("seed", "--seed", &self.seed),
+            given("workers", "--workers", &self.workers),
+            thresholds,
+        ];
+        map(top.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,246 @@
+//! Single settings from the command line and the environment, put over the file's.
+
+use std::sync::Arc;
+
+use crate::error::Problem;
+use crate::nearest::suggest;
+use crate::node::{Entry, Node, Value, shown};
+use crate::source::{Origin, Source, SourceKind};
+use crate::yaml;
+
+/// What every variable begins with that sets a key: `STREAMGAUGE_DURATION=60s`,
+/// `STREAMGAUGE_CLIENTS__VIEWERS__LOAD__CLIENTS=500`. Two underscores stand for the dot of a path,
+/// and letters become lower case.
+pub const ENVIRONMENT_PREFIX: &str = "STREAMGAUGE_";
+
+/// The most places that a path may name.
+const MAX_PLACES: usize = 32;
+
+/// What is put over a scenario file, and what the caller knows that the file does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Settings of the command line, in order: `clients.viewers.load.clients=500`. The value is
+    /// YAML. Nothing after the `=` takes the key out. These win over the environment.
+    pub set: Vec<String>,
+    /// Settings of the environment: name (with [`ENVIRONMENT_PREFIX`]) and value.
+    pub environment: Vec<(String, String)>,
+    /// Thresholds of the command line, beside those of the file.
+    pub thresholds: Vec<String>,
+    /// The seed where neither file nor settings name one.
+    pub default_seed: u64,
+    /// The names of the servers that can be launched; where empty, any name is taken.
+    pub known_servers: Vec<String>,
+}
+
+impl Overrides {
+    /// Those of `variables` that set a key: they begin with [`ENVIRONMENT_PREFIX`] and are none of
+    /// `reserved`, which mean something else to the program.
+    #[must_use]
+    pub fn with_environment(
+        mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+        reserved: &[&str],
+    ) -> Overrides {
+        self.environment
+            .extend(variables.into_iter().filter(|(name, _)| {
+                name.strip_prefix(ENVIRONMENT_PREFIX)
+                    .is_some_and(|key| !key.is_empty())
+                    && !reserved.contains(&name.as_str())
+            }));
+        // The environment has no order; a message about it should.
+        self.environment.sort();
+        self
+    }
+
+    /// Puts everything over `root`.
+    pub(crate) fn apply(&self, root: &mut Node, problems: &mut Vec<Problem>) {
+        for (name, value) in &self.environment {
+            let source = Source::new(
+                SourceKind::Environment,
+                name.as_str(),
+                format!("{name}={value}"),
+            );
+            let path = name
+                .strip_prefix(ENVIRONMENT_PREFIX)
+                .unwrap_or(name)
+                .to_lowercase();
+            let path_at = name.len() - path.len();
+            let places = places(&source, &path, "__", path_at);
+            apply_one(root, &source, &places, name.len() + 1).unwrap_or_else(|p| problems.push(p));
+        }
+        for setting in &self.set {
+            let source = Source::new(SourceKind::Set, "--set", format!("--set {setting}"));
+            let at = "--set ".len();
+            let Some((path, _)) = setting.split_once('=') else {
+                problems.push(
+                    Problem::new(&Origin::new(&source, at, usize::MAX), "there is no `=`")
+                        .help("write it as `--set KEY=VALUE`, such as `--set duration=60s`"),
+                );
+                continue;
+            };
+            let places = places(&source, path, ".", at);
+            apply_one(root, &source, &places, at + path.len() + 1)
+                .unwrap_or_else(|p| problems.push(p));
+        }
+        let added: Vec<Node> = self
+            .thresholds
+            .iter()
+            .map(|text| option("--threshold", text))
+            .collect();
+        if !added.is_empty() {
+            self.add_thresholds(root, added, problems);
+        }
+    }
+
+    fn add_thresholds(&self, root: &mut Node, added: Vec<Node>, problems: &mut Vec<Problem>) {
+        let Value::Map(entries) = &mut root.value else {
+            return;
+        };
+        let Some(entry) = entries.iter_mut().find(|entry| entry.key == "thresholds") else {
+            let origin = added[0].origin.clone();
+            entries.push(Entry::new(
+                "thresholds",
+                origin.clone(),
+                Node::list(added, origin),
+            ));
+            return;
+        };
+        match &mut entry.node.value {
+            Value::List(items) => items.extend(added),
+            Value::Null => entry.node.value = Value::List(added),
+            _ => problems.push(
+                Problem::new(&entry.node.origin, "`thresholds` is not a list")
+                    .help("write `thresholds: [\"viewers.loss < 1%\"]`"),
+            ),
+        }
+    }
+}
+
+/// A value from an option of the command line, with the option as its origin.
+pub(crate) fn option(name: &str, value: &str) -> Node {
+    let source = Source::new(SourceKind::Option, name, format!("{name} {value}"));
+    let origin = Origin::new(&source, name.len() + 1, usize::MAX);
+    Node::scalar(value, origin)
+}
+
+/// Part of a path and where it stands.
+struct Place {
+    key: String,
+    origin: Origin,
+}
+
+fn places(source: &Arc<Source>, path: &str, separator: &str, at: usize) -> Vec<Place> {
+    let mut at = at;
+    path.split(separator)
+        .map(|key| {
+            let origin = Origin::new(source, at, at + key.len());
+            at += key.len() + separator.len();
+            Place {
+                key: key.trim().to_owned(),
+                origin,
+            }
+        })
+        .collect()
+}
+
+fn apply_one(
+    root: &mut Node,
+    source: &Arc<Source>,
+    places: &[Place],
+    value_at: usize,
+) -> Result<(), Problem> {
+    let value = yaml::parse(source, value_at)?;
+    if places.len() > MAX_PLACES {
+        return Err(Problem::new(&places[0].origin, "this path is too long"));
+    }
+    put(root, places, value, "")
+}
+
+/// Puts `value` where the path leads, making mappings on the way.
+fn put(node: &mut Node, places: &[Place], value: Node, path: &str) -> Result<(), Problem> {
+    let Some((place, rest)) = places.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    if place.key.is_empty() {
+        return Err(Problem::new(&place.origin, "a key is missing here").help(
+            "write the keys with dots between them, such as `clients.viewers.load.clients`",
+        ));
+    }
+    let inner = if path.is_empty() {
+        place.key.clone()
+    } else {
+        format!("{path}.{}", place.key)
+    };
+    match &mut node.value {
+        Value::List(items) => {
+            let count = items.len();
+            let index = place.key.parse::<usize>().ok().filter(|at| *at <= count);
+            let Some(index) = index else {
+                return Err(Problem::new(
+                    &place.origin,
+                    format!(
+                        "`{path}` is a list of {count}, and has no `{}`",
+                        shown(&place.key)
+                    ),
+                )
+                .help(format!("its items are numbered from 0; {count} adds one")));
+            };
+            if index == count {
+                items.push(Node {
+                    value: Value::Null,
+                    origin: place.origin.clone(),
+                });
+            }
+            put(&mut items[index], rest, value, &inner)
+        }
+        Value::Null | Value::Map(_) => {
+            if matches!(node.value, Value::Null) {
+                *node = Node::map(Vec::new(), place.origin.clone());
+            }
+            let Value::Map(entries) = &mut node.value else {
+                return Ok(());
+            };
+            let index = entries.iter().position(|entry| entry.key == place.key);
+            if rest.is_empty() && value.value == Value::Null {
+                // `duration=` takes the key out.
+                if let Some(index) = index {
+                    entries.remove(index);
+                }
+                return Ok(());
+            }
+            let index = match index {
+                Some(index) => index,
+                // A population out of nothing would only be said to miss everything.
+                None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
+                    return Err(Problem::new(
+                        &place.origin,
+                        format!("there is no population `{}`", shown(&place.key)),
+                    )
+                    .help(suggest(
+                        &place.key,
+                        entries.iter().map(|entry| entry.key.as_str()),
+                    )));
+                }
+                None => {
+                    let empty = Node {
+                        value: Value::Null,
+                        origin: place.origin.clone(),
+                    };
+                    entries.push(Entry::new(place.key.clone(), place.origin.clone(), empty));
+                    entries.len() - 1
+                }
+            };
+            put(&mut entries[index].node, rest, value, &inner)
+        }
+        Value::Scalar { .. } => Err(Problem::new(
+            &place.origin,
+            format!(
+                "`{path}` is {}, and has no `{}`",
+                node.kind(),
+                shown(&place.key)
+            ),
+        )
+        .help(format!("set `{path}` as a whole"))),
+    }
+}

@@ -1,0 +1,456 @@
+//! One population: whom it asks, how, how many, and until when.
+
+use load::{Load, LoadSpec, Shape, Stage, StartKind};
+use measure::units::{Frequency, TimeSpan};
+use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
+
+use crate::error::Problem;
+use crate::fields::{Fields, integer, quantity, unknown_key, wrong_type};
+use crate::keys::Reader;
+use crate::model::{Leave, Pick, Population};
+use crate::nearest::suggest;
+use crate::node::{Entry, Node, Value, shown};
+use crate::urls;
+
+/// The keys of a population beside those of its protocol.
+pub(crate) const KEYS: [&str; 6] = ["protocol", "urls", "pick", "leave", "rejoin", "load"];
+
+/// The keys of a load.
+pub(crate) const LOAD_KEYS: [&str; 7] = [
+    "clients",
+    "start",
+    "ramp",
+    "one_every",
+    "stages",
+    "arrivals",
+    "max_clients",
+];
+
+/// Names that thresholds use for something else.
+const RESERVED: [&str; 2] = ["server", "tester"];
+
+/// The longest name of a population.
+const MAX_NAME: usize = 64;
+
+/// Reads a population. `ends` says whether the run ends by its duration.
+pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Option<Population> {
+    check_name(entry, problems);
+    let path = format!("clients.{}", entry.key);
+    let mut fields = Fields::of(
+        &entry.node,
+        &path,
+        "write at least `urls` and `load` below it",
+        problems,
+    )?;
+    let urls = fields
+        .need(
+            "urls",
+            "write `urls: [\"rtsp://127.0.0.1:8554/a\"]`",
+            problems,
+        )
+        .map(|node| urls::read(node, &fields.path_of("urls"), problems))
+        .unwrap_or_default();
+    let protocol = protocol(&mut fields, &urls, problems);
+    let pick = pick(&mut fields, problems);
+    let leave = leave(&mut fields, problems);
+    let rejoin = rejoin(&mut fields, problems);
+    let load_path = fields.path_of("load");
+    let shape = fields
+        .need(
+            "load",
+            "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`",
+            problems,
+        )
+        .and_then(|node| shape(node, &load_path, problems));
+    if let Some(shape) = &shape {
+        check_end(&mut fields, shape, rejoin, ends, problems);
+    }
+    let rest = fields.rest();
+    let config = match protocol {
+        Some(protocol) => config(protocol, rest, &entry.node, &path, problems),
+        // Without a protocol nothing is known of its keys; typos of all protocols' are still found.
+        None => {
+            let all: Vec<String> = PROTOCOLS
+                .iter()
+                .flat_map(|protocol| protocol.config_keys())
+                .collect();
+            for other in rest.iter().filter(|other| !all.contains(&other.key)) {
+                let known = KEYS.into_iter().chain(all.iter().map(String::as_str));
+                problems.push(unknown_key(other, &path, known));
+            }
+            None
+        }
+    };
+    Some(Population {
+        name: entry.key.clone(),
+        urls: urls.into_iter().map(|(url, _)| url).collect(),
+        pick,
+        load: Load {
+            shape: shape?,
+            rejoin,
+        },
+        leave,
+        config: config?,
+    })
+}
+
+fn check_name(entry: &Entry, problems: &mut Vec<Problem>) {
+    let name = entry.key.as_str();
+    let origin = &entry.key_origin;
+    if RESERVED.contains(&name) {
+        problems.push(
+            Problem::new(origin, format!("a population cannot be called `{name}`"))
+                .help("thresholds use that name for something else: choose another"),
+        );
+    }
+    let good = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name.len() <= MAX_NAME;
+    if !good {
+        problems.push(
+            Problem::new(
+                origin,
+                format!("`{}` is no name for a population", shown(name)),
+            )
+            .help("a name begins with a lower-case letter and goes on with those, digits and `_`; at most 64 in all"),
+        );
+    }
+}
+
+/// The protocol as named, or as the URLs tell.
+fn protocol(
+    fields: &mut Fields<'_>,
+    urls: &[(String, &Node)],
+    problems: &mut Vec<Problem>,
+) -> Option<&'static Protocol> {
+    let names = || PROTOCOLS.iter().map(|protocol| protocol.name);
+    let schemes = || {
+        let schemes: Vec<String> = PROTOCOLS
+            .iter()
+            .flat_map(|protocol| protocol.schemes)
+            .map(|scheme| format!("{scheme}://"))
+            .collect();
+        format!("a URL begins with {}", schemes.join(", "))
+    };
+    let mut named = None;
+    if let Some(node) = fields.get("protocol", problems) {
+        let Value::Scalar { text, .. } = &node.value else {
+            problems.push(
+                wrong_type(node, &fields.path_of("protocol"), "a word").help(suggest("", names())),
+            );
+            return None;
+        };
+        named = registry::find(text);
+        if named.is_none() {
+            problems.push(
+                Problem::new(
+                    &node.origin,
+                    format!("there is no protocol `{}`", shown(text)),
+                )
+                .help(suggest(text, names())),
+            );
+            return None;
+        }
+    }
+    let mut chosen = named;
+    // One complaint for each URL as written, not for each that it expands to.
+    let mut last: Option<&Node> = None;
+    for (url, node) in urls {
+        if last.is_some_and(|last| std::ptr::eq(last, *node)) {
+            continue;
+        }
+        let found = registry::find_by_url(url);
+        let problem = match (found, chosen) {
+            (None, _) => Some(
+                Problem::new(
+                    &node.origin,
+                    format!("`{}` is no URL of a protocol known here", shown(url)),
+                )
+                .help(schemes()),
+            ),
+            (Some(found), Some(chosen)) if found.name != chosen.name => Some(
+                Problem::new(
+                    &node.origin,
+                    format!(
+                        "`{}` is no URL of the protocol `{}`",
+                        shown(url),
+                        chosen.name
+                    ),
+                )
+                .help("the clients of one population speak one protocol: make two of it"),
+            ),
+            (Some(found), _) => {
+                chosen = Some(found);
+                found.check_url(url).err().map(|message| {
+                    Problem::new(&node.origin, format!("`{}`: {message}", shown(url))).help(
+                        format!(
+                            "such as {}://127.0.0.1:{}/a",
+                            found.schemes[0], found.default_port
+                        ),
+                    )
+                })
+            }
+        };
+        if let Some(problem) = problem {
+            problems.push(problem);
+            last = Some(node);
+        }
+    }
+    chosen
+}
+
+fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Pick {
+    let Some(node) = fields.get("pick", problems) else {
+        return Pick::default();
+    };
+    match &node.value {
+        Value::Scalar { text, .. } if text == "random" => Pick::Random,
+        Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
+        _ => {
+            problems.push(
+                wrong_type(node, &fields.path_of("pick"), "`random` or `in_turn`")
+                    .help("which of the URLs each client asks for"),
+            );
+            Pick::default()
+        }
+    }
+}
+
+fn leave(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Leave {
+    const HELP: &str = "write `leave: at_end`, or `leave: {after: 60s}`";
+    let Some(node) = fields.get("leave", problems) else {
+        return Leave::default();
+    };
+    let path = fields.path_of("leave");
+    match &node.value {
+        Value::Scalar { text, .. } if text == "at_end" => Leave::AtEnd,
+        Value::Map(_) => {
+            let Some(mut inner) = Fields::of(node, &path, HELP, problems) else {
+                return Leave::default();
+            };
+            let after = inner
+                .need("after", HELP, problems)
+                .and_then(|node| quantity::<TimeSpan>(node, &inner.path_of("after"), problems));
+            inner.finish(&["after"], problems);
+            after.map_or(Leave::AtEnd, |span| Leave::After(span.0))
+        }
+        _ => {
+            problems.push(wrong_type(node, &path, "`at_end` or `{after: TIME}`").help(HELP));
+            Leave::default()
+        }
+    }
+}
+
+fn rejoin(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> bool {
+    let Some(node) = fields.get("rejoin", problems) else {
+        return false;
+    };
+    match &node.value {
+        Value::Scalar { text, .. } if text == "true" => true,
+        Value::Scalar { text, .. } if text == "false" => false,
+        _ => {
+            problems.push(
+                wrong_type(node, &fields.path_of("rejoin"), "`true` or `false`")
+                    .help("whether another client takes the place of one that ended or died"),
+            );
+            false
+        }
+    }
+}
+
+/// What cannot end by itself needs the run's duration.
+fn check_end(
+    fields: &mut Fields<'_>,
+    shape: &Shape,
+    rejoin: bool,
+    ends: bool,
+    problems: &mut Vec<Problem>,
+) {
+    let arrivals = matches!(shape, Shape::Arrivals { .. });
+    if arrivals
+        && rejoin
+        && let Some(entry) = fields.entry("rejoin")
+    {
+        problems.push(
+            Problem::new(&entry.key_origin, "`rejoin` does not go with `arrivals`")
+                .help("clients arrive at their rate, whoever left: take `rejoin` out"),
+        );
+    }
+    if ends {
+        return;
+    }
+    let cause = match shape {
+        Shape::Arrivals { .. } => "load",
+        // The last stage may send all of them away.
+        Shape::Stages(stages) if stages.last().is_none_or(|stage| stage.clients == 0) => return,
+        _ if rejoin => "rejoin",
+        _ => return,
+    };
+    let Some(entry) = fields.entry(cause) else {
+        return;
+    };
+    problems.push(
+        Problem::new(
+            &entry.key_origin,
+            if arrivals {
+                "these arrivals never end, and the run has no `duration`"
+            } else {
+                "with `rejoin` the clients never end, and the run has no `duration`"
+            },
+        )
+        .help("add `duration: 60s` at the top of the scenario, or `-d 60s`"),
+    );
+}
+
+/// The load in the forms that a file may state it.
+fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> {
+    const HELP: &str = "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`";
+    let mut fields = Fields::of(node, path, HELP, problems)?;
+    let before = problems.len();
+    let start = fields.get("start", problems).and_then(|node| {
+        if matches!(&node.value, Value::Scalar { text, .. } if text == "at_once") {
+            return Some(StartKind::AtOnce);
+        }
+        problems.push(
+            wrong_type(node, &fields.path_of("start"), "`at_once`")
+                .help("or write `ramp: 60s` or `one_every: 2s` in its place"),
+        );
+        None
+    });
+    let stages = fields
+        .get("stages", problems)
+        .and_then(|node| stages(node, &fields.path_of("stages"), problems));
+    let spec = LoadSpec {
+        clients: fields.integer("clients", 0..=u64::MAX, problems),
+        start,
+        ramp: fields.quantity::<TimeSpan>("ramp", problems),
+        one_every: fields.quantity::<TimeSpan>("one_every", problems),
+        stages,
+        arrivals: fields.quantity::<Frequency>("arrivals", problems),
+        max_clients: fields.integer("max_clients", 0..=u64::MAX, problems),
+    };
+    // What was read wrongly would only be said to be missing.
+    if problems.len() == before {
+        match Shape::try_from(spec) {
+            Ok(shape) => {
+                fields.finish(&LOAD_KEYS, problems);
+                return Some(shape);
+            }
+            Err(error) => {
+                let rest_unknown = fields
+                    .rest()
+                    .iter()
+                    .any(|entry| crate::nearest::nearest(&entry.key, LOAD_KEYS).is_some());
+                // `cleints: 5` is a typo, not a missing `clients`.
+                if !(error.keys.is_empty() && rest_unknown) {
+                    problems.push(load_problem(&mut fields, &error, path));
+                }
+            }
+        }
+    }
+    fields.finish(&LOAD_KEYS, problems);
+    None
+}
+
+fn load_problem(fields: &mut Fields<'_>, error: &load::LoadError, path: &str) -> Problem {
+    let entry = error.keys.first().and_then(|key| fields.entry(key));
+    let mut problem = match (entry, error.stage) {
+        (None, _) => Problem::new(
+            &fields.node.origin,
+            format!("{} in `{path}`", error.message),
+        ),
+        (Some(entry), Some(stage)) => {
+            let origin = match &entry.node.value {
+                Value::List(items) => items.get(stage).map(|item| &item.origin),
+                _ => None,
+            };
+            Problem::new(origin.unwrap_or(&entry.key_origin), error.message.clone())
+        }
+        (Some(entry), None) => Problem::new(&entry.key_origin, error.message.clone()),
+    };
+    if let Some(other) = error.keys.get(1).and_then(|key| fields.entry(key)) {
+        problem = problem.other(&other.key_origin, "and here");
+    }
+    problem.help(error.help.clone())
+}
+
+fn stages(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Vec<Stage>> {
+    const FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 0, over: 10s}]`";
+    let Value::List(items) = &node.value else {
+        problems.push(wrong_type(node, path, "a list").help(FORM));
+        return None;
+    };
+    let before = problems.len();
+    let mut stages = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("{path}.{index}");
+        let Some(mut fields) = Fields::of(item, &path, FORM, problems) else {
+            continue;
+        };
+        let clients = fields
+            .need("clients", FORM, problems)
+            .and_then(|node| integer(node, &fields.path_of("clients"), 0..=u64::MAX, problems));
+        let over = fields
+            .need("over", FORM, problems)
+            .and_then(|node| quantity::<TimeSpan>(node, &fields.path_of("over"), problems));
+        fields.finish(&["clients", "over"], problems);
+        if let (Some(clients), Some(TimeSpan(over))) = (clients, over) {
+            stages.push(Stage { clients, over });
+        }
+    }
+    (problems.len() == before).then_some(stages)
+}
+
+/// The protocol's own keys. After a problem with one key the others are still looked at.
+fn config(
+    protocol: &Protocol,
+    rest: Vec<Entry>,
+    node: &Node,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<ClientConfig> {
+    let mut own = Node::map(rest, node.origin.clone());
+    let mut whole = true;
+    loop {
+        let error = match protocol.decode_config(Reader(&own)) {
+            Ok(config) if !whole => {
+                drop(config);
+                return None;
+            }
+            Ok(config) => {
+                return match config.check() {
+                    Ok(()) => Some(config),
+                    Err((key, message)) => {
+                        problems.push(check_problem(&own, key, &message));
+                        None
+                    }
+                };
+            }
+            Err(error) => error,
+        };
+        whole = false;
+        problems.push(error.problem(path, &node.origin, &KEYS));
+        // Each round takes one key out, so this ends.
+        let Value::Map(entries) = &mut own.value else {
+            return None;
+        };
+        let count = entries.len();
+        entries.retain(|entry| Some(entry.key.as_str()) != error.key());
+        if entries.len() == count {
+            return None;
+        }
+    }
+}
+
+fn check_problem(own: &Node, key: &str, message: &str) -> Problem {
+    let origin = match &own.value {
+        Value::Map(entries) => entries
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.node.origin),
+        _ => None,
+    };
+    Problem::new(origin.unwrap_or(&own.origin), message)
+}

@@ -1,0 +1,236 @@
+//! From the tree to the scenario: every key decoded, every problem collected.
+
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
+
+use crate::error::Problem;
+use crate::fields::{Fields, text, wrong_type};
+use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, Threshold};
+use crate::node::{Node, Value, shown};
+use crate::overrides::Overrides;
+use crate::{population, server};
+
+/// The keys of a scenario.
+pub(crate) const KEYS: [&str; 9] = [
+    "name",
+    "server",
+    "clients",
+    "duration",
+    "warm_up",
+    "thresholds",
+    "seed",
+    "stop_timeout",
+    "workers",
+];
+
+/// The most populations of one scenario.
+const MAX_POPULATIONS: usize = 100;
+
+/// The most thresholds of one scenario.
+const MAX_THRESHOLDS: usize = 1_000;
+
+/// The most threads that a run may be told to use.
+const MAX_WORKERS: u64 = 1_024;
+
+/// The smallest scenario there is, for those who have none.
+pub(crate) const EXAMPLE: &str =
+    "the least is `clients: {viewers: {urls: [\"rtsp://127.0.0.1:8554/a\"], load: {clients: 10}}}`";
+
+/// What the tree says, as a scenario called `name` where it has no name of its own.
+pub(crate) fn scenario(
+    root: &Node,
+    name: &str,
+    overrides: &Overrides,
+    problems: &mut Vec<Problem>,
+) -> Option<Scenario> {
+    if root.value == Value::Null {
+        problems.push(
+            Problem::new(&root.origin, "the scenario is empty")
+                .label("nothing here")
+                .help(EXAMPLE),
+        );
+        return None;
+    }
+    let mut fields = Fields::of(root, "", EXAMPLE, problems)?;
+    let name = fields
+        .text("name", problems)
+        .unwrap_or_else(|| name.to_owned());
+    let server = fields
+        .get("server", problems)
+        .and_then(|node| server::read(node, &overrides.known_servers, problems));
+    let duration = fields.quantity::<TimeSpan>("duration", problems);
+    let duration_node = fields.entry("duration").map(|entry| &entry.node);
+    let warm_up = fields.quantity::<TimeSpan>("warm_up", problems);
+    if let (Some(warm_up), Some(duration), Some(entry)) =
+        (warm_up, duration, fields.entry("warm_up"))
+        && warm_up >= duration
+    {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!("a warm-up of {warm_up} leaves nothing of a run of {duration}"),
+            )
+            .help("the duration counts from the start of the run, warm-up included"),
+        );
+    }
+    if let (Some(TimeSpan(Duration::ZERO)), Some(node)) = (duration, duration_node) {
+        problems.push(
+            Problem::new(&node.origin, "a run of `0s` measures nothing")
+                .help("write how long it is to last, such as `60s`"),
+        );
+    }
+    let stop_timeout = fields.quantity::<TimeSpan>("stop_timeout", problems);
+    let seed = fields.integer("seed", 0..=u64::MAX, problems);
+    let workers = fields
+        .integer("workers", 1..=MAX_WORKERS, problems)
+        .and_then(|workers| u32::try_from(workers).ok());
+    let populations = fields
+        .need("clients", EXAMPLE, problems)
+        .map(|node| populations(node, duration.is_some(), problems))
+        .unwrap_or_default();
+    let has_server = fields.entry("server").is_some();
+    let thresholds = fields
+        .get("thresholds", problems)
+        .map(|node| thresholds(node, &populations, has_server, problems))
+        .unwrap_or_default();
+    fields.finish(&KEYS, problems);
+    Some(Scenario {
+        name,
+        server,
+        populations,
+        duration: duration.map(|span| span.0),
+        warm_up: warm_up.unwrap_or_default().0,
+        thresholds,
+        seed: seed.unwrap_or(overrides.default_seed),
+        stop_timeout: stop_timeout.map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        workers,
+    })
+}
+
+fn populations(node: &Node, ends: bool, problems: &mut Vec<Problem>) -> Vec<Population> {
+    const FORM: &str = "write the name of each population with its keys below it, such as `clients: {viewers: {urls: [...], load: {clients: 10}}}`";
+    let Value::Map(entries) = &node.value else {
+        problems.push(wrong_type(node, "clients", "a mapping").help(FORM));
+        return Vec::new();
+    };
+    if entries.is_empty() {
+        problems.push(Problem::new(&node.origin, "`clients` has no population").help(FORM));
+    }
+    if entries.len() > MAX_POPULATIONS {
+        problems.push(
+            Problem::new(
+                &node.origin,
+                format!("{} populations are too many", entries.len()),
+            )
+            .help(format!("at most {MAX_POPULATIONS} are possible")),
+        );
+        return Vec::new();
+    }
+    entries
+        .iter()
+        .filter_map(|entry| population::read(entry, ends, problems))
+        .collect()
+}
+
+fn thresholds(
+    node: &Node,
+    populations: &[Population],
+    has_server: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Threshold> {
+    let Value::List(items) = &node.value else {
+        problems.push(
+            wrong_type(node, "thresholds", "a list")
+                .help("write `thresholds: [\"viewers.loss < 1%\"]`"),
+        );
+        return Vec::new();
+    };
+    if items.len() > MAX_THRESHOLDS {
+        problems.push(
+            Problem::new(
+                &node.origin,
+                format!("{} thresholds are too many", items.len()),
+            )
+            .help(format!("at most {MAX_THRESHOLDS} are possible")),
+        );
+        return Vec::new();
+    }
+    let mut subjects: Vec<(&str, Catalogue)> = populations
+        .iter()
+        .map(|population| {
+            (
+                population.name.as_str(),
+                population.config.protocol().catalogue,
+            )
+        })
+        .collect();
+    if has_server {
+        subjects.push(("server", SERVER_CATALOGUE));
+    }
+    subjects.push(("tester", TESTER_CATALOGUE));
+    // Where a population could not be read its thresholds cannot be judged.
+    let broken = !problems.is_empty();
+    let mut thresholds = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(written) = text(item, &format!("thresholds.{index}"), problems) else {
+            continue;
+        };
+        if let Err(problem) = check_threshold(&written, item, &subjects, has_server, broken) {
+            problems.push(problem);
+        }
+        thresholds.push(Threshold {
+            text: written,
+            origin: item.origin.to_string(),
+        });
+    }
+    thresholds
+}
+
+fn check_threshold(
+    written: &str,
+    node: &Node,
+    subjects: &[(&str, Catalogue)],
+    has_server: bool,
+    broken: bool,
+) -> Result<(), Problem> {
+    let located = |error: measure::ThresholdError| {
+        // The place within the text, where the file shows it letter by letter.
+        let raw = node.origin.text();
+        let origin = match raw.find(written) {
+            Some(begin) => {
+                let rest = written.get(error.offset..).unwrap_or("");
+                let word = rest
+                    .find(|c: char| c.is_whitespace() || "<>=!.".contains(c))
+                    .unwrap_or(rest.len());
+                node.origin.part(begin + error.offset, word.max(1))
+            }
+            None => node.origin.clone(),
+        };
+        Problem::new(
+            &origin,
+            format!("threshold `{}`: {}", shown(written), error.message),
+        )
+        .help(error.help)
+    };
+    let threshold = measure::Threshold::parse(written).map_err(located)?;
+    if threshold.subject() == "server" && !has_server {
+        return Err(Problem::new(
+            &node.origin,
+            format!(
+                "threshold `{}`: the scenario has no `server` to measure",
+                shown(written)
+            ),
+        )
+        .help("launch it with `server: {command: [...]}` or watch it with `server: {observe: {pid: 123}}`"));
+    }
+    if broken
+        && subjects
+            .iter()
+            .all(|(name, _)| *name != threshold.subject())
+    {
+        return Ok(());
+    }
+    threshold.check(subjects).map_err(located)
+}

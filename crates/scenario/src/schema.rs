@@ -1,0 +1,194 @@
+//! The JSON Schema of the scenario file, for editors.
+
+use load::LoadSpec;
+use measure::units::{BitRate, TimeSpan};
+use protocol::registry::{PROTOCOLS, Protocol};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The JSON Schema (draft 2020-12) of a scenario file, the keys of every protocol included.
+pub fn schema() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let duration = generator.subschema_for::<TimeSpan>().to_value();
+    let populations: Vec<Value> = PROTOCOLS
+        .iter()
+        .map(|protocol| population(protocol, &duration, &mut generator))
+        .collect();
+    let population = match <[Value; 1]>::try_from(populations) {
+        Ok([one]) => one,
+        Err(several) => json!({ "anyOf": several }),
+    };
+    let server = server(&duration, &mut generator);
+    let described = |schema: &Value, text: &str| with_description(schema, text);
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "streamgauge scenario",
+        "description": "What a run is to do: whom it measures, with how many clients, and what must hold.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["clients"],
+        "properties": {
+            "name": {
+                "type": "string",
+                "description": "What the run is called in reports. Default: the name of the file."
+            },
+            "server": server,
+            "clients": {
+                "type": "object",
+                "description": "The populations: groups of alike clients, by name.",
+                "minProperties": 1,
+                "propertyNames": {
+                    "pattern": "^[a-z][a-z0-9_]{0,63}$",
+                    "not": { "enum": ["server", "tester"] }
+                },
+                "additionalProperties": population
+            },
+            "duration": described(&duration, "The length of the run from its start, ramp included. Default: until every population has ended."),
+            "warm_up": described(&duration, "How much of the beginning is left out of every figure and threshold. Default 0s."),
+            "thresholds": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "What must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`; with `.worst` of the worst second."
+            },
+            "seed": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "What all random choices follow from. Default: another one each time; the report names it."
+            },
+            "stop_timeout": described(&duration, "How long sessions may take for their clean end. Default 5s."),
+            "workers": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 1024,
+                "description": "How many threads run clients. Default: what the machine has."
+            }
+        }
+    });
+    let definitions = generator.take_definitions(true);
+    schema["$defs"] = Value::Object(definitions);
+    schema
+}
+
+/// A schema with a description of its own; the one it refers to keeps its own.
+fn with_description(schema: &Value, text: &str) -> Value {
+    let mut schema = schema.clone();
+    schema["description"] = Value::from(text);
+    schema
+}
+
+fn population(protocol: &Protocol, duration: &Value, generator: &mut SchemaGenerator) -> Value {
+    let config = protocol.config_schema(generator).to_value();
+    let mut properties = Map::new();
+    if let Some(own) = config.get("properties").and_then(Value::as_object) {
+        properties.extend(own.clone());
+    }
+    let own = json!({
+        "protocol": {
+            "const": protocol.name,
+            "description": "What the clients speak. Default: as the URLs tell."
+        },
+        "urls": {
+            "type": ["array", "string"],
+            "items": { "type": "string" },
+            "minItems": 1,
+            "description": "What the clients ask for; `{1..10}` expands. Each client picks one."
+        },
+        "pick": {
+            "enum": ["random", "in_turn"],
+            "description": "Which of the URLs a client asks for. Default `random`, by the seed."
+        },
+        "leave": {
+            "anyOf": [
+                { "const": "at_end" },
+                {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["after"],
+                    "properties": { "after": duration }
+                }
+            ],
+            "description": "When a client leaves: `at_end` of its media (default), or `{after: 60s}`."
+        },
+        "rejoin": {
+            "type": "boolean",
+            "description": "Whether another client takes the place of one that ended or died. Default false."
+        },
+        "load": generator.subschema_for::<LoadSpec>().to_value()
+    });
+    if let Value::Object(own) = own {
+        properties.extend(own);
+    }
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["urls", "load"],
+        "properties": properties
+    })
+}
+
+fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
+    let bit_rate = generator.subschema_for::<BitRate>().to_value();
+    let port = |text: &str| json!({ "type": "integer", "minimum": 1, "maximum": 65535, "description": text });
+    json!({
+        "type": "object",
+        "description": "The server under test: launched (`launch` or `command`) or only watched (`observe`).",
+        "additionalProperties": false,
+        "oneOf": [
+            { "required": ["launch"] },
+            { "required": ["command"] },
+            { "required": ["observe"] }
+        ],
+        "properties": {
+            "launch": { "type": "string", "description": "One of the catalogue of known servers, such as `vlc`." },
+            "port": port("With `launch`: the port that it is to serve on."),
+            "command": {
+                "type": "array",
+                "items": { "type": ["string", "number", "boolean"] },
+                "minItems": 1,
+                "description": "The program and its arguments."
+            },
+            "observe": {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["pid"],
+                "properties": { "pid": { "type": "integer", "minimum": 1 } },
+                "description": "A process that runs already."
+            },
+            "clips": {
+                "type": "object",
+                "description": "Test media: clip1.mp4 and so on, made with ffmpeg where they are missing.",
+                "additionalProperties": false,
+                "required": ["directory"],
+                "properties": {
+                    "directory": { "type": "string", "description": "Where they are, relative to the scenario file." },
+                    "count": { "type": "integer", "minimum": 1, "maximum": 1000, "description": "How many. Default 10." },
+                    "length": with_description(duration, "How long each is. Default 60s."),
+                    "video": with_description(&bit_rate, "The bit rate of the video. Default 1Mbps."),
+                    "audio": with_description(&bit_rate, "The bit rate of the audio. Default: no audio."),
+                    "frame_rate": { "type": "integer", "minimum": 1, "maximum": 240, "description": "Frames per second. Default 25." }
+                }
+            },
+            "ready": {
+                "description": "How the server shows that it is ready.",
+                "type": "object",
+                "additionalProperties": false,
+                "minProperties": 1,
+                "maxProperties": 1,
+                "properties": {
+                    "port": port("It listens on this TCP port."),
+                    "line": { "type": "string", "description": "It writes a line that contains this text." },
+                    "pattern": { "type": "string", "description": "It writes a line that matches this regular expression." }
+                }
+            },
+            "ready_timeout": with_description(duration, "How long it may take until it is ready. Default 10s."),
+            "stop_timeout": with_description(duration, "How long it may take to end after it was asked to. Default 5s."),
+            "environment": {
+                "type": "object",
+                "additionalProperties": { "type": ["string", "number", "boolean"] },
+                "description": "With `command`: variables that it gets beside ours."
+            },
+            "directory": { "type": "string", "description": "With `command`: where it runs, relative to the scenario file. Default: where streamgauge was started." }
+        }
+    })
+}

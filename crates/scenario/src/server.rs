@@ -1,0 +1,315 @@
+//! The server under test.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use measure::units::{BitRate, TimeSpan};
+
+use crate::error::Problem;
+use crate::fields::{Fields, integer, text, wrong_type};
+use crate::model::{
+    Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerStart,
+};
+use crate::nearest::suggest;
+use crate::node::{Node, Value, shown};
+
+/// The keys of the server.
+pub(crate) const KEYS: [&str; 10] = [
+    "launch",
+    "command",
+    "observe",
+    "port",
+    "clips",
+    "ready",
+    "ready_timeout",
+    "stop_timeout",
+    "environment",
+    "directory",
+];
+
+/// The keys of clips.
+pub(crate) const CLIP_KEYS: [&str; 6] = [
+    "directory",
+    "count",
+    "length",
+    "video",
+    "audio",
+    "frame_rate",
+];
+
+const FORM: &str = "write `server: {launch: vlc}`, `{command: [\"./server\", \"--port\", \"8554\"], ready: {port: 8554}}` or `{observe: {pid: 123}}`";
+
+pub(crate) fn read(
+    node: &Node,
+    known_servers: &[String],
+    problems: &mut Vec<Problem>,
+) -> Option<Server> {
+    let mut fields = Fields::of(node, "server", FORM, problems)?;
+    let start = start(&mut fields, known_servers, problems);
+    let server = Server {
+        clips: fields
+            .get("clips", problems)
+            .and_then(|node| clips(node, problems)),
+        ready: fields
+            .get("ready", problems)
+            .and_then(|node| ready(node, problems)),
+        ready_timeout: fields
+            .quantity::<TimeSpan>("ready_timeout", problems)
+            .map_or(DEFAULT_READY_TIMEOUT, |span| span.0),
+        stop_timeout: fields
+            .quantity::<TimeSpan>("stop_timeout", problems)
+            .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        environment: fields
+            .get("environment", problems)
+            .map(|node| environment(node, problems))
+            .unwrap_or_default(),
+        directory: fields.text("directory", problems).map(PathBuf::from),
+        start: match start {
+            Some(start) => start,
+            None => {
+                fields.finish(&KEYS, problems);
+                return None;
+            }
+        },
+    };
+    let (kind, without): (&str, &[&str]) = match server.start {
+        ServerStart::Launch { .. } => ("launch", &["environment", "directory", "ready"]),
+        ServerStart::Command(_) => ("command", &["port"]),
+        ServerStart::Observe { .. } => (
+            "observe",
+            &[
+                "port",
+                "ready",
+                "ready_timeout",
+                "stop_timeout",
+                "environment",
+                "directory",
+            ],
+        ),
+    };
+    for key in without {
+        if let Some(entry) = fields.entry(key) {
+            problems.push(
+                Problem::new(
+                    &entry.key_origin,
+                    format!("`{key}` does not go with `{kind}`"),
+                )
+                .help("take it out"),
+            );
+        }
+    }
+    fields.finish(&KEYS, problems);
+    Some(server)
+}
+
+fn start(
+    fields: &mut Fields<'_>,
+    known_servers: &[String],
+    problems: &mut Vec<Problem>,
+) -> Option<ServerStart> {
+    let ways: Vec<_> = ["launch", "command", "observe"]
+        .into_iter()
+        .filter_map(|key| fields.entry(key))
+        .collect();
+    match ways.as_slice() {
+        [] => {
+            // A key that is nearly right is reported as such.
+            let typo = fields.rest().iter().any(|entry| {
+                !KEYS.contains(&entry.key.as_str())
+                    && crate::nearest::nearest(&entry.key, KEYS).is_some()
+            });
+            if !typo {
+                problems.push(
+                    Problem::new(
+                        &fields.node.origin,
+                        "`server` does not say where the server comes from",
+                    )
+                    .help(FORM),
+                );
+            }
+            return None;
+        }
+        [_] => {}
+        [first, second, ..] => {
+            problems.push(
+                Problem::new(
+                    &second.key_origin,
+                    format!("`{}` and `{}` do not go together", first.key, second.key),
+                )
+                .other(&first.key_origin, "and here")
+                .help("leave one of them out"),
+            );
+            return None;
+        }
+    }
+    match ways[0].key.as_str() {
+        "launch" => {
+            let port = port(fields, problems);
+            let node = fields.get("launch", problems)?;
+            let name = text(node, "server.launch", problems)?;
+            if !known_servers.is_empty() && !known_servers.contains(&name) {
+                problems.push(
+                    Problem::new(
+                        &node.origin,
+                        format!("there is no server `{}` in the catalogue", shown(&name)),
+                    )
+                    .help(suggest(&name, known_servers.iter().map(String::as_str))),
+                );
+                return None;
+            }
+            Some(ServerStart::Launch { name, port })
+        }
+        "command" => {
+            let node = fields.get("command", problems)?;
+            command(node, problems).map(ServerStart::Command)
+        }
+        _ => {
+            let node = fields.get("observe", problems)?;
+            let mut inner = Fields::of(
+                node,
+                "server.observe",
+                "write `observe: {pid: 123}`",
+                problems,
+            )?;
+            let pid = inner
+                .need("pid", "write `observe: {pid: 123}`", problems)
+                .and_then(|node| {
+                    integer(
+                        node,
+                        "server.observe.pid",
+                        1..=u64::from(u32::MAX >> 1),
+                        problems,
+                    )
+                });
+            inner.finish(&["pid"], problems);
+            let pid = u32::try_from(pid?).ok()?;
+            Some(ServerStart::Observe { pid })
+        }
+    }
+}
+
+fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {
+    let port = fields.integer("port", 1..=65_535, problems)?;
+    u16::try_from(port).ok()
+}
+
+fn command(node: &Node, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    const HELP: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \"8554\"]`";
+    let Value::List(items) = &node.value else {
+        problems.push(wrong_type(node, "server.command", "a list").help(HELP));
+        return None;
+    };
+    let words: Vec<String> = items
+        .iter()
+        .enumerate()
+        .filter_map(|(index, item)| text(item, &format!("server.command.{index}"), problems))
+        .collect();
+    if words.first().is_none_or(String::is_empty) && words.len() == items.len() {
+        problems.push(Problem::new(&node.origin, "`server.command` names no program").help(HELP));
+        return None;
+    }
+    (words.len() == items.len()).then_some(words)
+}
+
+fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<Ready> {
+    const HELP: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular expression\"}`";
+    let mut fields = Fields::of(node, "server.ready", HELP, problems)?;
+    let port = port(&mut fields, problems).map(Ready::Port);
+    let line = fields.text("line", problems).map(Ready::Line);
+    let pattern = fields.text("pattern", problems).map(Ready::Pattern);
+    let before = problems.len();
+    let given = ["port", "line", "pattern"]
+        .into_iter()
+        .filter(|key| fields.entry(key).is_some())
+        .count();
+    fields.finish(&["port", "line", "pattern"], problems);
+    if given != 1 && problems.len() == before {
+        problems.push(
+            Problem::new(
+                &node.origin,
+                "`server.ready` must say one thing to wait for",
+            )
+            .help(HELP),
+        );
+    }
+    port.or(line).or(pattern)
+}
+
+fn environment(node: &Node, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let Value::Map(entries) = &node.value else {
+        problems.push(
+            wrong_type(node, "server.environment", "a mapping")
+                .help("write `environment: {NAME: value}`"),
+        );
+        return BTreeMap::new();
+    };
+    entries
+        .iter()
+        .filter_map(|entry| {
+            let path = format!("server.environment.{}", entry.key);
+            if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+                problems.push(Problem::new(
+                    &entry.key_origin,
+                    format!("`{}` is no name for a variable", shown(&entry.key)),
+                ));
+                return None;
+            }
+            text(&entry.node, &path, problems).map(|value| (entry.key.clone(), value))
+        })
+        .collect()
+}
+
+fn clips(node: &Node, problems: &mut Vec<Problem>) -> Option<Clips> {
+    const HELP: &str =
+        "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";
+    let mut fields = Fields::of(node, "server.clips", HELP, problems)?;
+    let directory = fields
+        .need("directory", HELP, problems)
+        .and_then(|node| text(node, "server.clips.directory", problems));
+    let count = fields.integer("count", 1..=1_000, problems).unwrap_or(10);
+    let length = fields
+        .quantity::<TimeSpan>("length", problems)
+        .map_or(Duration::from_secs(60), |span| span.0);
+    if (length < Duration::from_secs(1) || length > Duration::from_secs(6 * 3600))
+        && let Some(entry) = fields.entry("length")
+    {
+        problems.push(
+            Problem::new(&entry.node.origin, "clips of this length cannot be made")
+                .help("write a length from 1s to 6h"),
+        );
+    }
+    let video = bit_rate(&mut fields, "video", 10_000, problems).unwrap_or(BitRate(1_000_000));
+    let audio = bit_rate(&mut fields, "audio", 8_000, problems);
+    let frame_rate = fields
+        .integer("frame_rate", 1..=240, problems)
+        .unwrap_or(25);
+    fields.finish(&CLIP_KEYS, problems);
+    Some(Clips {
+        directory: PathBuf::from(directory?),
+        count: u32::try_from(count).ok()?,
+        length,
+        video,
+        audio,
+        frame_rate: u32::try_from(frame_rate).ok()?,
+    })
+}
+
+/// A bit rate from `least` bit/s to 1 Gb/s.
+fn bit_rate(
+    fields: &mut Fields<'_>,
+    key: &str,
+    least: u64,
+    problems: &mut Vec<Problem>,
+) -> Option<BitRate> {
+    let rate = fields.quantity::<BitRate>(key, problems)?;
+    if !(least..=1_000_000_000).contains(&rate.0)
+        && let Some(entry) = fields.entry(key)
+    {
+        problems.push(
+            Problem::new(&entry.node.origin, format!("clips cannot have {rate}"))
+                .help(format!("write a bit rate from {} to 1Gbps", BitRate(least))),
+        );
+    }
+    Some(rate)
+}

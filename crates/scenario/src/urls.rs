@@ -1,0 +1,151 @@
+//! URLs of a population: `{1..10}` expanded, each one checked.
+
+use crate::error::Problem;
+use crate::fields::{text, wrong_type};
+use crate::node::{Node, Value};
+
+/// The most URLs of one population.
+pub(crate) const MAX_URLS: usize = 10_000;
+
+/// The longest URL.
+const MAX_LENGTH: usize = 2_000;
+
+/// The URLs that `node`, a list of texts or one text, stands for, each with its node.
+pub(crate) fn read<'a>(
+    node: &'a Node,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Vec<(String, &'a Node)> {
+    let one;
+    let items: &'a [Node] = match &node.value {
+        Value::List(items) => items,
+        Value::Scalar { .. } => {
+            one = std::slice::from_ref(node);
+            one
+        }
+        _ => {
+            problems.push(
+                wrong_type(node, path, "a list of URLs")
+                    .help("write `urls: [\"rtsp://127.0.0.1:8554/clip{1..10}\"]`"),
+            );
+            return Vec::new();
+        }
+    };
+    if items.is_empty() {
+        problems.push(
+            Problem::new(&node.origin, format!("`{path}` is empty"))
+                .help("at least one URL is needed"),
+        );
+    }
+    let mut urls = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(written) = text(item, &format!("{path}.{index}"), problems) else {
+            continue;
+        };
+        match expand(&written, MAX_URLS - urls.len()) {
+            Ok(expanded) => urls.extend(expanded.into_iter().map(|url| (url, item))),
+            Err((message, help)) => {
+                problems.push(Problem::new(&item.origin, message).help(help));
+            }
+        }
+    }
+    urls
+}
+
+/// Expands every `{a..b}`, the last one fastest.
+fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)> {
+    const FORM: &str = "write a range as `{1..10}`, or `{01..10}` to keep the noughts; other braces as %7B and %7D";
+    if text.len() > MAX_LENGTH {
+        return Err((
+            format!("this URL has {} bytes", text.len()),
+            "at most 2000 are possible",
+        ));
+    }
+    let mut urls = vec![String::new()];
+    let mut rest = text;
+    while let Some(open) = rest.find(['{', '}']) {
+        let (before, after) = rest.split_at(open);
+        let (range, after) = after
+            .strip_prefix('{')
+            .and_then(|after| after.split_once('}'))
+            .ok_or_else(|| ("a brace without its other half".to_owned(), FORM))?;
+        let bounds = range
+            .split_once("..")
+            .and_then(|(from, to)| Some((number(from)?, number(to)?, width(from))))
+            .filter(|(from, to, _)| from <= to);
+        let Some((from, to, width)) = bounds else {
+            return Err((format!("`{{{range}}}` is not a range"), FORM));
+        };
+        let count = usize::try_from(to - from)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
+        if count.saturating_mul(urls.len()) > most {
+            return Err((
+                format!("`{{{range}}}` makes more than {MAX_URLS} URLs"),
+                "that is the most for one population",
+            ));
+        }
+        urls = urls
+            .iter()
+            .flat_map(|url| (from..=to).map(move |n| format!("{url}{before}{n:0width$}")))
+            .collect();
+        rest = after;
+    }
+    if urls.len() > most {
+        return Err((
+            format!("there are more than {MAX_URLS} URLs"),
+            "that is the most for one population",
+        ));
+    }
+    for url in &mut urls {
+        url.push_str(rest);
+    }
+    Ok(urls)
+}
+
+fn number(text: &str) -> Option<u64> {
+    (text.len() <= 9 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+/// How many digits each number is to have: more than needed only where noughts are written.
+fn width(from: &str) -> usize {
+    if from.starts_with('0') { from.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_expand_in_order() {
+        let urls = expand("rtsp://h/{1..2}/c{08..10}.mp4", 100).expect("valid");
+        assert_eq!(
+            urls,
+            [
+                "rtsp://h/1/c08.mp4",
+                "rtsp://h/1/c09.mp4",
+                "rtsp://h/1/c10.mp4",
+                "rtsp://h/2/c08.mp4",
+                "rtsp://h/2/c09.mp4",
+                "rtsp://h/2/c10.mp4"
+            ]
+        );
+        assert_eq!(expand("rtsp://h/a", 100).expect("valid"), ["rtsp://h/a"]);
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_and_the_number_is_bounded() {
+        for bad in [
+            "a{1..", "a}", "{}", "{1}", "{2..1}", "{a..b}", "{1..x}", "{-1..2}", "{1,2}",
+            "{{1..2}}",
+        ] {
+            assert!(expand(bad, 100).is_err(), "{bad}");
+        }
+        assert!(expand("{1..101}", 100).is_err());
+        assert!(expand("{1..11}{1..11}", 100).is_err());
+        assert!(expand("{1..999999999}{1..999999999}", 100).is_err());
+        assert!(expand("a", 0).is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! YAML text to a tree of nodes, within bounds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+
+use crate::error::Problem;
+use crate::node::{Entry, Node, Value, shown};
+use crate::source::{Origin, Source};
+
+/// The largest scenario file: 1 MiB.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// How deep a scenario may nest.
+const MAX_DEPTH: usize = 32;
+
+/// How many nodes a scenario may have once its aliases are followed; long texts count for more.
+const MAX_WEIGHT: usize = 100_000;
+
+/// Reads the one document in `source` from the byte `from` on.
+pub(crate) fn parse(source: &Arc<Source>, from: usize) -> Result<Node, Problem> {
+    let text = source.text.get(from..).unwrap_or("");
+    // A mark of the byte order at the beginning is no content.
+    let (from, text) = match text.strip_prefix('\u{feff}') {
+        Some(rest) => (from + '\u{feff}'.len_utf8(), rest),
+        None => (from, text),
+    };
+    if text.len() > MAX_BYTES {
+        return Err(Problem::new(
+            &Origin::new(source, from, from),
+            format!("a scenario of {} bytes is too large", text.len()),
+        )
+        .label("begins here")
+        .help("at most 1 MiB is read"));
+    }
+    Reader {
+        source,
+        from,
+        text,
+        events: Parser::new_from_str(text),
+        anchors: HashMap::new(),
+        weight: 0,
+    }
+    .document()
+}
+
+struct Reader<'a> {
+    source: &'a Arc<Source>,
+    from: usize,
+    text: &'a str,
+    events: Parser<'a, granit_parser::StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    weight: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn document(mut self) -> Result<Node, Problem> {
+        let mut document: Option<Node> = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => break,
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::DocumentStart(..) => {
+                    if document.is_some() {
+                        return Err(Problem::new(
+                            &self.origin(span),
+                            "a second document begins here",
+                        )
+                        .help("a scenario is one document: take the `---` out"));
+                    }
+                }
+                event => document = Some(self.node(event, span, 0)?),
+            }
+        }
+        Ok(document.unwrap_or_else(|| Node {
+            value: Value::Null,
+            origin: Origin::new(self.source, self.from, self.from),
+        }))
+    }
+
+    /// The next event that is not a comment.
+    fn next(&mut self) -> Result<(Event<'a>, Span), Problem> {
+        match self.events.next_event() {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => {
+                let marker = error.marker();
+                let at = marker
+                    .byte_offset()
+                    .unwrap_or_else(|| byte_of_char(self.text, marker.index()));
+                Err(self.syntax_error(&error.info(), at))
+            }
+            None => Ok((
+                Event::StreamEnd,
+                Span::empty(granit_parser::Marker::default()),
+            )),
+        }
+    }
+
+    fn syntax_error(&self, message: &str, at: usize) -> Problem {
+        let at = at.min(self.text.len());
+        let line_start = self.text[..floor(self.text, at)]
+            .rfind('\n')
+            .map_or(0, |newline| newline + 1);
+        // The tab that is at fault, if one indents this line or the one before.
+        let before_start = self.text[..line_start.saturating_sub(1)]
+            .rfind('\n')
+            .map_or(0, |newline| newline + 1);
+        for start in [line_start, before_start] {
+            let line = &self.text[start..];
+            let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+            if let Some(tab) = indent.find('\t') {
+                let at = self.from + start + tab;
+                return Problem::new(
+                    &Origin::new(self.source, at, at + 1),
+                    "a tab indents this line",
+                )
+                .label("this is a tab")
+                .help("YAML is indented with spaces only");
+            }
+        }
+        let at = self.from + at;
+        Problem::new(
+            &Origin::new(self.source, at, at + 1),
+            format!("not valid YAML: {message}"),
+        )
+        .help(
+            "texts with `: `, ` #` or a beginning such as `{`, `[`, `*`, `&`, `%` or `@` need quotes",
+        )
+    }
+
+    fn origin(&self, span: Span) -> Origin {
+        let range = span.byte_range().unwrap_or_else(|| {
+            byte_of_char(self.text, span.start.index())..byte_of_char(self.text, span.end.index())
+        });
+        let text = self.text.get(range.clone()).unwrap_or("");
+        // Of a collection in block style the end is where the next thing begins.
+        let end = range.start + text.trim_end().len();
+        Origin::new(self.source, self.from + range.start, self.from + end)
+    }
+
+    fn weigh(&mut self, weight: usize, origin: &Origin) -> Result<(), Problem> {
+        self.weight = self.weight.saturating_add(weight);
+        if self.weight > MAX_WEIGHT {
+            return Err(Problem::new(
+                origin,
+                format!("this scenario has more than {MAX_WEIGHT} values"),
+            )
+            .help("aliases count for all that they stand for"));
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Problem> {
+        let origin = self.origin(span);
+        if depth > MAX_DEPTH {
+            return Err(Problem::new(
+                &origin,
+                format!("this is nested deeper than {MAX_DEPTH} levels"),
+            ));
+        }
+        let (node, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.weigh(1 + text.len() / 64, &origin)?;
+                let quoted =
+                    style != ScalarStyle::Plain || self.is_text(tag.as_deref(), &origin)?;
+                let null = !quoted && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                let value = if null {
+                    Value::Null
+                } else {
+                    Value::Scalar {
+                        text: text.into_owned(),
+                        quoted,
+                    }
+                };
+                (Node { value, origin }, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.weigh(1, &origin)?;
+                self.is_text(tag.as_deref(), &origin)?;
+                let (items, end) = self.items(depth)?;
+                let origin = self.collection(&origin, end);
+                (Node::list(items, origin), anchor)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.weigh(1, &origin)?;
+                self.is_text(tag.as_deref(), &origin)?;
+                let (entries, end) = self.entries(depth)?;
+                let origin = self.collection(&origin, end);
+                (Node::map(entries, origin), anchor)
+            }
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                    return Err(Problem::new(
+                        &origin,
+                        "this alias stands for something that it is a part of",
+                    ));
+                };
+                self.weigh(node.weight(), &origin)?;
+                (node, 0)
+            }
+            _ => return Err(Problem::new(&origin, "a value is missing here")),
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn collection(&self, start: &Origin, end: Span) -> Origin {
+        let end = self.origin(end).end.max(start.end);
+        let text = self.source.text.get(start.start..end).unwrap_or("");
+        Origin::new(
+            self.source,
+            start.start,
+            start.start + text.trim_end().len(),
+        )
+    }
+
+    fn items(&mut self, depth: usize) -> Result<(Vec<Node>, Span), Problem> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, span) => return Ok((items, span)),
+                (event, span) => items.push(self.node(event, span, depth + 1)?),
+            }
+        }
+    }
+
+    fn entries(&mut self, depth: usize) -> Result<(Vec<Entry>, Span), Problem> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut merged: Vec<Entry> = Vec::new();
+        loop {
+            let (event, span) = match self.next()? {
+                (Event::MappingEnd, span) => {
+                    merged.retain(|entry| !seen.contains_key(&entry.key));
+                    entries.append(&mut merged);
+                    return Ok((entries, span));
+                }
+                other => other,
+            };
+            let key = self.node(event, span, depth + 1)?;
+            let (event, span) = self.next()?;
+            let node = self.node(event, span, depth + 1)?;
+            let (key, quoted) = match key {
+                Node {
+                    value: Value::Scalar { text, quoted },
+                    origin,
+                } => ((text, origin), quoted),
+                other => {
+                    return Err(Problem::new(
+                        &other.origin,
+                        format!("a key is a word, and this is {}", other.kind()),
+                    ));
+                }
+            };
+            let (text, origin) = key;
+            if text == "<<" && !quoted {
+                self.merge(node, &mut merged)?;
+                continue;
+            }
+            if let Some(first) = seen.get(&text) {
+                return Err(Problem::new(
+                    &origin,
+                    format!("the key `{}` is there twice", shown(&text)),
+                )
+                .label("and again here")
+                .other(&entries[*first].key_origin, "first here")
+                .help("take one of them out"));
+            }
+            seen.insert(text.clone(), entries.len());
+            entries.push(Entry::new(text, origin, node));
+        }
+    }
+
+    /// `<<: *defaults`: keys of another mapping, where this one does not have them itself.
+    fn merge(&mut self, node: Node, into: &mut Vec<Entry>) -> Result<(), Problem> {
+        let mut known: HashSet<String> = into.iter().map(|entry| entry.key.clone()).collect();
+        let nodes = match node.value {
+            Value::List(items) => items,
+            _ => vec![node],
+        };
+        for node in nodes {
+            let Value::Map(entries) = node.value else {
+                return Err(Problem::new(
+                    &node.origin,
+                    "`<<` takes in a mapping, or a list of them",
+                ));
+            };
+            for entry in entries {
+                if known.insert(entry.key.clone()) {
+                    into.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a tag says that a scalar is text. Tags of the core schema are allowed, though not
+    /// needed; others mean nothing here.
+    fn is_text(&self, tag: Option<&Tag>, origin: &Origin) -> Result<bool, Problem> {
+        let Some(tag) = tag else {
+            return Ok(false);
+        };
+        match tag.core_suffix() {
+            Some(suffix) => Ok(suffix == "str"),
+            None => Err(Problem::new(
+                origin,
+                format!("the tag `{}` means nothing here", shown(&tag.original())),
+            )
+            .help("take it out; a text that begins with `!` needs quotes")),
+        }
+    }
+}
+
+/// The byte at which the `index`-th character begins.
+fn byte_of_char(text: &str, index: usize) -> usize {
+    text.char_indices()
+        .nth(index)
+        .map_or(text.len(), |(byte, _)| byte)
+}
+
+/// The beginning of the character that the byte `at` is part of.
+fn floor(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,220 @@
+//! What a user reads when a scenario is wrong: place, message, help.
+
+use scenario::{OneLiner, Overrides, Scenario, ScenarioError};
+
+/// Every problem in one line: place, message, help.
+fn lines(error: &ScenarioError) -> String {
+    error
+        .problems()
+        .iter()
+        .map(|problem| {
+            format!(
+                "{}: {} | {}\n",
+                problem.place().unwrap_or_else(|| "-".to_owned()),
+                problem.message(),
+                problem.help_text().unwrap_or("-")
+            )
+        })
+        .collect()
+}
+
+fn refuse(text: &str, overrides: &Overrides) -> String {
+    match Scenario::parse("s.yaml", text, overrides) {
+        Ok(scenario) => panic!("it was taken: {scenario:?}"),
+        Err(error) => lines(&error),
+    }
+}
+
+/// Each case of the file: its title, its scenario, and what is said about it.
+fn cases() -> Vec<(&'static str, &'static str, &'static str)> {
+    include_str!("testdata/messages.txt")
+        .split("=== ")
+        .skip(1)
+        .map(|case| {
+            let (title, rest) = case.split_once('\n').expect("a title");
+            let (text, said) = rest
+                .rsplit_once("---\n")
+                .expect("a scenario and its message");
+            (title, text, said)
+        })
+        .collect()
+}
+
+#[test]
+fn every_mistake_is_said_at_its_place_with_the_way_to_mend_it() {
+    let mut wrong = String::new();
+    for (title, text, said) in cases() {
+        let got = refuse(text, &Overrides::default());
+        if got != said {
+            wrong.push_str(&format!("=== {title}\nsaid:\n{got}should say:\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_picture_shows_the_line_with_an_arrow() {
+    let text = "clients:\n  viewers:\n    urls: [rtsp://h/a]\n    tranport: tcp\n    load: {clients: 10}\n";
+    let error = Scenario::parse("s.yaml", text, &Overrides::default()).expect_err("a typo");
+    assert_eq!(
+        picture(&error),
+        "  × unknown key `tranport` in `clients.viewers`
+   ╭─[s.yaml:4:5]
+ 3 │     urls: [rtsp://h/a]
+ 4 │     tranport: tcp
+   ·     ────┬───
+   ·         ╰── not a key here
+ 5 │     load: {clients: 10}
+   ╰────
+  help: did you mean `transport`?
+"
+    );
+    assert_eq!(error.problems()[0].line_column(), Some((4, 5)));
+}
+
+#[test]
+fn a_doubled_key_shows_both_places() {
+    let error = Scenario::parse("s.yaml", "name: a\nname: b\n", &Overrides::default())
+        .expect_err("it is there twice");
+    let picture = picture(&error);
+    assert!(picture.contains("first here"), "{picture}");
+    assert!(picture.contains("and again here"), "{picture}");
+}
+
+fn picture(error: &ScenarioError) -> String {
+    let mut picture = String::new();
+    let theme = miette::GraphicalTheme::unicode_nocolor();
+    miette::GraphicalReportHandler::new_themed(theme)
+        .render_report(&mut picture, error)
+        .expect("a text takes everything");
+    picture
+}
+
+const BASE: &str =
+    "name: a\nclients:\n  viewers:\n    urls: [rtsp://h/a]\n    load: {clients: 10}\n";
+
+#[test]
+fn a_wrong_setting_names_itself() {
+    for (setting, said) in [
+        (
+            "clients.viewers.load.clients=x",
+            "`clients.viewers.load.clients` must be a whole number from 0, and is `x` | -",
+        ),
+        (
+            "clients.viewer.load.clients=5",
+            "there is no population `viewer` | did you mean `viewers`?",
+        ),
+        (
+            "clients.viewers.load.cleints=5",
+            "unknown key `cleints` in `clients.viewers.load` | did you mean `clients`?",
+        ),
+        (
+            "duration",
+            "there is no `=` | write it as `--set KEY=VALUE`, such as `--set duration=60s`",
+        ),
+        (
+            "duration=60",
+            "a unit is missing | a duration is written with ns, us, ms, s, m or h, such as `500ms`, `60s` or `1m30s`",
+        ),
+        (
+            "clients.viewers.urls.7=a",
+            "`clients.viewers.urls` is a list of 1, and has no `7` | its items are numbered from 0; 1 adds one",
+        ),
+        (
+            "name.x=[a]",
+            "`name` is `a`, and has no `x` | set `name` as a whole",
+        ),
+    ] {
+        let overrides = Overrides {
+            set: vec![setting.to_owned()],
+            ..Overrides::default()
+        };
+        assert_eq!(
+            refuse(BASE, &overrides),
+            format!("--set {setting}: {said}\n")
+        );
+    }
+}
+
+#[test]
+fn a_wrong_variable_names_itself() {
+    let overrides = Overrides::default().with_environment(
+        [
+            ("STREAMGAUGE_DURATON", "5s"),
+            ("STREAMGAUGE_CLIENTS__VIEWERS__LOAD__RAMP", "5"),
+            ("STREAMGAUGE_LOG", "debug"),
+            ("PATH", "/bin"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        &["STREAMGAUGE_LOG"],
+    );
+    assert_eq!(
+        refuse(BASE, &overrides),
+        "environment variable STREAMGAUGE_DURATON: unknown key `duraton` | did you mean `duration`?\n\
+         environment variable STREAMGAUGE_CLIENTS__VIEWERS__LOAD__RAMP: a unit is missing | a duration is written with ns, us, ms, s, m or h, such as `500ms`, `60s` or `1m30s`\n"
+    );
+}
+
+#[test]
+fn a_wrong_argument_names_itself() {
+    let line = OneLiner {
+        urls: vec!["rtsp://h/a".to_owned()],
+        ramp: Some("20".to_owned()),
+        transport: Some("upd".to_owned()),
+        leave: Some("1x".to_owned()),
+        clients: Some("0x".to_owned()),
+        ..OneLiner::default()
+    };
+    let refused = |line: &OneLiner| {
+        lines(&Scenario::from_one_liner(line, &Overrides::default()).expect_err("it is wrong"))
+    };
+    let said = refused(&line);
+    for part in [
+        "--ramp 20: a unit is missing | a duration",
+        "--leave 1x: there is no unit `x` | a duration",
+        "--clients 0x: `clients.viewers.load.clients` must be a whole number",
+        "--transport upd: `clients.viewers.transport` cannot be `upd` | did you mean `udp`?",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+    assert_eq!(
+        refused(&OneLiner {
+            urls: vec!["http://h/a".to_owned()],
+            ..OneLiner::default()
+        }),
+        "http://h/a: `http://h/a` is no URL of a protocol known here | a URL begins with rtsp://\n"
+    );
+    assert_eq!(
+        refused(&OneLiner {
+            urls: vec!["rtsp://h/a".to_owned()],
+            thresholds: vec!["viewers.lss < 1%".to_owned()],
+            ..OneLiner::default()
+        }),
+        "--threshold viewers.lss < 1%: threshold `viewers.lss < 1%`: `viewers` has no metric `lss` | did you mean `loss`?\n"
+    );
+    assert_eq!(
+        refused(&OneLiner {
+            urls: vec!["rtsp://h/a".to_owned()],
+            rejoin: true,
+            ..OneLiner::default()
+        }),
+        "--rejoin: with `rejoin` the clients never end, and the run has no `duration` | add `duration: 60s` at the top of the scenario, or `-d 60s`\n"
+    );
+    assert!(refused(&OneLiner::default()).contains("a URL is missing"));
+}
+
+#[test]
+fn files_that_cannot_be_read_are_said_to_be() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let refused = |name: &str, bytes: Option<&[u8]>| {
+        let path = folder.path().join(name);
+        if let Some(bytes) = bytes {
+            std::fs::write(&path, bytes).expect("the folder can be written to");
+        }
+        lines(&Scenario::load(&path, &Overrides::default()).expect_err("it cannot be read"))
+    };
+    assert!(refused("missing.yaml", None).contains("is the path right"));
+    assert!(refused("large.yaml", Some(&vec![b'#'; 2 << 20])).contains("larger than 1 MiB"));
+    assert!(refused("latin1.yaml", Some(b"a: 1\nname: caf\xe9\n")).contains("not UTF-8 in line 2"));
+    assert!(refused(".", None).contains("cannot read the scenario"));
+}

@@ -1,0 +1,462 @@
+//! Scenarios that are right: what they mean, from a file, settings and one line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use load::{Shape, Stage};
+use measure::units::BitRate;
+use proptest::prelude::*;
+use scenario::{Clips, Leave, OneLiner, Overrides, Pick, Ready, Scenario, ServerStart, schema};
+
+const FULL: &str = r#"
+name: VLC on demand, everybody at once
+server:
+  launch: vlc
+  port: 8554
+  clips: { directory: clips, count: 10, length: 1m, video: 1Mbps, audio: 128kbps, frame_rate: 25 }
+clients:
+  viewers:
+    protocol: rtsp
+    urls: ["rtsp://127.0.0.1:8554/clip{1..10}"]
+    transport: tcp
+    pick: in_turn
+    leave: { after: 60s }
+    load: { clients: 240, start: at_once }
+  guests: &guests
+    urls: rtsp://127.0.0.1:8554/clip1
+    rejoin: true
+    load: { stages: [ {clients: 100, over: 30s}, {clients: 0, over: 0s} ] }
+  more:
+    <<: *guests
+    load: { arrivals: 30/m, max_clients: 50 }
+    rejoin: false
+duration: 1m30s
+warm_up: 10s
+thresholds: [ "viewers.loss < 7%", "server.cpu < 95%", "tester.lag.p99 < 50ms" ]
+seed: 42
+stop_timeout: 2s
+workers: 2
+"#;
+
+fn parse(text: &str) -> Scenario {
+    parse_with(text, &Overrides::default())
+}
+
+fn parse_with(text: &str, overrides: &Overrides) -> Scenario {
+    match Scenario::parse("dir/vod.yaml", text, overrides) {
+        Ok(scenario) => scenario,
+        Err(error) => panic!("{:#?}", error.problems()),
+    }
+}
+
+const SMALL: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 10}}}\n";
+
+#[test]
+fn a_whole_scenario_is_read() {
+    let scenario = parse(FULL);
+    assert_eq!(scenario.name, "VLC on demand, everybody at once");
+    let server = scenario.server.as_ref().expect("it has one");
+    assert_eq!(
+        server.start,
+        ServerStart::Launch {
+            name: "vlc".to_owned(),
+            port: Some(8554)
+        }
+    );
+    assert_eq!(
+        server.clips,
+        Some(Clips {
+            directory: PathBuf::from("clips"),
+            count: 10,
+            length: Duration::from_secs(60),
+            video: BitRate(1_000_000),
+            audio: Some(BitRate(128_000)),
+            frame_rate: 25
+        })
+    );
+    let [viewers, guests, more] = scenario.populations.as_slice() else {
+        panic!("three populations");
+    };
+    assert_eq!(viewers.urls.len(), 10);
+    assert_eq!(viewers.urls[9], "rtsp://127.0.0.1:8554/clip10");
+    assert_eq!(viewers.pick, Pick::InTurn);
+    assert_eq!(viewers.leave, Leave::After(Duration::from_secs(60)));
+    assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 240 });
+    assert_eq!(viewers.config.sockets_per_client(), 1);
+    assert!(guests.load.rejoin);
+    assert_eq!(guests.config.protocol().name, "rtsp");
+    assert_eq!(
+        guests.load.shape,
+        Shape::Stages(vec![
+            Stage {
+                clients: 100,
+                over: Duration::from_secs(30)
+            },
+            Stage {
+                clients: 0,
+                over: Duration::ZERO
+            }
+        ])
+    );
+    assert_eq!(more.urls, guests.urls);
+    assert!(!more.load.rejoin);
+    assert_eq!(
+        more.load.shape,
+        Shape::Arrivals {
+            per_second: 0.5,
+            max_clients: 50
+        }
+    );
+    assert_eq!(scenario.duration, Some(Duration::from_secs(90)));
+    assert_eq!(scenario.warm_up, Duration::from_secs(10));
+    assert_eq!(scenario.stop_timeout, Duration::from_secs(2));
+    assert_eq!((scenario.seed, scenario.workers), (42, Some(2)));
+    assert_eq!(scenario.thresholds[0].text, "viewers.loss < 7%");
+    assert!(scenario.thresholds[0].origin.starts_with("dir/vod.yaml:"));
+    let json = serde_json::to_value(&scenario).expect("it is plain data");
+    assert_eq!(json["populations"][0]["config"]["rtsp"]["transport"], "tcp");
+    assert_eq!(json["populations"][0]["leave"], "after: 60s");
+    assert_eq!(json["populations"][0]["load"]["shape"]["clients"], 240);
+    assert_eq!(json["duration"], "90s");
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let overrides = Overrides {
+        default_seed: 7,
+        ..Overrides::default()
+    };
+    let scenario = parse_with(SMALL, &overrides);
+    assert_eq!(scenario.name, "vod");
+    assert_eq!(scenario.seed, 7);
+    assert_eq!(scenario.server, None);
+    assert_eq!(scenario.duration, None);
+    assert_eq!(scenario.warm_up, Duration::ZERO);
+    assert_eq!(scenario.stop_timeout, Duration::from_secs(5));
+    let viewers = &scenario.populations[0];
+    assert_eq!(viewers.pick, Pick::Random);
+    assert_eq!(viewers.leave, Leave::AtEnd);
+    assert!(!viewers.load.rejoin);
+    assert_eq!(viewers.config, viewers.config.protocol().default_config());
+}
+
+#[test]
+fn servers_of_ones_own() {
+    let server = |text: &str| {
+        parse(&format!("{SMALL}server: {text}\n"))
+            .server
+            .expect("it has one")
+    };
+    let command = server(
+        "{command: [./server, --port, 8554], ready: {port: 8554}, ready_timeout: 1s, environment: {A: 1}}",
+    );
+    assert_eq!(
+        command.start,
+        ServerStart::Command(["./server", "--port", "8554"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(command.ready, Some(Ready::Port(8554)));
+    assert_eq!(command.ready_timeout, Duration::from_secs(1));
+    assert_eq!(command.stop_timeout, Duration::from_secs(5));
+    assert_eq!(command.environment["A"], "1");
+    let line = server("{command: [s], ready: {line: 'up: yes'}}");
+    assert_eq!(line.ready, Some(Ready::Line("up: yes".to_owned())));
+    assert_eq!(line.ready_timeout, Duration::from_secs(10));
+    assert_eq!(
+        server("{observe: {pid: 123}}").start,
+        ServerStart::Observe { pid: 123 }
+    );
+}
+
+#[test]
+fn only_servers_of_the_catalogue_can_be_launched() {
+    let overrides = Overrides {
+        known_servers: vec!["vlc".to_owned(), "gstreamer".to_owned()],
+        ..Overrides::default()
+    };
+    let error = Scenario::parse(
+        "s.yaml",
+        &format!("{SMALL}server: {{launch: vcl}}\n"),
+        &overrides,
+    )
+    .expect_err("there is none");
+    assert_eq!(error.problems()[0].help_text(), Some("did you mean `vlc`?"));
+}
+
+#[test]
+fn settings_win_over_variables_and_variables_over_the_file() {
+    let overrides = Overrides {
+        set: [
+            "clients.viewers.load.clients=500",
+            "clients.viewers.urls=[rtsp://h/b, \"rtsp://h/c\"]",
+            "clients.viewers.urls.2=rtsp://h/d?x=#y",
+            "warm_up=",
+            "seed=3",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        environment: [
+            ("STREAMGAUGE_SEED", "2"),
+            ("STREAMGAUGE_DURATION", "20s"),
+            ("STREAMGAUGE_CLIENTS__VIEWERS__TRANSPORT", "tcp"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+        thresholds: vec!["viewers.loss < 1%".to_owned()],
+        ..Overrides::default()
+    };
+    let scenario = parse_with(&format!("{SMALL}seed: 1\nwarm_up: 5s\n"), &overrides);
+    assert_eq!(scenario.seed, 3);
+    assert_eq!(scenario.warm_up, Duration::ZERO);
+    assert_eq!(scenario.duration, Some(Duration::from_secs(20)));
+    let viewers = &scenario.populations[0];
+    assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 500 });
+    assert_eq!(viewers.config.sockets_per_client(), 1);
+    assert_eq!(
+        viewers.urls,
+        ["rtsp://h/b", "rtsp://h/c", "rtsp://h/d?x=#y"]
+    );
+    assert_eq!(
+        scenario.thresholds[0].origin,
+        "--threshold viewers.loss < 1%"
+    );
+}
+
+#[test]
+fn one_line_makes_a_scenario() {
+    let line = OneLiner {
+        urls: vec!["rtsp://127.0.0.1:8554/clip{1..3}".to_owned()],
+        clients: Some("200".to_owned()),
+        ramp: Some("20s".to_owned()),
+        duration: Some("60s".to_owned()),
+        transport: Some("tcp".to_owned()),
+        leave: Some("30s".to_owned()),
+        rejoin: true,
+        thresholds: vec!["viewers.loss < 1%".to_owned()],
+        ..OneLiner::default()
+    };
+    let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("valid");
+    let viewers = &scenario.populations[0];
+    assert_eq!(viewers.name, "viewers");
+    assert_eq!(viewers.urls.len(), 3);
+    assert_eq!(
+        viewers.load.shape,
+        Shape::Ramp {
+            clients: 200,
+            over: Duration::from_secs(20)
+        }
+    );
+    assert!(viewers.load.rejoin);
+    assert_eq!(viewers.leave, Leave::After(Duration::from_secs(30)));
+    assert_eq!(scenario.thresholds.len(), 1);
+
+    let line = OneLiner {
+        urls: vec!["rtsp://h/a".to_owned()],
+        ..OneLiner::default()
+    };
+    let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("valid");
+    assert_eq!(
+        scenario.populations[0].load.shape,
+        Shape::AtOnce { clients: 1 }
+    );
+}
+
+#[test]
+fn paths_in_a_file_count_from_it() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("vod.yaml");
+    std::fs::write(
+        &path,
+        format!("{SMALL}server: {{command: [s], directory: run, clips: {{directory: media}}}}\n"),
+    )
+    .expect("the folder can be written to");
+    let server = Scenario::load(&path, &Overrides::default())
+        .expect("valid")
+        .server
+        .expect("it has one");
+    assert_eq!(server.directory, Some(folder.path().join("run")));
+    assert_eq!(
+        server.clips.map(|clips| clips.directory),
+        Some(folder.path().join("media"))
+    );
+}
+
+#[test]
+fn the_description_says_what_will_happen_and_what_it_takes() {
+    let scenario = parse(FULL);
+    let description = scenario.describe();
+    assert_eq!(description.clients_max, 240 + 100 + 50);
+    // TCP: one socket; UDP: the connection and two pairs.
+    assert_eq!(description.file_descriptors, 240 + 5 * 150);
+    assert_eq!(description.udp_ports, 4 * 150);
+    assert_eq!(description.ends, Some(Duration::from_secs(90)));
+    let text = description.lines().join("\n");
+    for part in [
+        "server: launches vlc on port 8554",
+        "viewers: 240 clients at once; they leave after 60s",
+        "and 9 more",
+        "guests: clients in stages: 1 at 0s, 0 at 30s",
+        "0.5 clients arrive a second, at most 50 at a time",
+        "threshold: viewers.loss < 7%",
+        "threshold: viewers.failed == 0 (unwritten)",
+        "ends: after 90s",
+        "warm-up: the first 10s",
+        "needs: 990 file descriptors and 600 UDP ports for 390 clients",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in:\n{text}");
+    }
+    let open = parse(SMALL).describe();
+    assert_eq!(open.ends, None);
+    let bounded = SMALL.replace("load:", "leave: {after: 5s}, load:");
+    assert_eq!(
+        parse(&bounded).describe().ends,
+        Some(Duration::from_secs(5))
+    );
+    let secret = SMALL.replace("rtsp://h/a", "rtsp://me:secret@h/a");
+    let lines = parse(&secret).describe().lines().join("\n");
+    assert!(lines.contains("rtsp://me:***@h/a"), "{lines}");
+    assert!(!lines.contains("secret"));
+}
+
+#[test]
+fn the_schema_knows_every_key() {
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let good = serde_json::json!({
+        "name": "a",
+        "server": {"launch": "vlc", "clips": {"directory": "c", "video": "1Mbps"}},
+        "clients": {"viewers": {
+            "urls": ["rtsp://h/a"], "transport": "tcp", "silence": "5s", "leave": {"after": "1m"},
+            "load": {"clients": 10, "ramp": "20s"}
+        }},
+        "duration": "60s", "thresholds": ["viewers.loss < 1%"], "seed": 1
+    });
+    if let Err(error) = validator.validate(&good) {
+        panic!("{error} at {}", error.instance_path());
+    }
+    for (pointer, value) in [
+        ("/duration", serde_json::json!(60)),
+        ("/duration", serde_json::json!("60")),
+        ("/clients/viewers/load/ramp", serde_json::json!("20")),
+        ("/clients/viewers/transport", serde_json::json!("tpc")),
+        ("/clients/viewers/leave", serde_json::json!("never")),
+        ("/clients", serde_json::json!({})),
+        (
+            "/clients",
+            serde_json::json!({"Big": good["clients"]["viewers"]}),
+        ),
+        ("/server", serde_json::json!({})),
+        ("/server/clips/video", serde_json::json!("1MB")),
+    ] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).expect("it is there") = value;
+        assert!(!validator.is_valid(&bad), "{pointer}: {bad}");
+    }
+    for (pointer, key) in [
+        ("", "duraton"),
+        ("/clients/viewers", "tranport"),
+        ("/clients/viewers/load", "cleints"),
+        ("/server", "lunch"),
+    ] {
+        let mut bad = good.clone();
+        bad.pointer_mut(pointer).expect("it is there")[key] = serde_json::json!("1s");
+        assert!(!validator.is_valid(&bad), "{pointer}/{key}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_at_once() {
+    let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (from, to) in ["ab", "bc", "cd", "de", "ef", "fg"].map(|pair| pair.split_at(1)) {
+        let items = vec![format!("*{from}"); 9].join(", ");
+        laughs.push_str(&format!("{to}: &{to} [{items}]\n"));
+    }
+    let long = format!(
+        "a: &a \"{}\"\nb: [{}]\n",
+        "x".repeat(500_000),
+        "*a, ".repeat(60_000)
+    );
+    let deep_flow = format!("a: {}", "[".repeat(5_000));
+    let deep_block: String = (0..300)
+        .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+        .collect();
+    let merges = format!("a: &a {{b: c}}\nd: {{<<: [{}]}}\n", "*a, ".repeat(200_000));
+    for bomb in [laughs, long, deep_flow, deep_block, merges] {
+        let error = Scenario::parse("s.yaml", &bomb, &Overrides::default()).expect_err("a bomb");
+        let message = error.problems()[0].message();
+        assert!(
+            ["values", "nested", "too large", "YAML"]
+                .iter()
+                .any(|word| message.contains(word)),
+            "{message}"
+        );
+    }
+    let keys: String = (0..50_000).map(|n| format!("k{n}: 1\n")).collect();
+    let error = Scenario::parse("s.yaml", &keys, &Overrides::default()).expect_err("unknown");
+    assert!(error.problems().len() < 30);
+}
+
+/// Pieces that scenarios are made of, so that random texts get past the first line.
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("clients:\n  v:\n".to_owned()),
+        Just("    urls: [rtsp://h/a{1..3}]\n".to_owned()),
+        Just("    load: {clients: 5, ramp: 2s}\n".to_owned()),
+        Just("    load: {stages: [{clients: 5, over: 2s}]}\n".to_owned()),
+        Just("    silence: *a\n".to_owned()),
+        Just("server: &a {command: [x]}\n".to_owned()),
+        Just("duration: 5s\n".to_owned()),
+        Just("thresholds: ['v.loss < 1%', \"é\\n.x < 2\"]\n".to_owned()),
+        Just("<<: {a: b}\n".to_owned()),
+        "[a-z{}\\[\\]:,&*!|>'\"#%@ \t\n0-9.é-]{0,12}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_and_no_setting_brings_it_down(
+        pieces in proptest::collection::vec(piece(), 0..8),
+        setting in "[a-z.]{0,12}=?[a-z0-9\\[{}&*:é]{0,8}",
+    ) {
+        let overrides = Overrides {
+            set: vec![setting.clone()],
+            thresholds: vec![setting],
+            ..Overrides::default()
+        };
+        match Scenario::parse("s.yaml", &pieces.concat(), &overrides) {
+            Ok(scenario) => {
+                scenario.describe();
+            }
+            Err(error) => {
+                prop_assert!(!error.problems().is_empty());
+                let mut picture = String::new();
+                miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none())
+                    .render_report(&mut picture, &error)
+                    .expect("a text takes everything");
+            }
+        }
+    }
+
+    #[test]
+    fn no_argument_brings_it_down(url in "\\PC{0,30}", ramp in "\\PC{0,8}", leave in "\\PC{0,8}") {
+        let line = OneLiner {
+            urls: vec![url],
+            ramp: Some(ramp),
+            leave: Some(leave),
+            ..OneLiner::default()
+        };
+        // Either way is right, as long as it comes back.
+        drop(Scenario::from_one_liner(&line, &Overrides::default()));
+    }
+}
+
+#[test]
+fn a_file_that_ends_in_the_middle_is_refused_wherever_it_is_cut() {
+    let whole = parse(FULL);
+    for end in (0..FULL.len()).filter(|end| FULL.is_char_boundary(*end)) {
+        if let Ok(part) = Scenario::parse("dir/vod.yaml", &FULL[..end], &Overrides::default()) {
+            assert_eq!(part.populations[0].urls, whole.populations[0].urls);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A distribution as a compact blob.
+//!
+//! All numbers are unsigned LEB128 varints: first how many buckets follow; then, where there is one,
+//! the exact sum of all values, the exact smallest and the exact largest; then of each bucket how much
+//! higher its value is than the last one's, and how many values are in it.
+
+use measure::Sparse;
+
+/// The most values that a stored distribution may hold. No window comes near; it keeps sums of
+/// damaged files from running over.
+const MOST: u64 = 1 << 44;
+
+/// The distribution as a blob.
+pub fn encode(sparse: &Sparse) -> Vec<u8> {
+    let mut blob = Vec::with_capacity(16 + sparse.buckets.len() * 4);
+    put(&mut blob, sparse.buckets.len() as u128);
+    if sparse.buckets.is_empty() {
+        return blob;
+    }
+    put(&mut blob, sparse.sum);
+    put(&mut blob, u128::from(sparse.min));
+    put(&mut blob, u128::from(sparse.max));
+    let mut last = 0;
+    for &(value, count) in &sparse.buckets {
+        put(&mut blob, u128::from(value - last));
+        put(&mut blob, u128::from(count));
+        last = value;
+    }
+    blob
+}
+
+/// The distribution in a blob, or `None` where it is damaged.
+pub fn decode(mut blob: &[u8]) -> Option<Sparse> {
+    let buckets = usize::try_from(take(&mut blob)?).ok()?;
+    if buckets == 0 {
+        return blob.is_empty().then(Sparse::default);
+    }
+    let sum = take(&mut blob)?;
+    let min = u64::try_from(take(&mut blob)?).ok()?;
+    let max = u64::try_from(take(&mut blob)?).ok()?;
+    // A bucket takes at least two bytes, so a short blob cannot ask for much memory.
+    if buckets > blob.len() / 2 {
+        return None;
+    }
+    let mut sparse = Sparse {
+        buckets: Vec::with_capacity(buckets),
+        sum,
+        min,
+        max,
+    };
+    let (mut value, mut total) = (0u64, 0u64);
+    for index in 0..buckets {
+        let step = u64::try_from(take(&mut blob)?).ok()?;
+        let count = u64::try_from(take(&mut blob)?).ok()?;
+        if (step == 0 && index > 0) || count == 0 {
+            return None;
+        }
+        value = value.checked_add(step)?;
+        total = total.checked_add(count).filter(|total| *total <= MOST)?;
+        sparse.buckets.push((value, count));
+    }
+    let possible = u128::from(min) * u128::from(total)..=u128::from(max) * u128::from(total);
+    (blob.is_empty() && min <= max && possible.contains(&sum)).then_some(sparse)
+}
+
+fn put(blob: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        blob.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    blob.push(value as u8);
+}
+
+fn take(blob: &mut &[u8]) -> Option<u128> {
+    let mut value = 0u128;
+    for shift in (0..u128::BITS).step_by(7) {
+        let (&byte, rest) = blob.split_first()?;
+        *blob = rest;
+        let bits = u128::from(byte & 0x7f);
+        if bits.leading_zeros() < shift {
+            return None;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::Histogram;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn comes_back_the_same(values in proptest::collection::vec(0u64..(1 << 45), 0..100)) {
+            let mut histogram = Histogram::new();
+            for value in values {
+                histogram.record(value);
+            }
+            let sparse = histogram.to_sparse();
+            prop_assert_eq!(decode(&encode(&sparse)), Some(sparse));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_make_a_sound_distribution(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            if let Some(sparse) = decode(&bytes) {
+                let mut histogram = sparse.to_histogram();
+                histogram.merge(&sparse);
+                prop_assert_eq!(histogram.count(), 2 * sparse.count());
+            }
+        }
+
+        #[test]
+        fn a_cut_blob_is_refused(
+            values in proptest::collection::vec(0u64..(1 << 40), 1..20),
+            cut in any::<proptest::sample::Index>(),
+        ) {
+            let mut histogram = Histogram::new();
+            for value in values {
+                histogram.record(value);
+            }
+            let blob = encode(&histogram.to_sparse());
+            prop_assert_eq!(decode(&blob[..cut.index(blob.len())]), None);
+        }
+    }
+
+    #[test]
+    fn is_compact() {
+        let mut histogram = Histogram::new();
+        for step in 0..1000 {
+            histogram.record(20_000_000 + step * 37);
+        }
+        assert!(encode(&histogram.to_sparse()).len() < 100);
+    }
+}

@@ -1,0 +1,173 @@
+//! A catalogue as JSON, and the way from a stored catalogue back to one of this program's.
+//!
+//! Figures are stored by their place. The names behind the places are stored too, so a file made by
+//! a streamgauge with other metrics is read by name.
+
+use measure::metric::{Join, Source};
+use measure::{Catalogue, HistogramId, Unit, Window};
+use serde::{Deserialize, Serialize};
+
+/// A catalogue as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    /// The name of each counter, by place.
+    pub(crate) counters: Vec<String>,
+    /// The name of each level, by place.
+    pub(crate) gauges: Vec<String>,
+    /// The name of each distribution.
+    pub(crate) distributions: Vec<String>,
+    /// What each metric is, for who reads the file without this program.
+    metrics: Vec<StoredMetric>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredMetric {
+    name: String,
+    unit: Unit,
+    /// What one step of a stored value is worth in the unit: distributions of times are in
+    /// nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
+    /// How it comes about, such as `counter` or `(expected - received) / expected`.
+    source: String,
+    doc: String,
+    reference: String,
+}
+
+impl Stored {
+    pub(crate) fn new(catalogue: Catalogue) -> Stored {
+        let mut stored = Stored {
+            counters: vec![String::new(); catalogue.counters()],
+            gauges: vec![String::new(); catalogue.gauges()],
+            distributions: vec![String::new(); catalogue.histograms()],
+            metrics: Vec::new(),
+        };
+        for metric in catalogue.metrics() {
+            let name = metric.name.to_owned();
+            match metric.source {
+                Source::Counter(id) => stored.counters[usize::from(id.0)] = name,
+                Source::Gauge(id, _) => stored.gauges[usize::from(id.0)] = name,
+                Source::Distribution(id) => stored.distributions[usize::from(id.0)] = name,
+                _ => {}
+            }
+        }
+        for metric in catalogue.metrics() {
+            let counter = |id: measure::CounterId| &stored.counters[usize::from(id.0)];
+            let source = match metric.source {
+                Source::Counter(_) => "counter".to_owned(),
+                Source::Gauge(_, Join::Sum) => "level, sum over workers".to_owned(),
+                Source::Gauge(_, Join::Max) => "level, maximum over workers".to_owned(),
+                Source::Distribution(_) => "distribution".to_owned(),
+                Source::Difference(a, b) => format!("{} - {}", counter(a), counter(b)),
+                Source::LossRatio(a, b) => {
+                    format!("({0} - {1}) / {0}", counter(a), counter(b))
+                }
+                Source::Share(a, b) => format!("{} / {}", counter(a), counter(b)),
+                Source::Rate(a, factor) => format!("{} * {factor} / seconds", counter(a)),
+                Source::Scaled(a, power) => format!("{} * 1e{power}", counter(a)),
+            };
+            let nanoseconds =
+                matches!(metric.source, Source::Distribution(_)) && metric.unit == Unit::Seconds;
+            stored.metrics.push(StoredMetric {
+                name: metric.name.to_owned(),
+                unit: metric.unit,
+                step: nanoseconds.then(|| "1e-9".to_owned()),
+                source,
+                doc: metric.doc.to_owned(),
+                reference: metric.reference.to_owned(),
+            });
+        }
+        stored
+    }
+}
+
+/// How to put stored figures into their places today.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    catalogue: Catalogue,
+    /// Today's place of each stored counter, where there is one.
+    counters: Vec<Option<usize>>,
+    gauges: Vec<Option<usize>>,
+    /// Names of today's metrics that the file knows nothing of.
+    pub(crate) absent: Vec<&'static str>,
+    /// Names in the file that today's catalogue does not have.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Mapping {
+    pub(crate) fn new(stored: &Stored, catalogue: Catalogue) -> Mapping {
+        let mut unknown = Vec::new();
+        let mut places = |names: &[String], wanted: fn(Source) -> Option<usize>| {
+            names
+                .iter()
+                .map(|name| {
+                    let place = catalogue
+                        .find(name)
+                        .and_then(|metric| wanted(metric.source));
+                    if place.is_none() && !name.is_empty() {
+                        unknown.push(name.clone());
+                    }
+                    place
+                })
+                .collect::<Vec<_>>()
+        };
+        let counters = places(&stored.counters, |source| match source {
+            Source::Counter(id) => Some(usize::from(id.0)),
+            _ => None,
+        });
+        let gauges = places(&stored.gauges, |source| match source {
+            Source::Gauge(id, _) => Some(usize::from(id.0)),
+            _ => None,
+        });
+        places(&stored.distributions, |source| match source {
+            Source::Distribution(id) => Some(usize::from(id.0)),
+            _ => None,
+        });
+        let absent = catalogue
+            .metrics()
+            .filter(|metric| match metric.source {
+                Source::Counter(_) => !stored.counters.iter().any(|name| name == metric.name),
+                Source::Gauge(..) => !stored.gauges.iter().any(|name| name == metric.name),
+                Source::Distribution(_) => {
+                    !stored.distributions.iter().any(|name| name == metric.name)
+                }
+                _ => false,
+            })
+            .map(|metric| metric.name)
+            .collect();
+        Mapping {
+            catalogue,
+            counters,
+            gauges,
+            absent,
+            unknown,
+        }
+    }
+
+    /// The window with these stored counters and levels, or `None` where their number is wrong.
+    pub(crate) fn window(&self, counters: &[i64], gauges: &[Option<f64>]) -> Option<Window> {
+        if counters.len() != self.counters.len() || gauges.len() != self.gauges.len() {
+            return None;
+        }
+        let mut window = Window::empty(self.catalogue);
+        for (value, place) in counters.iter().zip(&self.counters) {
+            if let Some(place) = place {
+                window.counters[*place] = *value;
+            }
+        }
+        for (value, place) in gauges.iter().zip(&self.gauges) {
+            if let Some(place) = place {
+                window.gauges[*place] = *value;
+            }
+        }
+        Some(window)
+    }
+
+    /// Today's place of a stored distribution.
+    pub(crate) fn distribution(&self, name: &str) -> Option<HistogramId> {
+        match self.catalogue.find(name)?.source {
+            Source::Distribution(id) => Some(id),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Reading a run file, finished or not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use measure::{Catalogue, ThresholdResult, Time, Totals, Verdict, Window};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::blob;
+use crate::catalogue::{Mapping, Stored};
+use crate::error::RunFileError;
+use crate::open::open_database;
+use crate::rows::{
+    ClientOutcome, ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow,
+};
+
+/// A run file that is read. Reading does not change what it says; the log that a killed run left
+/// beside it is folded in where that is possible.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    database: Connection,
+    header: Header,
+    subjects: Vec<Subject>,
+    /// Holds a copy of the file, where it could not be read in its place.
+    _copy: Option<tempfile::TempDir>,
+}
+
+/// A population, the server or the tester.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// Which catalogue its figures follow: a protocol's name, `server` or `tester`.
+    pub kind: String,
+    /// That catalogue, as this program has it.
+    pub catalogue: Catalogue,
+    /// Metrics of the catalogue that the file knows nothing of, because an older streamgauge made it:
+    /// their figures are none, though counters read as zero.
+    pub absent: Vec<&'static str>,
+    /// Metrics in the file that the catalogue does not have, because another streamgauge made it.
+    pub unknown: Vec<String>,
+    id: i64,
+    mapping: Mapping,
+}
+
+impl Reader {
+    /// Opens the run file at `path`. `catalogue` finds the catalogue of a kind of subject.
+    pub fn open(
+        path: &Path,
+        catalogue: impl Fn(&str) -> Option<Catalogue>,
+    ) -> Result<Reader, RunFileError> {
+        let (database, copy) = open_database(path)?;
+        let damaged = |why: String| RunFileError::Damaged {
+            path: path.to_owned(),
+            why,
+        };
+        let sql = |error: rusqlite::Error| damaged(error.to_string());
+        let mut subjects = Vec::new();
+        let mut statement = database
+            .prepare("SELECT id, name, kind, catalogue FROM subject ORDER BY id LIMIT 10000")
+            .map_err(sql)?;
+        let rows = statement
+            .query_map([], |row| {
+                Ok((
+                    row.get(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, String>(3)?,
+                ))
+            })
+            .map_err(sql)?;
+        for row in rows {
+            let (id, name, kind, stored) = row.map_err(sql)?;
+            let stored: Stored = serde_json::from_str(&stored)
+                .map_err(|error| damaged(format!("the catalogue of `{name}`: {error}")))?;
+            let Some(catalogue) = catalogue(&kind) else {
+                return Err(RunFileError::UnknownKind {
+                    path: path.to_owned(),
+                    subject: name,
+                    kind,
+                });
+            };
+            let mapping = Mapping::new(&stored, catalogue);
+            subjects.push(Subject {
+                name,
+                kind,
+                catalogue,
+                absent: mapping.absent.clone(),
+                unknown: mapping.unknown.clone(),
+                id,
+                mapping,
+            });
+        }
+        drop(statement);
+        let header = read_header(&database, &subjects).map_err(damaged)?;
+        Ok(Reader {
+            path: path.to_owned(),
+            database,
+            header,
+            subjects,
+            _copy: copy,
+        })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was known of the run when it began.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whether the run came to its end. If not, it was cut off, or is still going on.
+    pub fn is_finished(&self) -> Result<bool, RunFileError> {
+        Ok(self.meta("ended")? == Some(true.into()))
+    }
+
+    /// A fact that was noted about the run.
+    pub fn meta(&self, key: &str) -> Result<Option<serde_json::Value>, RunFileError> {
+        read_meta(&self.database, key).map_err(|why| self.damaged(why))
+    }
+
+    /// The populations, the server and the tester, in the order in which reports show them.
+    pub fn subjects(&self) -> &[Subject] {
+        &self.subjects
+    }
+
+    /// The windows in order, the warm-up included; a few at a time are in memory.
+    pub fn windows(&self) -> Rows<'_, WindowRow> {
+        Rows::new(self, Reader::some_windows)
+    }
+
+    /// The figures of the run without its warm-up, of each subject by name.
+    pub fn totals(&self) -> Result<BTreeMap<String, Totals>, RunFileError> {
+        let mut all: BTreeMap<String, Totals> = self
+            .subjects
+            .iter()
+            .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
+            .collect();
+        let warm_up = self.header.warm_up_windows();
+        for row in self.windows() {
+            let row = row?;
+            if row.index < warm_up {
+                continue;
+            }
+            for (name, window) in &row.subjects {
+                if let Some(totals) = all.get_mut(name) {
+                    totals.add(window, row.seconds);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The clients, by number.
+    pub fn clients(&self) -> Rows<'_, ClientRow> {
+        Rows::new(self, Reader::some_clients)
+    }
+
+    /// How many clients failed for which reason, the warm-up left out: by subject, the most frequent
+    /// first.
+    pub fn failures(&self) -> Result<Vec<FailureRow>, RunFileError> {
+        let warm_up = i64::try_from(self.header.warm_up_windows()).unwrap_or(i64::MAX);
+        self.collect(
+            "SELECT subject.name, reason, sum(count) FROM failure \
+             JOIN subject ON subject.id = failure.subject WHERE window >= ?1 \
+             GROUP BY subject.id, reason ORDER BY subject.id, sum(count) DESC, reason LIMIT 10000",
+            params![warm_up],
+            |row| {
+                Ok(FailureRow {
+                    subject: row.get(0)?,
+                    reason: row.get(1)?,
+                    count: row.get::<_, i64>(2)? as u64,
+                })
+            },
+        )
+    }
+
+    /// What happened, in the order in which it was written.
+    pub fn events(&self) -> Rows<'_, EventRow> {
+        Rows::new(self, |reader, after| {
+            reader.collect(
+                "SELECT id, time, kind, subject, text FROM event WHERE id > ?1 ORDER BY id LIMIT 256",
+                params![after],
+                |row| {
+                    let event = EventRow {
+                        time: time(row.get(1)?),
+                        kind: row.get(2)?,
+                        subject: row.get(3)?,
+                        text: row.get(4)?,
+                    };
+                    Ok((row.get(0)?, event))
+                },
+            )
+        })
+    }
+
+    /// What reference servers of the same process did to each stream.
+    pub fn served(&self) -> Rows<'_, serde_json::Value> {
+        Rows::new(self, |reader, after| {
+            reader.collect(
+                "SELECT id, line FROM served WHERE id > ?1 ORDER BY id LIMIT 256",
+                params![after],
+                |row| Ok((row.get(0)?, json(row, 1)?)),
+            )
+        })
+    }
+
+    /// The verdict and the thresholds it came from; `None` of a run that was cut off before.
+    pub fn verdict(&self) -> Result<Option<(Verdict, Vec<ThresholdResult>)>, RunFileError> {
+        self.database
+            .query_row("SELECT verdict, thresholds FROM verdict", [], |row| {
+                Ok((json(row, 0)?, json(row, 1)?))
+            })
+            .optional()
+            .map_err(|error| self.damaged(error.to_string()))
+    }
+
+    fn damaged(&self, why: String) -> RunFileError {
+        RunFileError::Damaged {
+            path: self.path.clone(),
+            why,
+        }
+    }
+
+    fn collect<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, RunFileError> {
+        let collect = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.database.prepare_cached(sql)?;
+            statement.query_map(params, read)?.collect()
+        };
+        collect().map_err(|error| self.damaged(error.to_string()))
+    }
+
+    fn some_clients(&self, after: i64) -> Result<Vec<(i64, ClientRow)>, RunFileError> {
+        self.collect(
+            "SELECT id, subject, slot, generation, url, due, begun, first_media, ended, outcome, \
+             reason, detail, streams FROM client WHERE id > ?1 ORDER BY id LIMIT 256",
+            params![after],
+            |row| {
+                let id: i64 = row.get(0)?;
+                let some_time = |index| row.get::<_, Option<i64>>(index);
+                let outcome: Option<String> = row.get(9)?;
+                let client = ClientRow {
+                    id: id as u64,
+                    subject: row.get(1)?,
+                    slot: row.get(2)?,
+                    generation: row.get(3)?,
+                    url: row.get(4)?,
+                    due: time(row.get(5)?),
+                    begun: some_time(6)?.map(time),
+                    first_media: some_time(7)?.map(time),
+                    ended: some_time(8)?.map(time),
+                    outcome: outcome
+                        .map(|name| {
+                            ClientOutcome::from_name(&name)
+                                .ok_or_else(|| conversion(9, format!("no outcome `{name}`")))
+                        })
+                        .transpose()?,
+                    reason: row.get(10)?,
+                    detail: row.get(11)?,
+                    streams: json(row, 12)?,
+                };
+                Ok((id, client))
+            },
+        )
+    }
+
+    fn some_windows(&self, after: i64) -> Result<Vec<(i64, WindowRow)>, RunFileError> {
+        let mut windows = self.collect(
+            "SELECT idx, start_ns, seconds FROM window WHERE idx > ?1 ORDER BY idx LIMIT 16",
+            params![after],
+            |row| {
+                let index: i64 = row.get(0)?;
+                let window = WindowRow {
+                    index: index as u64,
+                    start: time(row.get(1)?),
+                    seconds: row.get(2)?,
+                    subjects: BTreeMap::new(),
+                };
+                Ok((index, window))
+            },
+        )?;
+        let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
+            return Ok(windows);
+        };
+        let range = params![first.0, last.0];
+        let mut figures: BTreeMap<(i64, i64), Window> = BTreeMap::new();
+        let lines = self.collect(
+            "SELECT window, subject, counters, gauges FROM figures WHERE window BETWEEN ?1 AND ?2",
+            range,
+            |row| {
+                let key: (i64, i64) = (row.get(0)?, row.get(1)?);
+                let counters: Vec<i64> = json(row, 2)?;
+                let gauges: Vec<Option<f64>> = json(row, 3)?;
+                Ok((key, counters, gauges))
+            },
+        )?;
+        for (key, counters, gauges) in lines {
+            let subject = self.subject(key.1)?;
+            let window = subject.mapping.window(&counters, &gauges).ok_or_else(|| {
+                self.damaged(format!(
+                    "window {} of `{}` has not as many figures as its catalogue has",
+                    key.0, subject.name
+                ))
+            })?;
+            figures.insert(key, window);
+        }
+        let blobs = self.collect(
+            "SELECT window, subject, metric, blob FROM histogram WHERE window BETWEEN ?1 AND ?2",
+            range,
+            |row| {
+                let key: (i64, i64) = (row.get(0)?, row.get(1)?);
+                let sparse = row
+                    .get_ref(3)?
+                    .as_blob()
+                    .ok()
+                    .and_then(blob::decode)
+                    .ok_or_else(|| conversion(3, "not a distribution".to_owned()))?;
+                Ok((key, row.get::<_, String>(2)?, sparse))
+            },
+        )?;
+        for (key, metric, sparse) in blobs {
+            let place = self.subject(key.1)?.mapping.distribution(&metric);
+            if let (Some(id), Some(window)) = (place, figures.get_mut(&key)) {
+                window.histograms.insert(id, sparse);
+            }
+        }
+        let failures = self.collect(
+            "SELECT window, subject, reason, count FROM failure WHERE window BETWEEN ?1 AND ?2",
+            range,
+            |row| {
+                let key: (i64, i64) = (row.get(0)?, row.get(1)?);
+                Ok((key, row.get::<_, String>(2)?, row.get::<_, u32>(3)?))
+            },
+        )?;
+        for (key, reason, count) in failures {
+            if let Some(window) = figures.get_mut(&key) {
+                window.failures.insert(reason, u64::from(count));
+            }
+        }
+        for ((index, subject), window) in figures {
+            let name = self.subject(subject)?.name.clone();
+            if let Ok(place) = windows.binary_search_by_key(&index, |(index, _)| *index) {
+                windows[place].1.subjects.insert(name, window);
+            }
+        }
+        Ok(windows)
+    }
+
+    fn subject(&self, id: i64) -> Result<&Subject, RunFileError> {
+        self.subjects
+            .iter()
+            .find(|subject| subject.id == id)
+            .ok_or_else(|| {
+                self.damaged(format!("there are figures of subject {id}, which is none"))
+            })
+    }
+}
+
+/// Reads the next rows, those numbered higher than the last one.
+type Fetch<T> = fn(&Reader, i64) -> Result<Vec<(i64, T)>, RunFileError>;
+
+/// Rows of a run file in order, a few of them in memory at a time. After an error there are no more.
+#[derive(Debug)]
+pub struct Rows<'a, T> {
+    reader: &'a Reader,
+    fetch: Fetch<T>,
+    last: i64,
+    ready: VecDeque<(i64, T)>,
+    ended: bool,
+}
+
+impl<'a, T> Rows<'a, T> {
+    fn new(reader: &'a Reader, fetch: Fetch<T>) -> Rows<'a, T> {
+        Rows {
+            reader,
+            fetch,
+            last: i64::MIN,
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+}
+
+impl<T> Iterator for Rows<'_, T> {
+    type Item = Result<T, RunFileError>;
+
+    fn next(&mut self) -> Option<Result<T, RunFileError>> {
+        if self.ready.is_empty() && !self.ended {
+            match (self.fetch)(self.reader, self.last) {
+                Ok(rows) => {
+                    self.ended = rows.is_empty();
+                    self.ready = rows.into();
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let (number, row) = self.ready.pop_front()?;
+        self.last = number;
+        Some(Ok(row))
+    }
+}
+
+fn time(nanos: i64) -> Time {
+    Time::from_nanos(nanos as u64)
+}
+
+fn conversion(column: usize, why: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, why.into())
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| conversion(column, error.to_string()))
+}
+
+fn read_meta(database: &Connection, key: &str) -> Result<Option<serde_json::Value>, String> {
+    database
+        .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+            json(row, 0)
+        })
+        .optional()
+        .map_err(|error| format!("`{key}`: {error}"))
+}
+
+fn read_header(database: &Connection, subjects: &[Subject]) -> Result<Header, String> {
+    fn get<T: serde::de::DeserializeOwned>(database: &Connection, key: &str) -> Result<T, String> {
+        let value = read_meta(database, key)?.ok_or_else(|| format!("`{key}` is missing"))?;
+        serde_json::from_value(value).map_err(|error| format!("`{key}`: {error}"))
+    }
+    let window = Duration::from_nanos(get(database, "window_nanos")?);
+    if window.is_zero() {
+        return Err("its windows have no length".to_owned());
+    }
+    let started_at = Duration::try_from_secs_f64(get(database, "started_at")?)
+        .map_err(|error| format!("`started_at`: {error}"))?;
+    Ok(Header {
+        version: get(database, "version")?,
+        scenario: get(database, "scenario")?,
+        machine: get(database, "machine")?,
+        seed: get(database, "seed")?,
+        started_at,
+        warm_up: Duration::from_nanos(get(database, "warm_up_nanos")?),
+        window,
+        subjects: subjects
+            .iter()
+            .map(|subject| SubjectHeader {
+                name: subject.name.clone(),
+                kind: subject.kind.clone(),
+                catalogue: subject.catalogue,
+            })
+            .collect(),
+    })
+}

@@ -1,0 +1,558 @@
+//! Writing: a handle for the run, and a thread that owns the database.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use measure::{ThresholdResult, Time, Verdict};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+
+use crate::blob;
+use crate::catalogue::Stored;
+use crate::error::{RunFileError, io_reason};
+use crate::open::companion;
+use crate::rows::{ClientRow, EventRow, Header, WindowRow};
+use crate::schema;
+
+/// How many rows may wait for the writer. Whoever hands over one more waits.
+const QUEUE: usize = 512;
+
+/// How long a row may wait for its transaction's end.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the writer waits for a reader that is in its way.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// A run file that is being written.
+///
+/// Handing over a row costs its copying; a thread of its own writes it, and commits with each window
+/// and after a second at the latest. Only where the disk is so slow that 512 rows wait does the
+/// caller wait too, so a thread that measures should leave the handing over to another.
+///
+/// After an error (a full disk) everything handed over is dropped, and [`RunFile::failed`] says so
+/// from then on.
+///
+/// Dropped without [`RunFile::finish`], the file is whole, but marked as cut off.
+#[derive(Debug)]
+pub struct RunFile {
+    path: PathBuf,
+    queue: Sender<Row>,
+    error: Arc<Mutex<Option<RunFileError>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Something to write.
+#[derive(Debug)]
+enum Row {
+    Meta(String, serde_json::Value),
+    Window(Box<WindowRow>),
+    Client(Box<ClientRow>),
+    Event(EventRow),
+    Served(serde_json::Value),
+    Verdict(Box<(Verdict, Vec<ThresholdResult>)>),
+    Flush(Sender<()>),
+    /// The run is over; with a mark that it was not cut off.
+    End {
+        whole: bool,
+    },
+}
+
+impl RunFile {
+    /// Makes a run file at `path`, where there must be nothing yet.
+    pub fn create(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
+        RunFile::make(path, header, None)
+    }
+
+    /// Makes a run file at `path` and gives up a run file that is there already. Anything else that
+    /// is there is an error, unless it is an empty file; so is a run file that is being written.
+    pub fn create_over(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
+        remove_old(path)?;
+        RunFile::make(path, header, None)
+    }
+
+    /// `max_pages` is how large the database may grow: a full disk, for tests.
+    pub(crate) fn make(
+        path: &Path,
+        header: &Header,
+        max_pages: Option<u32>,
+    ) -> Result<RunFile, RunFileError> {
+        let claim = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let path = path.to_owned();
+                return Err(match looks_like_a_run_file(&path) {
+                    Ok(true) => RunFileError::Exists { path },
+                    _ => RunFileError::Foreign { path },
+                });
+            }
+            Err(error) => return Err(RunFileError::create(path, io_reason(&error))),
+        };
+        let made = claim
+            .try_lock()
+            .map_err(|error| RunFileError::create(path, error))
+            .and_then(|()| {
+                open_database(path, header, max_pages).map_err(|error| match is_disk_full(&error) {
+                    true => RunFileError::create(path, "the disk is full"),
+                    false => RunFileError::create(path, error),
+                })
+            });
+        let database = match made {
+            Ok(database) => database,
+            Err(error) => {
+                // The file is ours, and nothing is in it.
+                let _ = std::fs::remove_file(path);
+                return Err(error);
+            }
+        };
+        let (queue, rows) = bounded(QUEUE);
+        let error = Arc::new(Mutex::new(None));
+        let writer = Writer {
+            path: path.to_owned(),
+            _claim: claim,
+            error: Arc::clone(&error),
+            subjects: header.subjects.iter().map(|s| s.name.clone()).collect(),
+            stored: header
+                .subjects
+                .iter()
+                .map(|s| Stored::new(s.catalogue).distributions)
+                .collect(),
+            windows: 0,
+            windows_pending: 0,
+            transaction: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("run-file".to_owned())
+            .spawn(move || writer.run(database, &rows))
+            .map_err(|error| RunFileError::create(path, io_reason(&error)))?;
+        Ok(RunFile {
+            path: path.to_owned(),
+            queue,
+            error,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notes a fact about the run under a key of its own; a later value replaces an earlier one.
+    pub fn meta(&self, key: &str, value: serde_json::Value) {
+        self.put(Row::Meta(key.to_owned(), value));
+    }
+
+    /// Writes what a window saw. Each number is used once.
+    pub fn window(&self, row: WindowRow) {
+        self.put(Row::Window(Box::new(row)));
+    }
+
+    /// Writes what became of a client, in place of what was written of it before.
+    pub fn client(&self, row: ClientRow) {
+        self.put(Row::Client(Box::new(row)));
+    }
+
+    /// Writes that something happened.
+    pub fn event(&self, row: EventRow) {
+        self.put(Row::Event(row));
+    }
+
+    /// Writes what a reference server of this process did to one stream.
+    pub fn served(&self, line: serde_json::Value) {
+        self.put(Row::Served(line));
+    }
+
+    /// Writes the verdict, in place of an earlier one.
+    pub fn verdict(&self, verdict: &Verdict, thresholds: &[ThresholdResult]) {
+        self.put(Row::Verdict(Box::new((
+            verdict.clone(),
+            thresholds.to_vec(),
+        ))));
+    }
+
+    /// Waits until everything handed over so far is committed, or cannot be.
+    pub fn flush(&self) -> Result<(), RunFileError> {
+        let (done, wait) = bounded(1);
+        self.put(Row::Flush(done));
+        // The sender is dropped unanswered where the thread has come to an end.
+        let _ = wait.recv();
+        self.failed().map_or(Ok(()), Err)
+    }
+
+    /// The error that ended the writing, if one did. It stays.
+    pub fn failed(&self) -> Option<RunFileError> {
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Ends the file: marked as whole, in one plain file.
+    pub fn finish(mut self) -> Result<PathBuf, RunFileError> {
+        self.end(true);
+        self.failed().map_or_else(|| Ok(self.path.clone()), Err)
+    }
+
+    fn put(&self, row: Row) {
+        // The thread reads to its end whatever happens, and leaves early only by a panic, which
+        // `end` turns into an error.
+        let _ = self.queue.send(row);
+    }
+
+    fn end(&mut self, whole: bool) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        self.put(Row::End { whole });
+        if thread.join().is_err() {
+            let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            error.get_or_insert(RunFileError::Write {
+                path: self.path.clone(),
+                windows: 0,
+                why: "the thread that writes it has panicked".to_owned(),
+            });
+        }
+    }
+}
+
+impl Drop for RunFile {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+/// Whether the file begins as run files do.
+fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(72).read_to_end(&mut head)?;
+    let id = u32::try_from(schema::APPLICATION_ID).unwrap_or_default();
+    Ok(head.starts_with(b"SQLite format 3\0") && head.get(68..72) == Some(&id.to_be_bytes()))
+}
+
+fn remove_old(path: &Path) -> Result<(), RunFileError> {
+    let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    let path = path.to_owned();
+    let ours = metadata.len() == 0 || looks_like_a_run_file(&path).map_err(failed)?;
+    if !metadata.is_file() || !ours {
+        return Err(RunFileError::Foreign { path });
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(RunFileError::InUse { path }),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // The companions first: a log without its database is nothing, but with another one is damage.
+    for suffix in ["-wal", "-shm", "-journal"] {
+        match std::fs::remove_file(companion(&path, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    std::fs::remove_file(&path).map_err(failed)
+}
+
+fn open_database(
+    path: &Path,
+    header: &Header,
+    max_pages: Option<u32>,
+) -> Result<Connection, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut database = Connection::open_with_flags(path, flags)?;
+    database.busy_timeout(BUSY)?;
+    let transaction = database.transaction()?;
+    transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", schema::VERSION)?;
+    transaction.execute_batch(schema::CREATE)?;
+    for (key, value) in [
+        ("version", header.version.clone().into()),
+        ("scenario", header.scenario.clone()),
+        (
+            "machine",
+            serde_json::to_value(&header.machine).map_err(json)?,
+        ),
+        ("seed", header.seed.into()),
+        ("started_at", header.started_at.as_secs_f64().into()),
+        ("warm_up_nanos", nanos(header.warm_up).into()),
+        ("window_nanos", nanos(header.window).into()),
+    ] {
+        put_meta(&transaction, key, &value)?;
+    }
+    for (id, subject) in header.subjects.iter().enumerate() {
+        let catalogue = serde_json::to_string(&Stored::new(subject.catalogue)).map_err(json)?;
+        transaction.execute(
+            "INSERT INTO subject VALUES (?1, ?2, ?3, ?4)",
+            params![id as i64, subject.name, subject.kind, catalogue],
+        )?;
+    }
+    transaction.commit()?;
+    // Only now, so that the marks above are in the database itself and not just in its log.
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    // A transaction survives the process, if not a power cut; the file is sound after either.
+    database.pragma_update(None, "synchronous", "NORMAL")?;
+    if let Some(pages) = max_pages {
+        database.pragma_update(None, "max_page_count", pages)?;
+    }
+    Ok(database)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn json(error: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(Box::new(error))
+}
+
+/// Whether there was no room for the database, its log or the log's index.
+fn is_disk_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull
+            || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+    })
+}
+
+fn put_meta(
+    database: &Connection,
+    key: &str,
+    value: &serde_json::Value,
+) -> Result<(), rusqlite::Error> {
+    database
+        .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?
+        .execute(params![key, value.to_string()])?;
+    Ok(())
+}
+
+/// A time as SQLite's signed integer.
+fn sql_time(time: Time) -> i64 {
+    time.as_nanos() as i64
+}
+
+/// What the thread owns beside the database.
+struct Writer {
+    path: PathBuf,
+    /// Held open and locked, so that no other run takes the file for a left-over one.
+    _claim: File,
+    error: Arc<Mutex<Option<RunFileError>>>,
+    /// Names of the subjects, by their numbers in the file.
+    subjects: Vec<String>,
+    /// Of each subject, the names of its distributions by their places.
+    stored: Vec<Vec<String>>,
+    /// Windows that are committed.
+    windows: u64,
+    windows_pending: u64,
+    /// When the open transaction must end, where one is open.
+    transaction: Option<Instant>,
+}
+
+impl Writer {
+    fn run(mut self, database: Connection, rows: &Receiver<Row>) {
+        let mut whole = None;
+        while whole.is_none() {
+            let row = match self.transaction {
+                Some(until) => rows.recv_deadline(until),
+                None => rows.recv().map_err(RecvTimeoutError::from),
+            };
+            let broken = self.is_broken();
+            let done = match row {
+                Err(RecvTimeoutError::Timeout) => self.commit(&database),
+                Err(RecvTimeoutError::Disconnected) => {
+                    whole = Some(false);
+                    Ok(())
+                }
+                Ok(Row::End { whole: mark }) => {
+                    whole = Some(mark);
+                    Ok(())
+                }
+                Ok(Row::Flush(done)) => {
+                    let committed = self.commit(&database);
+                    // Answered below: the error must be known before.
+                    if let Err(error) = committed {
+                        self.fail(&database, &error);
+                    }
+                    let _ = done.send(());
+                    Ok(())
+                }
+                Ok(_) if broken => Ok(()),
+                Ok(row) => self.write(&database, &row),
+            };
+            if let Err(error) = done {
+                self.fail(&database, &error);
+            }
+        }
+        if !self.is_broken()
+            && let Err(error) = self.end(&database, whole == Some(true))
+        {
+            self.fail(&database, &error);
+        }
+        // Closed before the claim is given up. A failure leaves the log beside the database, where
+        // readers find it.
+        drop(database);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
+    fn fail(&mut self, database: &Connection, error: &rusqlite::Error) {
+        // What of the transaction went through is not a whole second. Fails where SQLite has rolled
+        // it back already.
+        let _ = database.execute_batch("ROLLBACK");
+        self.transaction = None;
+        let (path, windows) = (self.path.clone(), self.windows);
+        let error = if is_disk_full(error) {
+            RunFileError::DiskFull { path, windows }
+        } else {
+            RunFileError::Write {
+                path,
+                windows,
+                why: error.to_string(),
+            }
+        };
+        let mut sticky = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        sticky.get_or_insert(error);
+    }
+
+    fn begin(&mut self, database: &Connection) -> Result<(), rusqlite::Error> {
+        if self.transaction.is_none() {
+            database.execute_batch("BEGIN IMMEDIATE")?;
+            self.transaction = Some(Instant::now() + COMMIT_EVERY);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, database: &Connection) -> Result<(), rusqlite::Error> {
+        if self.transaction.is_some() {
+            database.execute_batch("COMMIT")?;
+            self.transaction = None;
+            self.windows += std::mem::take(&mut self.windows_pending);
+        }
+        Ok(())
+    }
+
+    /// Ends the file.
+    fn end(&mut self, database: &Connection, whole: bool) -> Result<(), rusqlite::Error> {
+        if whole {
+            self.begin(database)?;
+            put_meta(database, "ended", &true.into())?;
+        }
+        self.commit(database)?;
+        // One plain file: the log is folded in and removed. Where a reader keeps it open, the last
+        // one that closes it does that.
+        match database.pragma_update(None, "journal_mode", "DELETE") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseLocked) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn write(&mut self, database: &Connection, row: &Row) -> Result<(), rusqlite::Error> {
+        self.begin(database)?;
+        match row {
+            Row::Meta(key, value) => put_meta(database, key, value)?,
+            Row::Window(window) => {
+                self.write_window(database, window)?;
+                self.windows_pending += 1;
+                // A window comes once a second, so this is the one transaction of that second.
+                self.commit(database)?;
+            }
+            Row::Client(client) => write_client(database, client)?,
+            Row::Event(event) => {
+                database
+                    .prepare_cached("INSERT INTO event VALUES (NULL, ?1, ?2, ?3, ?4)")?
+                    .execute(params![
+                        sql_time(event.time),
+                        event.kind,
+                        event.subject,
+                        event.text
+                    ])?;
+            }
+            Row::Served(line) => {
+                database
+                    .prepare_cached("INSERT INTO served VALUES (NULL, ?1)")?
+                    .execute(params![line.to_string()])?;
+            }
+            Row::Verdict(both) => {
+                let verdict = serde_json::to_string(&both.0).map_err(json)?;
+                let thresholds = serde_json::to_string(&both.1).map_err(json)?;
+                database
+                    .prepare_cached("INSERT OR REPLACE INTO verdict VALUES (1, ?1, ?2)")?
+                    .execute(params![verdict, thresholds])?;
+            }
+            // Dealt with by the loop.
+            Row::Flush(_) | Row::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn write_window(&self, database: &Connection, row: &WindowRow) -> Result<(), rusqlite::Error> {
+        let index = row.index as i64;
+        let seconds = if row.seconds.is_finite() {
+            row.seconds
+        } else {
+            0.0
+        };
+        database
+            .prepare_cached("INSERT INTO window VALUES (?1, ?2, ?3)")?
+            .execute(params![index, sql_time(row.start), seconds])?;
+        for (name, window) in &row.subjects {
+            let Some(subject) = self.subjects.iter().position(|known| known == name) else {
+                return Err(rusqlite::Error::InvalidParameterName(name.clone()));
+            };
+            let counters = serde_json::to_string(&window.counters).map_err(json)?;
+            // Where a level is no number, none was taken.
+            let gauges = serde_json::to_string(&window.gauges).map_err(json)?;
+            database
+                .prepare_cached("INSERT INTO figures VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![index, subject as i64, counters, gauges])?;
+            for (id, sparse) in &window.histograms {
+                let metric = &self.stored[subject][usize::from(id.0)];
+                database
+                    .prepare_cached("INSERT INTO histogram VALUES (?1, ?2, ?3, ?4)")?
+                    .execute(params![index, subject as i64, metric, blob::encode(sparse)])?;
+            }
+            for (reason, count) in &window.failures {
+                database
+                    .prepare_cached("INSERT INTO failure VALUES (?1, ?2, ?3, ?4)")?
+                    .execute(params![index, subject as i64, reason, *count as i64])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_client(database: &Connection, row: &ClientRow) -> Result<(), rusqlite::Error> {
+    database
+        .prepare_cached(
+            "INSERT OR REPLACE INTO client VALUES \
+             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?
+        .execute(params![
+            row.id as i64,
+            row.subject,
+            row.slot,
+            row.generation,
+            row.url,
+            sql_time(row.due),
+            row.begun.map(sql_time),
+            row.first_media.map(sql_time),
+            row.ended.map(sql_time),
+            row.outcome.map(|outcome| outcome.name()),
+            row.reason,
+            row.detail,
+            row.streams.to_string(),
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Datagrams, many at a time: `recvmmsg` and `sendmmsg` with the control messages that tell when
+//! each arrived and how many were dropped.
+//!
+//! Both batches own arrays of kernel structures that point into each other. Invariants that the `unsafe`
+//! blocks rest on: the arrays are allocated once at full size and never grown or moved while a
+//! system call runs; every pointer handed to the kernel points into one of them, with that place's
+//! own length.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use measure::Time;
+use socket2::SockAddr;
+
+use crate::clock::Clock;
+
+/// How many datagrams one call takes in.
+const RECEIVE_COUNT: usize = 64;
+
+/// How many bytes of each datagram are kept. Media of real servers is below 1500; of a larger datagram
+/// the true length is still known.
+const RECEIVE_BYTES: usize = 2048;
+
+/// Room for the control messages: a timestamp (32 bytes with its header) and a drop count (24).
+const CONTROL_BYTES: usize = 128;
+
+/// Kept aligned as the kernel wants control messages to be.
+#[repr(align(8))]
+#[derive(Clone)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Receives datagrams in batches. One belongs to one worker and serves all its sockets.
+pub struct ReceiveBatch {
+    buffers: Vec<[u8; RECEIVE_BYTES]>,
+    controls: Vec<Control>,
+    names: Vec<MaybeUninit<libc::sockaddr_storage>>,
+    received: Vec<Received>,
+}
+
+#[derive(Clone, Copy)]
+struct Received {
+    length: usize,
+    from: Option<SocketAddr>,
+    at: Option<i64>,
+}
+
+/// A datagram out of a [`ReceiveBatch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Its first bytes, at most 2048.
+    pub bytes: &'a [u8],
+    /// How long it really is.
+    pub length: usize,
+    /// When the kernel took it in.
+    pub at: Time,
+}
+
+impl Default for ReceiveBatch {
+    fn default() -> ReceiveBatch {
+        ReceiveBatch::new()
+    }
+}
+
+impl ReceiveBatch {
+    /// An empty batch: about 150 KiB.
+    pub fn new() -> ReceiveBatch {
+        ReceiveBatch {
+            buffers: vec![[0; RECEIVE_BYTES]; RECEIVE_COUNT],
+            controls: vec![Control([0; CONTROL_BYTES]); RECEIVE_COUNT],
+            names: vec![MaybeUninit::zeroed(); RECEIVE_COUNT],
+            received: Vec::with_capacity(RECEIVE_COUNT),
+        }
+    }
+
+    /// Takes in what the socket holds. Says whether there may be more, and the socket's own count of
+    /// dropped datagrams since it was opened where the kernel told it.
+    pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Filled> {
+        self.received.clear();
+        let mut iovecs: [libc::iovec; RECEIVE_COUNT] = std::array::from_fn(|index| libc::iovec {
+            iov_base: self.buffers[index].as_mut_ptr().cast(),
+            iov_len: RECEIVE_BYTES,
+        });
+        let mut headers: [libc::mmsghdr; RECEIVE_COUNT] = std::array::from_fn(|index| {
+            // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_name = self.names[index].as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_hdr.msg_iov = &raw mut iovecs[index];
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = self.controls[index].0.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+            header
+        });
+        // SAFETY: every header points to a name, a buffer and a control area of its own, which live
+        // until after the call and have the lengths given.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                RECEIVE_COUNT as libc::c_uint,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return Err(io::Error::last_os_error());
+        };
+        let mut drops = None;
+        for (index, header) in headers.iter().enumerate().take(count) {
+            let (at, dropped) = read_control(&header.msg_hdr);
+            drops = dropped.or(drops);
+            // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family that
+            // its first bytes tell; it was zeroed before.
+            let name = unsafe {
+                SockAddr::new(
+                    std::mem::transmute_copy(self.names[index].assume_init_ref()),
+                    header.msg_hdr.msg_namelen,
+                )
+            };
+            self.received.push(Received {
+                length: header.msg_len as usize,
+                from: name.as_socket(),
+                at,
+            });
+        }
+        Ok(Filled {
+            count,
+            more: count == RECEIVE_COUNT,
+            drops,
+        })
+    }
+
+    /// The datagrams of the last [`ReceiveBatch::receive`], in order of arrival.
+    pub fn datagrams<'a>(&'a self, clock: &'a Clock) -> impl Iterator<Item = Datagram<'a>> + 'a {
+        self.received
+            .iter()
+            .zip(&self.buffers)
+            .filter_map(|(received, buffer)| {
+                Some(Datagram {
+                    from: received.from?,
+                    bytes: &buffer[..received.length.min(RECEIVE_BYTES)],
+                    length: received.length,
+                    at: received
+                        .at
+                        .map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos)),
+                })
+            })
+    }
+}
+
+/// What one call brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled {
+    /// How many datagrams.
+    pub count: usize,
+    /// Whether the batch was filled, so that the socket may hold more.
+    pub more: bool,
+    /// Datagrams that the kernel dropped for this socket since it was opened, where it said so.
+    pub drops: Option<u32>,
+}
+
+fn read_control(header: &libc::msghdr) -> (Option<i64>, Option<u32>) {
+    let (mut at, mut drops) = (None, None);
+    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages
+    // for `msg_controllen` bytes; the CMSG functions stay within that, and each payload is read, unaligned, as
+    // the type that its level and kind stand for.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let time = data.cast::<libc::timespec>().read_unaligned();
+                    at = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    drops = Some(data.cast::<u32>().read_unaligned());
+                }
+                _ => {}
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    (at, drops)
+}
+
+/// How many datagrams one call sends.
+const SEND_COUNT: usize = 64;
+
+/// Sends datagrams in batches: each a short header of its own and a payload that may be shared.
+pub struct SendBatch<P> {
+    entries: Vec<Entry<P>>,
+}
+
+struct Entry<P> {
+    to: SockAddr,
+    header: [u8; 12],
+    payload: P,
+}
+
+impl<P: AsRef<[u8]>> Default for SendBatch<P> {
+    fn default() -> SendBatch<P> {
+        SendBatch::new()
+    }
+}
+
+impl<P: AsRef<[u8]>> SendBatch<P> {
+    /// An empty batch.
+    pub fn new() -> SendBatch<P> {
+        SendBatch {
+            entries: Vec::with_capacity(SEND_COUNT),
+        }
+    }
+
+    /// Adds a datagram; says whether the batch is full and has to be sent.
+    pub fn push(&mut self, to: SocketAddr, header: [u8; 12], payload: P) -> bool {
+        self.entries.push(Entry {
+            to: to.into(),
+            header,
+            payload,
+        });
+        self.entries.len() >= SEND_COUNT
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets all, and tells of each that it has not left.
+    pub fn discard(&mut self, mut left: impl FnMut(bool)) {
+        self.entries.drain(..).for_each(|_| left(false));
+    }
+
+    /// Sends all, and tells of each in order whether it left. A datagram that the kernel refuses (no
+    /// room, nobody there) is not tried again, and does not keep back those after it.
+    pub fn send(&mut self, socket: &impl AsRawFd, mut left: impl FnMut(bool)) {
+        let mut begin = 0;
+        while begin < self.entries.len() {
+            match self.send_from(socket, begin) {
+                Ok(sent) => {
+                    (0..sent).for_each(|_| left(true));
+                    begin += sent;
+                }
+                // A socket reports the ICMP error of an earlier datagram at the next send, which has
+                // then not been tried: once more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    left(false);
+                    begin += 1;
+                }
+            }
+        }
+        self.entries.clear();
+    }
+
+    fn send_from(&self, socket: &impl AsRawFd, begin: usize) -> io::Result<usize> {
+        let entries = &self.entries[begin..self.entries.len().min(begin + SEND_COUNT)];
+        let none = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        let mut iovecs = [[none; 2]; SEND_COUNT];
+        // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
+        let mut headers: [libc::mmsghdr; SEND_COUNT] = unsafe { std::mem::zeroed() };
+        for ((entry, iovec), header) in entries.iter().zip(&mut iovecs).zip(&mut headers) {
+            let payload = entry.payload.as_ref();
+            iovec[0] = libc::iovec {
+                iov_base: entry.header.as_ptr().cast_mut().cast(),
+                iov_len: entry.header.len(),
+            };
+            iovec[1] = libc::iovec {
+                iov_base: payload.as_ptr().cast_mut().cast(),
+                iov_len: payload.len(),
+            };
+            header.msg_hdr.msg_name = entry.to.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = entry.to.len();
+            header.msg_hdr.msg_iov = iovec.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = 2;
+        }
+        // SAFETY: every header points to an address and two buffers that live until after the call,
+        // with their lengths; the kernel only reads from them.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                libc::c_uint::try_from(entries.len()).expect("at most the batch"),
+                libc::MSG_DONTWAIT,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports;
+
+    fn socket() -> std::net::UdpSocket {
+        ports::bind("127.0.0.1:0".parse().expect("an address"), 0).expect("a free port")
+    }
+
+    #[test]
+    fn datagrams_keep_order_length_sender_and_time() {
+        let (sender, receiver) = (socket(), socket());
+        let clock = Clock::start();
+        let to = receiver.local_addr().expect("bound");
+        let mut batch = SendBatch::new();
+        for number in 0..50u8 {
+            batch.push(
+                to,
+                [number; 12],
+                vec![number; if number == 7 { 9000 } else { 100 }],
+            );
+        }
+        let mut sent = 0;
+        batch.send(&sender, |left| sent += usize::from(left));
+        assert_eq!(sent, 50);
+        let mut receive = ReceiveBatch::new();
+        let filled = receive
+            .receive(&receiver)
+            .expect("they are there: loopback delivers in the call");
+        assert_eq!((filled.count, filled.more), (50, false));
+        for (number, datagram) in receive.datagrams(&clock).enumerate() {
+            assert_eq!(usize::from(datagram.bytes[0]), number);
+            assert_eq!(datagram.length, if number == 7 { 9012 } else { 112 });
+            assert_eq!(datagram.from, sender.local_addr().expect("bound"));
+            assert!(datagram.at <= clock.now() + std::time::Duration::from_millis(1));
+        }
+        let empty = receive.receive(&receiver).expect_err("nothing left");
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_the_kernel_dropped_is_told() {
+        let sender = socket();
+        let receiver =
+            ports::bind("127.0.0.1:0".parse().expect("an address"), 4096).expect("a free port");
+        let to = receiver.local_addr().expect("bound");
+        for _ in 0..200 {
+            sender.send_to(&[0; 1000], to).expect("loopback takes it");
+        }
+        let mut receive = ReceiveBatch::new();
+        let mut kept = 0;
+        while let Ok(filled) = receive.receive(&receiver) {
+            kept += filled.count;
+        }
+        let dropped = crate::options::drops(&receiver).expect("linux tells");
+        assert!(dropped > 0);
+        assert_eq!(kept + dropped as usize, 200);
+    }
+}

@@ -1,0 +1,56 @@
+//! Socket options that no safe crate offers.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Asks for the kernel's arrival time and the count of dropped datagrams with each datagram
+/// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
+pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)?;
+    set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
+}
+
+/// How many datagrams the kernel has dropped for lack of room in this socket's buffer since it was
+/// opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`).
+pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
+    // The kernel's order: RMEM_ALLOC, RCVBUF, WMEM_ALLOC, SNDBUF, FWD_ALLOC, WMEM_QUEUED, OPTMEM,
+    // BACKLOG, DROPS (linux/sock_diag.h).
+    const SO_MEMINFO: libc::c_int = 55;
+    const DROPS: usize = 8;
+    let mut values = [0u32; 9];
+    let mut length = libc::socklen_t::try_from(size_of_val(&values)).expect("36 fits");
+    // SAFETY: `values` is valid for writes of `length` bytes, and the kernel writes at most that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(values[DROPS])
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
+    // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            name,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

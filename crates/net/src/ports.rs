@@ -1,0 +1,179 @@
+//! Pairs of UDP ports, an even one for RTP and the odd one above it for RTCP (RFC 3550, 11).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::options;
+
+/// Where media is received when nothing else is said: below the range out of which Linux takes
+/// ephemeral ports (32768 up), so that no connection of this machine sits on one.
+pub const DEFAULT_RANGE: Range<u16> = 10_000..32_768;
+
+/// Receive buffer asked for each media socket: at 1 Mb/s about eight seconds, so that a worker that is
+/// busy elsewhere for a moment loses nothing. The kernel grants at most net.core.rmem_max.
+pub const RECEIVE_BUFFER: usize = 1 << 20;
+
+/// One worker's contiguous range of ports. Pairs are taken in turn, so that one that became free is
+/// used again as late as possible, when nobody sends to it any more.
+#[derive(Debug)]
+pub struct PortRange {
+    first: u16,
+    taken: Vec<bool>,
+    next: usize,
+    receive_buffer: usize,
+}
+
+/// Two bound, non-blocking sockets on an even port and the odd one above it.
+#[derive(Debug)]
+pub struct Pair {
+    /// On the even port.
+    pub media: std::net::UdpSocket,
+    /// On the odd port.
+    pub control: std::net::UdpSocket,
+    /// The even port.
+    pub port: u16,
+}
+
+impl PortRange {
+    /// All pairs that lie wholly within `range`.
+    pub fn new(range: Range<u16>) -> PortRange {
+        let first = range.start.next_multiple_of(2);
+        let pairs = usize::from(range.end.saturating_sub(first)) / 2;
+        PortRange {
+            first,
+            taken: vec![false; pairs],
+            next: 0,
+            receive_buffer: RECEIVE_BUFFER,
+        }
+    }
+
+    /// The part of `range` that belongs to one of several workers.
+    pub fn share(range: Range<u16>, worker: u32, workers: u32) -> PortRange {
+        let pairs = u32::from(range.end.saturating_sub(range.start)) / 2;
+        let at = |index: u32| {
+            let pair = u64::from(pairs) * u64::from(index) / u64::from(workers);
+            u32::from(range.start) + 2 * u32::try_from(pair).expect("at most the pairs")
+        };
+        let port = |port: u32| u16::try_from(port).expect("within the range");
+        PortRange::new(port(at(worker))..port(at(worker + 1)))
+    }
+
+    /// How many pairs there are, free or not.
+    pub fn pairs(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Binds the next free pair on `local`. Ports that another program holds are passed over.
+    ///
+    /// # Errors
+    /// `AddrInUse` where no pair is left; what the operating system says where a socket cannot be
+    /// made or `local` is no address of this machine.
+    pub fn bind(&mut self, local: IpAddr) -> io::Result<Pair> {
+        for _ in 0..self.taken.len() {
+            let index = self.next;
+            self.next = (self.next + 1) % self.taken.len();
+            if self.taken[index] {
+                continue;
+            }
+            let port = self.first + 2 * u16::try_from(index).expect("fewer pairs than ports");
+            match self.bind_pair(local, port) {
+                Ok(pair) => {
+                    self.taken[index] = true;
+                    return Ok(pair);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "no free pair of ports is left",
+        ))
+    }
+
+    /// Gives a pair back, after its sockets were closed.
+    pub fn release(&mut self, port: u16) {
+        if let Some(place) = self.taken.get_mut(usize::from((port - self.first) / 2)) {
+            *place = false;
+        }
+    }
+
+    fn bind_pair(&self, local: IpAddr, port: u16) -> io::Result<Pair> {
+        let media = bind(SocketAddr::new(local, port), self.receive_buffer)?;
+        let control = bind(SocketAddr::new(local, port + 1), 0)?;
+        Ok(Pair {
+            media,
+            control,
+            port,
+        })
+    }
+}
+
+/// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves the
+/// system's default.
+pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    socket.set_nonblocking(true)?;
+    if receive_buffer > 0 {
+        socket.set_recv_buffer_size(receive_buffer)?;
+    }
+    options::ask_arrival_time_and_drops(&socket)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn pairs_are_even_and_odd_and_bounded() {
+        let mut range = PortRange::new(20_001..20_009);
+        assert_eq!(range.pairs(), 3);
+        let pairs: Vec<Pair> = std::iter::from_fn(|| range.bind(LOCAL).ok()).collect();
+        assert!(pairs.len() <= 3);
+        for pair in &pairs {
+            assert_eq!(pair.port % 2, 0);
+            assert_eq!(pair.media.local_addr().expect("bound").port(), pair.port);
+            assert_eq!(
+                pair.control.local_addr().expect("bound").port(),
+                pair.port + 1
+            );
+        }
+        assert_eq!(
+            range.bind(LOCAL).expect_err("none left").kind(),
+            io::ErrorKind::AddrInUse
+        );
+        let ports: Vec<u16> = pairs.iter().map(|pair| pair.port).collect();
+        drop(pairs);
+        for &port in &ports {
+            range.release(port);
+        }
+        assert_eq!(range.bind(LOCAL).expect("free again").port, ports[0]);
+    }
+
+    #[test]
+    fn shares_are_disjoint_and_complete() {
+        for workers in 1..=7 {
+            let shares: Vec<PortRange> = (0..workers)
+                .map(|worker| PortRange::share(10_000..32_768, worker, workers))
+                .collect();
+            let pairs: usize = shares.iter().map(PortRange::pairs).sum();
+            assert_eq!(pairs, (32_768 - 10_000) / 2);
+            for pair in shares.windows(2) {
+                let end = usize::from(pair[0].first) + 2 * pair[0].pairs();
+                assert_eq!(end, usize::from(pair[1].first));
+            }
+        }
+    }
+}

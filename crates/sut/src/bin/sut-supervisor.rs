@@ -1,0 +1,37 @@
+//! What the tests of this crate need as a program of its own: the supervisor, and a process that
+//! launches a server and is then killed.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use sut::{Options, Origin, Ready, SUBCOMMAND, ServerSpec, Sut};
+
+fn main() {
+    let mut arguments = std::env::args_os().skip(1);
+    let status = match arguments.next() {
+        Some(word) if word == SUBCOMMAND => sut::supervise_main(arguments),
+        Some(word) if word == "hold" => hold(arguments.collect()),
+        _ => 104,
+    };
+    std::process::exit(status);
+}
+
+/// Launches the command, which says `ready`, prints the numbers of its processes, and stays until
+/// standard input ends.
+fn hold(command: Vec<OsString>) -> i32 {
+    let mut spec = ServerSpec::new(Origin::Command(command));
+    spec.ready = Some(Ready::Text("ready".to_owned()));
+    let sut = match Sut::start_with(&spec, Path::new(""), &Options::default(), &|_| ()) {
+        Ok(sut) => sut,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{error}");
+            return 1;
+        }
+    };
+    let numbers: Vec<String> = sut.processes().iter().map(u32::to_string).collect();
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{}", numbers.join(" ")).and_then(|()| out.flush());
+    let _ = std::io::stdin().read(&mut [0]);
+    i32::from(!sut.stop().left_over.is_empty())
+}

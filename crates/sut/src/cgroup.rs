@@ -1,0 +1,240 @@
+//! A control group of the server's own: the kernel then adds up the processor time of every thread
+//! and process in it, also of those that ended.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Which kind of control group counts the processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Version 1, controller cpuacct: `cpuacct.usage`, in nanoseconds.
+    V1,
+    /// Version 2: `usage_usec` in `cpu.stat`, which every group has without any controller.
+    V2,
+}
+
+/// Processor time used in the group at `path`, in nanoseconds.
+pub(crate) fn usage(kind: Kind, path: &Path) -> Option<u64> {
+    match kind {
+        Kind::V1 => fs::read_to_string(path.join("cpuacct.usage"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok(),
+        Kind::V2 => parse_cpu_stat(&fs::read_to_string(path.join("cpu.stat")).ok()?),
+    }
+}
+
+/// Reads `usage_usec` out of `cpu.stat` and makes nanoseconds of it.
+fn parse_cpu_stat(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "))?;
+    line.trim().parse::<u64>().ok()?.checked_mul(1000)
+}
+
+/// The processes in the group at `path`; none where it is gone.
+pub(crate) fn processes(path: &Path) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(path.join("cgroup.procs")).ok()?;
+    Some(
+        text.lines()
+            .filter_map(|line| line.trim().parse().ok())
+            .filter(|&pid| pid != 0)
+            .collect(),
+    )
+}
+
+/// Removes the group at `path`. It stays busy for a moment after its last process ended.
+pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// A group that was made here, and the one this process was in before.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    pub(crate) kind: Kind,
+    pub(crate) path: PathBuf,
+    home: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes a group named `name` below the one this process is in, and enters it, so that a child
+    /// started now is in it from its first instruction.
+    pub(crate) fn enter(name: &str) -> Result<Cgroup, String> {
+        let mounts =
+            fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
+        let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+        let mut reason = "no control groups are mounted".to_owned();
+        for (kind, home) in homes(&mounts, &own) {
+            match Cgroup::enter_below(kind, home.clone(), name) {
+                Ok(group) => return Ok(group),
+                Err(error) => reason = format!("{}: {error}", home.display()),
+            }
+        }
+        Err(reason)
+    }
+
+    fn enter_below(kind: Kind, home: PathBuf, name: &str) -> io::Result<Cgroup> {
+        let path = home.join(name);
+        // One that a supervisor of the same number left behind is empty and can go.
+        let _ = fs::remove_dir(&path);
+        fs::create_dir(&path)?;
+        let group = Cgroup { kind, path, home };
+        let entered = if usage(kind, &group.path).is_some() {
+            move_to(&group.path)
+        } else {
+            Err(io::Error::other(
+                "it has no file that counts processor time",
+            ))
+        };
+        if let Err(error) = entered {
+            let _ = fs::remove_dir(&group.path);
+            return Err(error);
+        }
+        Ok(group)
+    }
+
+    /// Goes back to where this process came from. Its children stay.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        move_to(&self.home)
+    }
+}
+
+/// Moves this process, with all its threads, to the group at `path`.
+fn move_to(path: &Path) -> io::Result<()> {
+    fs::write(path.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// The folders in which this process may make a group that counts processor time, best first.
+fn homes(mountinfo: &str, own: &str) -> Vec<(Kind, PathBuf)> {
+    let mut homes = Vec::new();
+    for kind in [Kind::V1, Kind::V2] {
+        for mount in mountinfo.lines().filter_map(|line| parse_mount(line, kind)) {
+            let group = own.lines().find_map(|line| parse_membership(line, kind));
+            let inside = group
+                .and_then(|group| Path::new(group).strip_prefix(&mount.root).ok())
+                .map(|group| mount.point.join(group))
+                .filter(|path| path.is_dir());
+            // In a container the group's name can be one of outside: then the mount itself is it.
+            homes.push((kind, inside.unwrap_or(mount.point)));
+        }
+    }
+    homes
+}
+
+struct Mount {
+    root: PathBuf,
+    point: PathBuf,
+}
+
+/// Reads one line of mountinfo (proc(5)): the fields before ` - `, then type, source and options.
+fn parse_mount(line: &str, kind: Kind) -> Option<Mount> {
+    let (place, system) = line.split_once(" - ")?;
+    let mut system = system.split(' ');
+    let (name, _source, options) = (system.next()?, system.next()?, system.next()?);
+    let fits = match kind {
+        Kind::V1 => name == "cgroup" && options.split(',').any(|option| option == "cpuacct"),
+        Kind::V2 => name == "cgroup2",
+    };
+    let mut place = place.split(' ').skip(3);
+    let mount = Mount {
+        root: PathBuf::from(unescape(place.next()?)),
+        point: PathBuf::from(unescape(place.next()?)),
+    };
+    fits.then_some(mount)
+}
+
+/// Reads one line of /proc/self/cgroup: `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
+fn parse_membership(line: &str, kind: Kind) -> Option<&str> {
+    let mut fields = line.splitn(3, ':');
+    let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let fits = match kind {
+        Kind::V1 => controllers
+            .split(',')
+            .any(|controller| controller == "cpuacct"),
+        Kind::V2 => number == "0" && controllers.is_empty(),
+    };
+    fits.then_some(path)
+}
+
+/// Undoes the octal escapes of mountinfo: `\040` is a blank.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let code = rest
+            .get(at + 1..at + 4)
+            .and_then(|code| u8::from_str_radix(code, 8).ok());
+        match code {
+            Some(code) if code.is_ascii() => {
+                plain.push(char::from(code));
+                rest = &rest[at + 4..];
+            }
+            _ => {
+                plain.push('\\');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+30 24 0:26 / /nowhere/unified rw,relatime shared:5 - cgroup2 cgroup2 rw
+31 24 0:27 / /nowhere/cpu\\040x rw,relatime - cgroup cgroup rw,cpu,cpuacct
+32 24 0:28 / /nowhere/memory rw,relatime - cgroup cgroup rw,memory
+";
+
+    #[test]
+    fn version_1_comes_first_and_an_absent_group_is_the_mount() {
+        let homes = homes(MOUNTS, "4:cpu,cpuacct:/a\n0::/b\n");
+        assert_eq!(
+            homes,
+            [
+                (Kind::V1, PathBuf::from("/nowhere/cpu x")),
+                (Kind::V2, PathBuf::from("/nowhere/unified")),
+            ]
+        );
+    }
+
+    #[test]
+    fn membership_by_controller() {
+        assert_eq!(
+            parse_membership("4:cpu,cpuacct:/a:b", Kind::V1),
+            Some("/a:b")
+        );
+        assert_eq!(parse_membership("4:cpu:/a", Kind::V1), None);
+        assert_eq!(parse_membership("0::/x", Kind::V2), Some("/x"));
+        assert_eq!(parse_membership("1:name=systemd:/x", Kind::V2), None);
+        assert_eq!(parse_membership("", Kind::V2), None);
+    }
+
+    #[test]
+    fn escapes() {
+        assert_eq!(unescape("a\\040b\\"), "a b\\");
+        assert_eq!(unescape("\\9"), "\\9");
+        assert_eq!(unescape("\\777é"), "\\777é");
+    }
+
+    #[test]
+    fn microseconds_become_nanoseconds() {
+        assert_eq!(parse_cpu_stat("usage_usec 12\nuser_usec 7\n"), Some(12_000));
+        assert_eq!(parse_cpu_stat("user_usec 7\n"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! The server under test: starting it, knowing when it is ready, looking at what it costs, and
+//! ending it with all it started.
+//!
+//! A server is launched through a supervisor, a small process of the same executable (see
+//! [`supervise_main`]), so that nothing of it outlives streamgauge, whatever kills that. It runs in
+//! a control group of its own where one can be made, which is what its processor time is read from.
+//! A server that runs already is only observed.
+
+pub mod catalogue;
+mod cgroup;
+mod clips;
+mod error;
+mod launched;
+mod log;
+mod message;
+mod observe;
+mod ports;
+mod proc;
+mod ready;
+mod spec;
+mod supervise;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use measure::Recorder;
+
+pub use catalogue::ffmpeg_missing;
+pub use error::SutError;
+pub use launched::StopReport;
+pub use message::Exit;
+pub use observe::{CpuSource, Observation};
+pub use ports::{PortOwner, Transport};
+pub use spec::{Clips, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
+pub use supervise::{SUBCOMMAND, supervise_main};
+
+use launched::{Launched, Means};
+use observe::{Meter, Observer};
+use spec::Launch;
+
+/// What is being done while a server starts: it can take a while, and the user wants to see why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// A clip is being made.
+    MakingClip {
+        /// Its number, from 1.
+        number: u32,
+        /// How many there are.
+        count: u32,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The server is being started.
+    Starting {
+        /// Its command line.
+        command: String,
+    },
+    /// It runs; now it has to become ready.
+    WaitingFor {
+        /// What is waited for.
+        what: String,
+        /// How long at most.
+        within: Duration,
+    },
+    /// It is ready.
+    Ready {
+        /// Its process number.
+        pid: u32,
+        /// How long it took since it was started.
+        after: Duration,
+    },
+}
+
+/// How to start a server, beyond what the scenario says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The executable that becomes the supervisor when its first argument is [`SUBCOMMAND`].
+    /// Default: the one that is running, even if its file was replaced meanwhile.
+    pub supervisor: PathBuf,
+    /// Do without a control group: processor time then comes from the processes' own times.
+    pub no_cgroup: bool,
+    /// Starting is given up when this becomes true.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            supervisor: PathBuf::from("/proc/self/exe"),
+            no_cgroup: false,
+            cancelled: Arc::default(),
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), SutError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(SutError::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+/// The server under test, while it runs.
+///
+/// Dropping it kills what was launched; [`Sut::stop`] ends it in order.
+#[derive(Debug)]
+pub struct Sut {
+    process: Process,
+    observer: Observer,
+    description: String,
+    urls: Vec<String>,
+    stop_within: Duration,
+    cpu_source: CpuSource,
+}
+
+#[derive(Debug)]
+enum Process {
+    Launched(Launched),
+    /// Only watched: its number, and when it started, which tells it from a later one of that number.
+    Observed {
+        pid: u32,
+        started: u64,
+    },
+}
+
+impl Sut {
+    /// As [`Sut::start_with`], with the default [`Options`].
+    ///
+    /// # Errors
+    /// Whatever keeps the server from being measured; nothing that was started is left then.
+    pub fn start(
+        server: &scenario::Server,
+        base: &Path,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Sut, SutError> {
+        Sut::start_with(&server.into(), base, &Options::default(), progress)
+    }
+
+    /// Makes the clips, starts the server and returns when it is ready; or, for one that runs
+    /// already, begins to observe it.
+    ///
+    /// Relative paths count from `base`, the scenario's folder. `progress` is called from this thread.
+    ///
+    /// # Errors
+    /// Whatever keeps the server from being measured; nothing that was started is left then.
+    pub fn start_with(
+        spec: &ServerSpec,
+        base: &Path,
+        options: &Options,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Sut, SutError> {
+        let clips = match &spec.clips {
+            Some(clips) => clips::make(clips, base, options, progress)?,
+            None => Vec::new(),
+        };
+        let (mut launch, urls, scratch) = match &spec.origin {
+            Origin::Observe { pid } => return Sut::observe_pid(*pid),
+            Origin::Command(command) => {
+                let mut launch = Launch::new(command);
+                launch.directory = spec
+                    .directory
+                    .as_ref()
+                    .map(|directory| base.join(directory));
+                (launch, Vec::new(), None)
+            }
+            Origin::Catalogue { name, port } => {
+                let entry = catalogue::find(name)?;
+                let audio = spec
+                    .clips
+                    .as_ref()
+                    .is_some_and(|clips| clips.audio.is_some());
+                let built = entry.build(port.unwrap_or(entry.port), &clips, audio)?;
+                (built.launch, built.urls, Some(built.scratch))
+            }
+        };
+        launch.ready = spec.ready.clone().unwrap_or(launch.ready);
+        launch.ready_within = spec.ready_within;
+        launch.stop_within = spec.stop_within;
+        launch.environment.extend(spec.environment.iter().cloned());
+        Sut::launch(&launch, urls, scratch, options, progress)
+    }
+
+    fn launch(
+        launch: &Launch,
+        urls: Vec<String>,
+        scratch: Option<tempfile::TempDir>,
+        options: &Options,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Sut, SutError> {
+        options.check()?;
+        ready::check_free(launch)?;
+        let words: Vec<_> = launch
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let description = words.join(" ");
+        progress(Progress::Starting {
+            command: description.clone(),
+        });
+        let means = Means {
+            supervisor: options.supervisor.clone(),
+            scratch: scratch.as_ref().map(|scratch| scratch.path().to_owned()),
+            no_group: options.no_cgroup,
+        };
+        let launched = Launched::start(launch, means)?;
+        // From here on the supervisor removes it, also when streamgauge is killed.
+        if let Some(scratch) = scratch {
+            let _ = scratch.keep();
+        }
+        ready::wait(&launched, launch, options, progress)?;
+        let (meter, cpu_source) = match &launched.state().group {
+            Some(Ok((kind, path))) => (
+                Meter::Group(*kind, path.clone()),
+                match kind {
+                    cgroup::Kind::V1 => CpuSource::CgroupV1,
+                    cgroup::Kind::V2 => CpuSource::CgroupV2,
+                },
+            ),
+            Some(Err(reason)) => (
+                Meter::Times,
+                CpuSource::ProcessTimes {
+                    reason: reason.clone(),
+                },
+            ),
+            None => (
+                Meter::Times,
+                CpuSource::ProcessTimes {
+                    reason: "not known".to_owned(),
+                },
+            ),
+        };
+        let mut observer = Observer::new(meter);
+        observer.begin(&launched.tree());
+        Ok(Sut {
+            process: Process::Launched(launched),
+            observer,
+            description,
+            urls,
+            stop_within: launch.stop_within,
+            cpu_source,
+        })
+    }
+
+    /// Observes a process that runs already, with all its descendants.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn observe_pid(pid: u32) -> Result<Sut, SutError> {
+        let stat = proc::stat(pid)
+            .filter(|stat| !stat.is_dead())
+            .ok_or(SutError::NoSuchProcess { pid })?;
+        let process = Process::Observed {
+            pid,
+            started: stat.started,
+        };
+        let mut observer = Observer::new(Meter::Times);
+        observer.begin(&tree(&process));
+        Ok(Sut {
+            process,
+            observer,
+            description: format!("{} (pid {pid})", stat.name),
+            urls: Vec::new(),
+            stop_within: Duration::ZERO,
+            cpu_source: CpuSource::ProcessTimes {
+                reason: "it was not launched by this run".to_owned(),
+            },
+        })
+    }
+
+    /// The server's own process: that of the command, or the one observed.
+    pub fn pid(&self) -> u32 {
+        match &self.process {
+            Process::Launched(launched) => launched.state().pid.unwrap_or_default(),
+            Process::Observed { pid, .. } => *pid,
+        }
+    }
+
+    /// Its command line, or the name and number of the observed process.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The URLs it serves, where the catalogue knows them.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// Where its processor time comes from.
+    pub fn cpu_source(&self) -> &CpuSource {
+        &self.cpu_source
+    }
+
+    /// All processes of the server: those that were started and their descendants.
+    pub fn processes(&self) -> Vec<u32> {
+        tree(&self.process)
+    }
+
+    /// Looks at it and records what is found. Once a window.
+    pub fn sample(&mut self, recorder: &mut Recorder) {
+        self.observe().record(recorder);
+    }
+
+    /// Looks at it; what adds up is counted since the last look.
+    pub fn observe(&mut self) -> Observation {
+        self.observer.look(&tree(&self.process))
+    }
+
+    /// Who has the port.
+    pub fn owns_port(&self, port: u16, transport: Transport) -> PortOwner {
+        ports::owner_of(port, transport, || tree(&self.process))
+    }
+
+    /// How it ended, where it is no more.
+    pub fn has_exited(&self) -> Option<String> {
+        match &self.process {
+            Process::Launched(launched) => launched.ended(),
+            Process::Observed { pid, started } => {
+                let alive = proc::lives(*pid, *started);
+                (!alive)
+                    .then(|| "it is no more; how it ended is known to its parent only".to_owned())
+            }
+        }
+    }
+
+    /// The last 64 KiB of what it printed. Nothing for a server that is only observed.
+    pub fn log_tail(&self) -> String {
+        match &self.process {
+            Process::Launched(launched) => launched.state().log.tail(),
+            Process::Observed { .. } => String::new(),
+        }
+    }
+
+    /// Ends what was launched: SIGTERM to the whole tree, SIGKILL to what does not heed it in time.
+    /// One that is only observed goes on.
+    pub fn stop(mut self) -> StopReport {
+        match &mut self.process {
+            Process::Launched(launched) => launched.stop(self.stop_within),
+            Process::Observed { .. } => StopReport {
+                exit: None,
+                ended_by_itself: false,
+                killed: false,
+                left_over: Vec::new(),
+                took: Duration::ZERO,
+            },
+        }
+    }
+}
+
+/// The processes of the server.
+fn tree(process: &Process) -> Vec<u32> {
+    match process {
+        Process::Launched(launched) => launched.tree(),
+        Process::Observed { pid, started } => {
+            if !proc::lives(*pid, *started) {
+                return Vec::new();
+            }
+            let mut tree = vec![*pid];
+            tree.extend(proc::descendants(*pid));
+            tree
+        }
+    }
+}

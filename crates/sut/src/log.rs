@@ -1,0 +1,158 @@
+//! The last of what a server printed, and the line that says it is ready.
+
+use std::collections::VecDeque;
+
+use regex::Regex;
+
+use crate::error::SutError;
+use crate::spec::Ready;
+
+/// How much of the output is kept, in bytes.
+const KEPT: usize = 64 * 1024;
+
+/// Where a line without an end is cut for matching, in bytes.
+const LINE_MAX: usize = 8 * 1024;
+
+/// The largest compiled regular expression, in bytes.
+const PATTERN_MAX: usize = 1 << 20;
+
+/// What to look for in each line.
+#[derive(Debug)]
+pub(crate) enum Matcher {
+    /// This text anywhere in the line.
+    Text(String),
+    /// This expression anywhere in the line.
+    Pattern(Box<Regex>),
+}
+
+impl Matcher {
+    /// What `ready` asks to look for, where it asks for a line.
+    pub(crate) fn new(ready: &Ready) -> Result<Option<Matcher>, SutError> {
+        match ready {
+            Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
+            Ready::Pattern(pattern) => regex::RegexBuilder::new(pattern)
+                .size_limit(PATTERN_MAX)
+                .build()
+                .map(|regex| Some(Matcher::Pattern(Box::new(regex))))
+                .map_err(|error| SutError::BadPattern {
+                    pattern: pattern.clone(),
+                    reason: error.to_string(),
+                }),
+            Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => Ok(None),
+        }
+    }
+
+    fn matches(&self, line: &str) -> bool {
+        match self {
+            Matcher::Text(text) => line.contains(text.as_str()),
+            Matcher::Pattern(regex) => regex.is_match(line),
+        }
+    }
+}
+
+/// The last of the output, of both streams as they came in.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    kept: VecDeque<u8>,
+}
+
+impl Log {
+    /// Adds output, and drops the oldest beyond what is kept.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let surplus = (self.kept.len() + bytes.len()).saturating_sub(KEPT);
+        self.kept.drain(..surplus);
+        self.kept.extend(bytes);
+    }
+
+    /// The text that is kept. The first line is left out where its beginning was dropped.
+    pub(crate) fn tail(&self) -> String {
+        let (front, back) = self.kept.as_slices();
+        let mut bytes = [front, back].concat();
+        if bytes.len() == KEPT
+            && let Some(end) = bytes.iter().position(|&byte| byte == b'\n')
+        {
+            bytes.drain(..=end);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Cuts one stream of output into lines and looks for the one that is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    open: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes output; says whether a line of it is the one. A last line is looked at even before its
+    /// end has come: a prompt has none.
+    pub(crate) fn push(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
+        let mut found = false;
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let room = LINE_MAX.saturating_sub(self.open.len());
+            self.open.extend_from_slice(&piece[..piece.len().min(room)]);
+            let ended = piece.ends_with(b"\n");
+            let line = String::from_utf8_lossy(&self.open);
+            found |= matcher.matches(line.trim_end_matches(['\n', '\r']));
+            if ended {
+                self.open.clear();
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_64_kib_in_whole_lines() {
+        let mut log = Log::default();
+        for number in 0..20_000 {
+            log.push(format!("line {number}\n").as_bytes());
+        }
+        let tail = log.tail();
+        assert!(tail.len() <= KEPT && tail.len() > KEPT - 100);
+        assert!(tail.starts_with("line ") && tail.ends_with("line 19999\n"));
+        log.push(&vec![b'x'; 3 * KEPT]);
+        assert_eq!(log.tail().len(), KEPT);
+    }
+
+    #[test]
+    fn finds_a_line_that_comes_in_pieces() {
+        let matcher = Matcher::Text("is ready".to_owned());
+        let mut lines = Lines::default();
+        assert!(!lines.push(b"server is", &matcher));
+        assert!(lines.push(b" ready", &matcher));
+        let mut lines = Lines::default();
+        assert!(!lines.push(b"server is\n ready\n", &matcher));
+    }
+
+    #[test]
+    fn a_pattern_is_anchored_to_its_line() {
+        let matcher = Matcher::new(&Ready::Pattern(r"^(?i)Listening on \d+$".to_owned()))
+            .unwrap()
+            .unwrap();
+        let mut lines = Lines::default();
+        assert!(!lines.push(b"not listening on 80\n", &matcher));
+        assert!(lines.push(b"listening on 80\r\n", &matcher));
+    }
+
+    #[test]
+    fn endless_lines_are_bounded() {
+        let matcher = Matcher::Text("never".to_owned());
+        let mut lines = Lines::default();
+        for _ in 0..100 {
+            lines.push(&[b'x'; 1000], &matcher);
+        }
+        assert!(lines.open.len() <= LINE_MAX);
+    }
+
+    #[test]
+    fn a_bad_pattern_is_named() {
+        let error = Matcher::new(&Ready::Pattern("a(".to_owned())).unwrap_err();
+        assert!(error.to_string().contains("`a(`"));
+    }
+}

@@ -1,0 +1,150 @@
+//! What the supervisor and streamgauge say to each other: one line each, over a socket pair.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::cgroup::Kind;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status; 0 is success.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Exit::Code(code) => write!(out, "exit status {code}"),
+            Exit::Signal(signal) => match signal_hook::low_level::signal_name(signal) {
+                Some(name) => write!(out, "killed by {name}"),
+                None => write!(out, "killed by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// What streamgauge asks of the supervisor. That the socket closes means [`Request::Kill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Send SIGTERM to every process of the tree.
+    Terminate,
+    /// Kill every process of the tree.
+    Kill,
+}
+
+impl Request {
+    pub(crate) fn line(self) -> &'static str {
+        match self {
+            Request::Terminate => "terminate\n",
+            Request::Kill => "kill\n",
+        }
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<Request> {
+        match line {
+            "terminate" => Some(Request::Terminate),
+            "kill" => Some(Request::Kill),
+            _ => None,
+        }
+    }
+}
+
+/// What the supervisor reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The server has a control group of its own.
+    Group(Kind, PathBuf),
+    /// It has none, for this reason.
+    NoGroup(String),
+    /// The command runs, as this process.
+    Started(u32),
+    /// The command could not be started, for this reason.
+    Failed(String),
+    /// The command's own process ended.
+    Ended(Exit),
+    /// No process of the tree is left.
+    Gone,
+}
+
+impl Report {
+    pub(crate) fn line(&self) -> String {
+        let flat = |text: &str| text.replace(['\n', '\r'], " ");
+        match self {
+            Report::Group(Kind::V1, path) => {
+                format!("group v1 {}\n", flat(&path.to_string_lossy()))
+            }
+            Report::Group(Kind::V2, path) => {
+                format!("group v2 {}\n", flat(&path.to_string_lossy()))
+            }
+            Report::NoGroup(reason) => format!("no-group {}\n", flat(reason)),
+            Report::Started(pid) => format!("started {pid}\n"),
+            Report::Failed(reason) => format!("failed {}\n", flat(reason)),
+            Report::Ended(Exit::Code(code)) => format!("ended code {code}\n"),
+            Report::Ended(Exit::Signal(signal)) => format!("ended signal {signal}\n"),
+            Report::Gone => "gone\n".to_owned(),
+        }
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<Report> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(match word {
+            "group" => match rest.split_once(' ')? {
+                ("v1", path) => Report::Group(Kind::V1, path.into()),
+                ("v2", path) => Report::Group(Kind::V2, path.into()),
+                _ => return None,
+            },
+            "no-group" => Report::NoGroup(rest.to_owned()),
+            "started" => Report::Started(rest.parse().ok()?),
+            "failed" => Report::Failed(rest.to_owned()),
+            "ended" => Report::Ended(match rest.split_once(' ')? {
+                ("code", code) => Exit::Code(code.parse().ok()?),
+                ("signal", signal) => Exit::Signal(signal.parse().ok()?),
+                _ => return None,
+            }),
+            "gone" => Report::Gone,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_the_way() {
+        for report in [
+            Report::Group(Kind::V1, "/a b/c".into()),
+            Report::Group(Kind::V2, "/x".into()),
+            Report::NoGroup("permission denied".to_owned()),
+            Report::Started(77),
+            Report::Failed("no such file".to_owned()),
+            Report::Ended(Exit::Code(3)),
+            Report::Ended(Exit::Signal(9)),
+            Report::Gone,
+        ] {
+            let line = report.line();
+            assert_eq!(Report::parse(line.trim_end_matches('\n')), Some(report));
+        }
+        for request in [Request::Terminate, Request::Kill] {
+            assert_eq!(Request::parse(request.line().trim_end()), Some(request));
+        }
+    }
+
+    #[test]
+    fn a_reason_cannot_forge_a_message() {
+        assert_eq!(
+            Report::Failed("a\ngone".to_owned()).line(),
+            "failed a gone\n"
+        );
+    }
+
+    #[test]
+    fn ends_read_well() {
+        assert_eq!(Exit::Code(1).to_string(), "exit status 1");
+        assert_eq!(Exit::Signal(9).to_string(), "killed by SIGKILL");
+    }
+}

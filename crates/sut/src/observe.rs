@@ -1,0 +1,328 @@
+//! What the server costs, looked at once a window.
+//!
+//! Looking costs the tester, and some of it the server. So whatever grows with the number of threads
+//! and descriptors is done less often once it takes long: never more than 1 % of one core each.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use measure::Recorder;
+use measure::server;
+
+use crate::cgroup::{self, Kind};
+use crate::ports::{self, Transport};
+use crate::proc;
+
+/// The least time between two looks at USS and PSS: the kernel walks the server's page tables.
+const MEMORY_EVERY: Duration = Duration::from_secs(5);
+
+/// One look in this many times its own cost.
+const COST_SHARE: u32 = 100;
+
+/// Where the server's processor time comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CpuSource {
+    /// A control group of its own, version 1 (cpuacct): exact, ended threads and children included.
+    CgroupV1,
+    /// A control group of its own, version 2 (cpu.stat): exact, ended threads and children included.
+    CgroupV2,
+    /// User and system time of the processes of the tree and of children they waited for, in clock
+    /// ticks (mostly of 10 ms). Used where no control group can be made, for the reason given, and
+    /// for a server that is only observed.
+    ProcessTimes {
+        /// Why there is no control group.
+        reason: String,
+    },
+}
+
+/// What one look found. What is absent was not looked at, or could not be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// Processor time since the last look, in cores.
+    pub cpu: Option<f64>,
+    /// The same of the busiest thread alone.
+    pub cpu_hottest_thread: Option<f64>,
+    /// Unique set size, bytes.
+    pub uss: Option<u64>,
+    /// Proportional set size, bytes.
+    pub pss: Option<u64>,
+    /// Resident set size, bytes.
+    pub rss: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+    /// Open file descriptors.
+    pub file_descriptors: Option<u64>,
+    /// UDP memory of the machine, bytes.
+    pub udp_memory: Option<u64>,
+    /// Datagrams dropped at the server's sockets since the last look.
+    pub socket_drops: u64,
+}
+
+impl Observation {
+    /// Puts the figures where the report looks for them.
+    pub fn record(&self, recorder: &mut Recorder) {
+        let gauges = [
+            (server::CPU, self.cpu),
+            (server::CPU_HOTTEST_THREAD, self.cpu_hottest_thread),
+            (server::USS, self.uss.map(|bytes| bytes as f64)),
+            (server::PSS, self.pss.map(|bytes| bytes as f64)),
+            (server::RSS, self.rss.map(|bytes| bytes as f64)),
+            (server::THREADS, self.threads.map(|count| count as f64)),
+            (
+                server::FILE_DESCRIPTORS,
+                self.file_descriptors.map(|count| count as f64),
+            ),
+            (
+                server::UDP_MEMORY,
+                self.udp_memory.map(|bytes| bytes as f64),
+            ),
+        ];
+        for (gauge, value) in gauges {
+            match value {
+                Some(value) => recorder.set(gauge, value),
+                None => recorder.unset(gauge),
+            }
+        }
+        recorder.add(server::SOCKET_DROPS, self.socket_drops);
+    }
+}
+
+/// Where processor time is read.
+#[derive(Clone, Debug)]
+pub(crate) enum Meter {
+    Group(Kind, PathBuf),
+    Times,
+}
+
+/// When something costly is done next.
+#[derive(Debug)]
+struct Pace {
+    least: Duration,
+    next: Option<Instant>,
+}
+
+impl Pace {
+    fn every(least: Duration) -> Pace {
+        Pace { least, next: None }
+    }
+
+    /// Does it if it is due, and plans the next time by what it cost.
+    fn run<T>(&mut self, now: Instant, work: impl FnOnce() -> T) -> Option<T> {
+        // A window may begin a little early.
+        if self
+            .next
+            .is_some_and(|next| now + Duration::from_millis(50) < next)
+        {
+            return None;
+        }
+        let began = Instant::now();
+        let result = work();
+        self.next = Some(now + self.least.max(began.elapsed().saturating_mul(COST_SHARE)));
+        Some(result)
+    }
+}
+
+/// The last reading of something that only grows.
+#[derive(Debug)]
+struct Reading<T> {
+    at: Instant,
+    value: T,
+}
+
+/// Looks at a process tree.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    meter: Meter,
+    page: u64,
+    ticks_per_second: f64,
+    used: Option<Reading<u64>>,
+    ticks: Option<u64>,
+    ticks_used: u64,
+    threads: Option<Reading<HashMap<(u32, u32), u64>>>,
+    drops: Drops,
+    hottest_pace: Pace,
+    memory_pace: Pace,
+    descriptors_pace: Pace,
+    drops_pace: Pace,
+}
+
+impl Observer {
+    pub(crate) fn new(meter: Meter) -> Observer {
+        Observer {
+            meter,
+            page: rustix::param::page_size() as u64,
+            ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
+            used: None,
+            ticks: None,
+            ticks_used: 0,
+            threads: None,
+            drops: Drops::default(),
+            hottest_pace: Pace::every(Duration::ZERO),
+            memory_pace: Pace::every(MEMORY_EVERY),
+            descriptors_pace: Pace::every(Duration::ZERO),
+            drops_pace: Pace::every(Duration::ZERO),
+        }
+    }
+
+    /// Starts what is counted from look to look.
+    pub(crate) fn begin(&mut self, tree: &[u32]) {
+        let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
+        self.cpu(&stats);
+        self.hottest(tree, Instant::now());
+        self.drops.look(tree);
+    }
+
+    /// Looks at the processes of `tree`.
+    pub(crate) fn look(&mut self, tree: &[u32]) -> Observation {
+        let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
+        let alive = !stats.is_empty();
+        let sum = |value: fn(&proc::Stat) -> u64| alive.then(|| stats.iter().map(value).sum());
+        let now = Instant::now();
+        Observation {
+            cpu: self.cpu(&stats),
+            cpu_hottest_thread: self.hottest(tree, now),
+            threads: sum(|stat| stat.threads),
+            rss: sum(|stat| stat.resident).map(|pages| pages.saturating_mul(self.page)),
+            file_descriptors: self
+                .descriptors_pace
+                .run(now, || {
+                    total(tree.iter().filter_map(|&pid| proc::descriptors(pid)))
+                })
+                .flatten(),
+            udp_memory: fs::read_to_string("/proc/net/sockstat")
+                .ok()
+                .and_then(|text| proc::parse_udp_memory(&text, self.page)),
+            // What a look leaves out, the next one counts.
+            socket_drops: self
+                .drops_pace
+                .run(now, || self.drops.look(tree))
+                .unwrap_or(0),
+            ..self.memory(tree, now)
+        }
+    }
+
+    /// Processor time since the last look, in cores; none before two looks.
+    fn cpu(&mut self, stats: &[proc::Stat]) -> Option<f64> {
+        let (value, unit) = match &self.meter {
+            Meter::Group(kind, path) => (cgroup::usage(*kind, path)?, 1e-9),
+            Meter::Times => (self.count_ticks(stats), 1.0 / self.ticks_per_second),
+        };
+        let at = Instant::now();
+        let last = self.used.replace(Reading { at, value })?;
+        let seconds = at.duration_since(last.at).as_secs_f64();
+        (seconds > 0.0).then(|| value.saturating_sub(last.value) as f64 * unit / seconds)
+    }
+
+    /// Adds up the ticks of the tree. A process that ended has passed its time on to the parent that
+    /// waited for it; where none did, what it used is missing from this step only.
+    fn count_ticks(&mut self, stats: &[proc::Stat]) -> u64 {
+        let now = stats.iter().map(|stat| stat.ticks).sum();
+        let before = self.ticks.replace(now).unwrap_or(now);
+        self.ticks_used += u64::saturating_sub(now, before);
+        self.ticks_used
+    }
+
+    fn hottest(&mut self, tree: &[u32], now: Instant) -> Option<f64> {
+        let readings = self.hottest_pace.run(now, || {
+            let mut readings = HashMap::new();
+            for &pid in tree {
+                readings.extend(proc::threads(pid).map(|(thread, nanos)| ((pid, thread), nanos)));
+            }
+            readings
+        })?;
+        let at = Instant::now();
+        // A thread that is new used all of its time since the last look.
+        let last = self.threads.replace(Reading {
+            at,
+            value: readings,
+        })?;
+        let seconds = at.duration_since(last.at).as_secs_f64();
+        let readings = &self.threads.as_ref()?.value;
+        let most = readings
+            .iter()
+            .map(|(thread, nanos)| {
+                nanos.saturating_sub(last.value.get(thread).copied().unwrap_or(0))
+            })
+            .max()?;
+        (seconds > 0.0).then(|| most as f64 / 1e9 / seconds)
+    }
+
+    fn memory(&mut self, tree: &[u32], now: Instant) -> Observation {
+        let memories: Vec<proc::Memory> = self
+            .memory_pace
+            .run(now, || {
+                tree.iter().filter_map(|&pid| proc::memory(pid)).collect()
+            })
+            .unwrap_or_default();
+        Observation {
+            uss: total(memories.iter().map(|memory| memory.uss)),
+            pss: total(memories.iter().map(|memory| memory.pss)),
+            ..Observation::default()
+        }
+    }
+}
+
+/// The sum; none of nothing.
+fn total(values: impl Iterator<Item = u64>) -> Option<u64> {
+    values.fold(None, |sum: Option<u64>, value| {
+        Some(sum.unwrap_or(0).saturating_add(value))
+    })
+}
+
+/// Drops at the UDP sockets of the tree.
+#[derive(Debug, Default)]
+struct Drops {
+    /// The last reading of every UDP socket there is: which of them are the server's is found out
+    /// when one of them has dropped something.
+    last: HashMap<u64, u64>,
+    ours: HashSet<u64>,
+    others: HashSet<u64>,
+    begun: bool,
+}
+
+impl Drops {
+    fn look(&mut self, tree: &[u32]) -> u64 {
+        let rows = ports::rows(Transport::Udp, tree.first().copied());
+        let mut current = HashMap::with_capacity(rows.len());
+        let mut grown = Vec::new();
+        for row in &rows {
+            current.insert(row.inode, row.drops);
+            let last = match self.last.get(&row.inode) {
+                Some(&last) => last,
+                // A socket that is new since the last look dropped all of it since then.
+                None if self.begun => 0,
+                None => row.drops,
+            };
+            // The kernel's counter has 32 bits.
+            if row.drops != last {
+                grown.push((row.inode, (row.drops as u32).wrapping_sub(last as u32)));
+            }
+        }
+        self.last = current;
+        self.begun = true;
+        self.ours.retain(|inode| self.last.contains_key(inode));
+        self.others.retain(|inode| self.last.contains_key(inode));
+        let unknown = |inode: &u64| !self.ours.contains(inode) && !self.others.contains(inode);
+        if grown.iter().any(|(inode, _)| unknown(inode)) {
+            let tree: HashSet<u64> = tree
+                .iter()
+                .filter_map(|&pid| proc::sockets(pid))
+                .flatten()
+                .collect();
+            for inode in self.last.keys() {
+                if tree.contains(inode) {
+                    self.ours.insert(*inode);
+                } else {
+                    self.others.insert(*inode);
+                }
+            }
+        }
+        grown
+            .iter()
+            .filter(|(inode, _)| self.ours.contains(inode))
+            .map(|&(_, drops)| u64::from(drops))
+            .sum()
+    }
+}

@@ -1,0 +1,201 @@
+//! Who has a port: without this, a left-over server can serve the clients while the one being
+//! measured idles.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::proc;
+
+/// The transport of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP: a listening socket has the port.
+    Tcp,
+    /// UDP: a bound socket has the port.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        })
+    }
+}
+
+/// Who has a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortOwner {
+    /// Only processes of the server under test.
+    Ours,
+    /// Another process, whether or not the server has it as well.
+    Other {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Nobody.
+    Nobody,
+    /// Somebody whose descriptors this user may not look at.
+    Unknown,
+}
+
+/// One row of /proc/net/{tcp,udp}{,6}.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) port: u16,
+    pub(crate) listening: bool,
+    pub(crate) inode: u64,
+    /// Datagrams the socket had no room for, or that its filter dropped. UDP only.
+    pub(crate) drops: u64,
+}
+
+/// State 0A of /proc/net/tcp: TCP_LISTEN.
+const LISTEN: &str = "0A";
+
+/// Reads one row; the heading is none.
+pub(crate) fn parse_row(line: &str) -> Option<Row> {
+    // sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ref pointer drops
+    let mut fields = line.split_ascii_whitespace();
+    let local = fields.nth(1)?;
+    let state = fields.nth(1)?;
+    let inode = fields.nth(5)?;
+    let (_, port) = local.rsplit_once(':')?;
+    Some(Row {
+        port: u16::from_str_radix(port, 16).ok()?,
+        listening: state == LISTEN,
+        inode: inode.parse().ok()?,
+        drops: fields
+            .nth(2)
+            .and_then(|drops| drops.parse().ok())
+            .unwrap_or(0),
+    })
+}
+
+/// The rows of one transport, as the process `pid` sees them (it may be in another network
+/// namespace), or as this one does.
+pub(crate) fn rows(transport: Transport, pid: Option<u32>) -> Vec<Row> {
+    let names = match transport {
+        Transport::Tcp => ["tcp", "tcp6"],
+        Transport::Udp => ["udp", "udp6"],
+    };
+    let own = PathBuf::from("/proc/self/net");
+    let folder = pid.map_or(own.clone(), |pid| PathBuf::from(format!("/proc/{pid}/net")));
+    let mut rows = Vec::new();
+    for name in names {
+        let text =
+            fs::read_to_string(folder.join(name)).or_else(|_| fs::read_to_string(own.join(name)));
+        rows.extend(text.unwrap_or_default().lines().filter_map(parse_row));
+    }
+    rows
+}
+
+/// Who has the port, where `tree` are the processes of the server under test.
+pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner {
+    let mut inodes: HashSet<u64> = rows(transport, tree.first().copied())
+        .into_iter()
+        .filter(|row| row.port == port && (row.listening || transport == Transport::Udp))
+        .map(|row| row.inode)
+        .collect();
+    if inodes.is_empty() {
+        return PortOwner::Nobody;
+    }
+    // What the tree shares with others, such as a socket handed down to it, is the tree's.
+    for &pid in tree {
+        for inode in proc::sockets(pid).unwrap_or_default() {
+            inodes.remove(&inode);
+        }
+    }
+    if inodes.is_empty() {
+        return PortOwner::Ours;
+    }
+    for pid in proc::processes() {
+        if proc::sockets(pid).is_some_and(|sockets| !sockets.is_disjoint(&inodes)) {
+            return PortOwner::Other {
+                pid,
+                name: proc::name(pid),
+            };
+        }
+    }
+    PortOwner::Unknown
+}
+
+/// As [`owner`], for a tree that may grow while it is looked at: a process that is found to have the
+/// port may have been started by the tree a moment ago.
+pub(crate) fn owner_of(port: u16, transport: Transport, tree: impl Fn() -> Vec<u32>) -> PortOwner {
+    let mut found = owner(port, transport, &tree());
+    for _ in 0..3 {
+        let PortOwner::Other { pid, .. } = found else {
+            break;
+        };
+        let tree = tree();
+        if !tree.contains(&pid) {
+            break;
+        }
+        found = owner(port, transport, &tree);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+
+    #[test]
+    fn reads_rows() {
+        let tcp = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 314159 1 0000000000000000 100 0 0 10 0";
+        let row = parse_row(tcp).unwrap();
+        assert_eq!((row.port, row.listening, row.inode), (8080, true, 314_159));
+        let udp = " 1534: 00000000000000000000000001000000:14E9 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000   104        0 2718 2 0000000000000000 42";
+        let row = parse_row(udp).unwrap();
+        assert_eq!(
+            row,
+            Row {
+                port: 5353,
+                listening: false,
+                inode: 2718,
+                drops: 42
+            }
+        );
+        assert_eq!(
+            parse_row(
+                "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+            ),
+            None
+        );
+        for end in 0..40 {
+            assert_eq!(parse_row(&tcp[..end]), None);
+        }
+    }
+
+    #[test]
+    fn own_sockets_are_found() {
+        let own = std::process::id();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("[::1]:0").unwrap();
+        let tcp_port = tcp.local_addr().unwrap().port();
+        let udp_port = udp.local_addr().unwrap().port();
+        assert_eq!(owner(tcp_port, Transport::Tcp, &[own]), PortOwner::Ours);
+        assert_eq!(owner(udp_port, Transport::Udp, &[own]), PortOwner::Ours);
+        let other = PortOwner::Other {
+            pid: own,
+            name: proc::name(own),
+        };
+        assert_eq!(owner(tcp_port, Transport::Tcp, &[]), other);
+    }
+
+    #[test]
+    fn a_free_port_is_nobodys() {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        assert_eq!(owner(port, Transport::Tcp, &[]), PortOwner::Nobody);
+    }
+}

@@ -1,0 +1,261 @@
+//! What /proc says about processes. Every read may find the process gone: then there is no value.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+/// The fields of /proc/PID/stat that are needed here (proc(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    /// utime + stime + cutime + cstime, in clock ticks: its own and that of children it waited for.
+    pub(crate) ticks: u64,
+    pub(crate) threads: u64,
+    /// Pages in memory, those that others share included: the same figure as in statm.
+    pub(crate) resident: u64,
+    /// When it started, in clock ticks since boot: tells it from another of the same number.
+    pub(crate) started: u64,
+}
+
+impl Stat {
+    /// Nothing of it runs any more. Threads can outlive the first one, which then is a zombie alone.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state == 'X' || self.state == 'Z' && self.threads <= 1
+    }
+}
+
+/// Whether a process of that number lives; which one is told by when it started.
+pub(crate) fn lives(pid: u32, started: u64) -> bool {
+    stat(pid).is_some_and(|stat| stat.started == started && !stat.is_dead())
+}
+
+/// Reads one line of /proc/PID/stat. The name may hold blanks and brackets: the last bracket ends it.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
+    let open = text.find('(')?;
+    let close = text.rfind(')')?;
+    let name = text.get(open + 1..close)?.to_owned();
+    let rest: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
+    // Counted as in proc(5), where the state is field 3.
+    let number = |field: usize| -> Option<u64> { rest.get(field - 3)?.parse().ok() };
+    // cutime and cstime are signed in the kernel's own listing.
+    let signed = |field: usize| -> Option<u64> {
+        let value: i64 = rest.get(field - 3)?.parse().ok()?;
+        Some(u64::try_from(value).unwrap_or(0))
+    };
+    Some(Stat {
+        pid: text.get(..open)?.trim().parse().ok()?,
+        name,
+        state: rest.first()?.chars().next()?,
+        parent: u32::try_from(number(4)?).ok()?,
+        ticks: number(14)?
+            .saturating_add(number(15)?)
+            .saturating_add(signed(16)?)
+            .saturating_add(signed(17)?),
+        threads: signed(20)?,
+        started: number(22)?,
+        resident: signed(24)?,
+    })
+}
+
+/// What /proc/PID/stat says.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    // Names are bytes, not always UTF-8.
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&String::from_utf8_lossy(&bytes))
+}
+
+/// The process's name, as `ps` shows it; a question mark where it cannot be read.
+pub(crate) fn name(pid: u32) -> String {
+    fs::read(format!("/proc/{pid}/comm"))
+        .map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
+        .unwrap_or_else(|_| "?".to_owned())
+}
+
+/// Entries of a /proc folder whose names are numbers.
+fn numbers(path: impl AsRef<Path>) -> impl Iterator<Item = u32> {
+    fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Every process there is.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    numbers("/proc")
+}
+
+/// All descendants of `root`, without itself. Those that nothing runs of are left out.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for stat in processes().filter_map(stat) {
+        if !stat.is_dead() {
+            children.entry(stat.parent).or_default().push(stat.pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([root]);
+    let mut open = vec![root];
+    while let Some(parent) = open.pop() {
+        for &child in children.get(&parent).into_iter().flatten() {
+            if seen.insert(child) {
+                found.push(child);
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Memory of one process, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Pages that no other process shares: what would be freed if it ended.
+    pub(crate) uss: u64,
+    /// As USS, and of each shared page its share.
+    pub(crate) pss: u64,
+}
+
+/// Reads smaps_rollup: lines such as `Pss:   1234 kB`.
+pub(crate) fn parse_rollup(text: &str) -> Option<Memory> {
+    let mut memory = Memory::default();
+    let mut any = false;
+    for line in text.lines() {
+        let Some((key, rest)) = line.split_once(':') else {
+            continue;
+        };
+        let Some(bytes) = rest
+            .split_ascii_whitespace()
+            .next()
+            .and_then(|number| number.parse::<u64>().ok())
+            .map(|kib| kib.saturating_mul(1024))
+        else {
+            continue;
+        };
+        match key {
+            "Pss" => (memory.pss, any) = (bytes, true),
+            "Private_Clean" | "Private_Dirty" => memory.uss += bytes,
+            _ => {}
+        }
+    }
+    any.then_some(memory)
+}
+
+/// The process's memory. Costs the process: the kernel walks its page tables meanwhile.
+pub(crate) fn memory(pid: u32) -> Option<Memory> {
+    parse_rollup(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+}
+
+/// Its threads, each with the time it has run, in nanoseconds.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+    numbers(format!("/proc/{pid}/task")).filter_map(move |thread| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
+        Some((thread, text.split_ascii_whitespace().next()?.parse().ok()?))
+    })
+}
+
+/// How many file descriptors it has open.
+pub(crate) fn descriptors(pid: u32) -> Option<u64> {
+    let path = format!("/proc/{pid}/fd");
+    // Since Linux 6.2 the folder's size is their number.
+    match fs::metadata(&path).ok()?.len() {
+        0 => Some(fs::read_dir(path).ok()?.count() as u64),
+        count => Some(count),
+    }
+}
+
+/// The inodes of the sockets it holds; none where this user may not look.
+pub(crate) fn sockets(pid: u32) -> Option<HashSet<u64>> {
+    let mut inodes = HashSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+        let Ok(target) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let inode: Option<u64> = target.to_str().and_then(|text| {
+            text.strip_prefix("socket:[")?
+                .strip_suffix(']')?
+                .parse()
+                .ok()
+        });
+        inodes.extend(inode);
+    }
+    Some(inodes)
+}
+
+/// UDP's memory on the whole machine, in bytes: out of /proc/net/sockstat, which counts pages.
+pub(crate) fn parse_udp_memory(sockstat: &str, page: u64) -> Option<u64> {
+    let line = sockstat.lines().find(|line| line.starts_with("UDP:"))?;
+    let mut words = line.split_ascii_whitespace();
+    words.find(|&word| word == "mem")?;
+    Some(words.next()?.parse::<u64>().ok()?.saturating_mul(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_brackets_and_blanks() {
+        let text =
+            "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 3 4 20 0 9 0 5555 99999 12 0";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                pid: 42,
+                name: "a) b (c)".to_owned(),
+                state: 'S',
+                parent: 7,
+                ticks: 37,
+                threads: 9,
+                started: 5555,
+                resident: 12,
+            }
+        );
+    }
+
+    #[test]
+    fn cut_lines_have_no_value() {
+        let text = "42 (x) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 3 4 20 0 9 0 5555 99999 12";
+        assert!(parse_stat(text).is_some());
+        for end in 0..text.len() - "12".len() {
+            assert_eq!(parse_stat(&text[..end]), None, "{}", &text[..end]);
+        }
+        assert_eq!(parse_stat(")("), None);
+    }
+
+    #[test]
+    fn own_process_is_there() {
+        let own = stat(std::process::id()).unwrap();
+        assert_eq!(own.pid, std::process::id());
+        assert!(own.threads >= 1);
+        assert!(memory(own.pid).unwrap().uss > 0);
+        assert!(descriptors(own.pid).unwrap() >= 3);
+        assert!(threads(own.pid).count() >= 1);
+        assert!(!name(own.pid).is_empty());
+    }
+
+    #[test]
+    fn reads_a_rollup() {
+        let text = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPss:  500 kB\nPss_Dirty: 1 kB\n\
+                    Shared_Clean: 7 kB\nPrivate_Clean:  30 kB\nPrivate_Dirty:  100 kB\n";
+        let memory = parse_rollup(text).unwrap();
+        assert_eq!(
+            memory,
+            Memory {
+                uss: 130 * 1024,
+                pss: 500 * 1024
+            }
+        );
+        assert_eq!(parse_rollup(""), None);
+    }
+
+    #[test]
+    fn reads_udp_memory() {
+        let text = "sockets: used 200\nTCP: inuse 10 orphan 0 tw 0 alloc 12 mem 3\nUDP: inuse 4 mem 17\nUDPLITE: inuse 0\n";
+        assert_eq!(parse_udp_memory(text, 4096), Some(17 * 4096));
+        assert_eq!(parse_udp_memory("UDP: inuse 4", 4096), None);
+    }
+}

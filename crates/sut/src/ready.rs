@@ -1,0 +1,146 @@
+//! Whether a server is ready: free ports before it starts, and what is waited for afterwards.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::error::SutError;
+use crate::launched::Launched;
+use crate::ports::{self, PortOwner, Transport};
+use crate::spec::{Launch, Ready};
+use crate::{Options, Progress};
+
+/// How often a port is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a connection to a port of this machine may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Makes sure that nobody has the port the server is to listen on.
+pub(crate) fn check_free(launch: &Launch) -> Result<(), SutError> {
+    let Some((address, transport)) = launch.ready.port() else {
+        return Ok(());
+    };
+    let port = address.port();
+    match ports::owner(port, transport, &[]) {
+        PortOwner::Nobody => Ok(()),
+        PortOwner::Other { pid, name } => Err(SutError::PortInUse {
+            port,
+            transport,
+            pid,
+            name,
+        }),
+        PortOwner::Ours | PortOwner::Unknown => {
+            Err(SutError::PortInUseByUnknown { port, transport })
+        }
+    }
+}
+
+/// Waits until the server is ready.
+pub(crate) fn wait(
+    launched: &Launched,
+    launch: &Launch,
+    options: &Options,
+    progress: &dyn Fn(Progress),
+) -> Result<(), SutError> {
+    let began = Instant::now();
+    let what = describe(&launch.ready);
+    let mut served = 0;
+    progress(Progress::WaitingFor {
+        what: what.clone(),
+        within: launch.ready_within,
+    });
+    loop {
+        options.check()?;
+        if let Some(status) = launched.ended() {
+            launched.wait_for_output();
+            return Err(SutError::EndedBeforeReady {
+                status,
+                log: launched.state().log.tail(),
+            });
+        }
+        if is_ready(launched, &launch.ready, &mut served)? {
+            break;
+        }
+        if began.elapsed() >= launch.ready_within {
+            return Err(SutError::NotReady {
+                after: launch.ready_within,
+                waited_for: what,
+                log: launched.state().log.tail(),
+            });
+        }
+        let by_line = matches!(launch.ready, Ready::Text(_) | Ready::Pattern(_));
+        launched.wait(LOOK_EVERY, |state| by_line && state.matched || state.gone);
+    }
+    let pid = launched.state().pid.unwrap_or_default();
+    progress(Progress::Ready {
+        pid,
+        after: began.elapsed(),
+    });
+    Ok(())
+}
+
+fn describe(ready: &Ready) -> String {
+    match ready {
+        Ready::Started => "its start".to_owned(),
+        Ready::Port { address, transport } => format!("{transport} port {}", address.port()),
+        Ready::Rtsp { address, urls } => {
+            format!(
+                "port {} with all of its {} streams",
+                address.port(),
+                urls.len()
+            )
+        }
+        Ready::Text(text) => format!("a line of output with `{text}`"),
+        Ready::Pattern(pattern) => format!("a line of output that matches `{pattern}`"),
+    }
+}
+
+/// Whether it is ready; `served` is how many of its streams it has been seen to serve.
+fn is_ready(launched: &Launched, ready: &Ready, served: &mut usize) -> Result<bool, SutError> {
+    let Some((address, transport)) = ready.port() else {
+        return Ok(*ready == Ready::Started || launched.state().matched);
+    };
+    match ports::owner_of(address.port(), transport, || launched.tree()) {
+        PortOwner::Nobody => return Ok(false),
+        PortOwner::Other { pid, name } => {
+            return Err(SutError::PortOfAnother {
+                port: address.port(),
+                transport,
+                pid,
+                name,
+                log: launched.state().log.tail(),
+            });
+        }
+        // It was free before: somebody that may not be looked at is most likely the server, under
+        // a user of its own.
+        PortOwner::Ours | PortOwner::Unknown => {}
+    }
+    match ready {
+        Ready::Rtsp { urls, .. } => {
+            while urls.get(*served).is_some_and(|url| describes(address, url)) {
+                *served += 1;
+            }
+            Ok(*served == urls.len())
+        }
+        _ => Ok(transport == Transport::Udp
+            || TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()),
+    }
+}
+
+/// Whether DESCRIBE of the URL is answered with 200.
+fn describes(address: SocketAddr, url: &str) -> bool {
+    let ask = || -> io::Result<bool> {
+        const GOOD: &[u8] = b"RTSP/1.0 200";
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+        stream.set_read_timeout(Some(CONNECT_WITHIN))?;
+        stream.set_write_timeout(Some(CONNECT_WITHIN))?;
+        let request =
+            format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut start = [0; GOOD.len()];
+        stream.read_exact(&mut start)?;
+        Ok(start == *GOOD)
+    };
+    ask().unwrap_or(false)
+}

@@ -1,0 +1,217 @@
+//! What to start and how to know that it is ready, in plain data.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::ports::Transport;
+
+/// How long a server may take until it is ready, where nothing else is said.
+pub const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end after SIGTERM before it is killed, where nothing else is said.
+pub const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The server under test: where it comes from, the clips it plays, and how it is handled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSpec {
+    /// Where the server comes from.
+    pub origin: Origin,
+    /// Clips that are made before it starts.
+    pub clips: Option<Clips>,
+    /// How to know that it is ready; default: as the catalogue says, else as soon as it runs.
+    pub ready: Option<Ready>,
+    /// How long it may take until it is ready; default [`READY_WITHIN`].
+    pub ready_within: Duration,
+    /// How long it may take to end after SIGTERM before it is killed; default [`STOP_WITHIN`].
+    pub stop_within: Duration,
+    /// Variables added to its environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder that a command starts in; default: the one streamgauge was started in. Servers of
+    /// the catalogue have one of their own.
+    pub directory: Option<PathBuf>,
+}
+
+impl ServerSpec {
+    /// A server from there, with every other setting at its default.
+    pub fn new(origin: Origin) -> ServerSpec {
+        ServerSpec {
+            origin,
+            clips: None,
+            ready: None,
+            ready_within: READY_WITHIN,
+            stop_within: STOP_WITHIN,
+            environment: Vec::new(),
+            directory: None,
+        }
+    }
+}
+
+impl From<&scenario::Server> for ServerSpec {
+    fn from(server: &scenario::Server) -> ServerSpec {
+        ServerSpec {
+            origin: match &server.start {
+                scenario::ServerStart::Launch { name, port } => Origin::Catalogue {
+                    name: name.clone(),
+                    port: *port,
+                },
+                scenario::ServerStart::Command(words) => {
+                    Origin::Command(words.iter().map(Into::into).collect())
+                }
+                scenario::ServerStart::Observe { pid } => Origin::Observe { pid: *pid },
+            },
+            clips: server.clips.as_ref().map(Clips::from),
+            ready: server.ready.as_ref().map(|ready| match ready {
+                scenario::Ready::Port(port) => Ready::tcp(*port),
+                scenario::Ready::Line(text) => Ready::Text(text.clone()),
+                scenario::Ready::Pattern(pattern) => Ready::Pattern(pattern.clone()),
+            }),
+            ready_within: server.ready_timeout,
+            stop_within: server.stop_timeout,
+            environment: server
+                .environment
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            directory: server.directory.clone(),
+        }
+    }
+}
+
+impl From<&scenario::Clips> for Clips {
+    fn from(clips: &scenario::Clips) -> Clips {
+        Clips {
+            directory: clips.directory.clone(),
+            count: clips.count,
+            length: clips.length,
+            video: clips.video.0,
+            audio: clips.audio.map(|rate| rate.0),
+            frame_rate: clips.frame_rate,
+        }
+    }
+}
+
+/// Where a server under test comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// It is started from the catalogue (see [`crate::catalogue::entries`]).
+    Catalogue {
+        /// Its name in the catalogue.
+        name: String,
+        /// The port to listen on; default: the entry's own.
+        port: Option<u16>,
+    },
+    /// It is started with a command of the user's: the program (looked for in PATH where it has no
+    /// slash) and its arguments.
+    Command(Vec<OsString>),
+    /// It runs already and is only observed, with all its descendants.
+    Observe {
+        /// Its process number.
+        pid: u32,
+    },
+}
+
+/// A command to start, and how to know that it is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Launch {
+    /// The program (looked for in PATH where it has no slash) and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Variables added to the environment.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// The folder to start in; default: the one streamgauge was started in.
+    pub(crate) directory: Option<PathBuf>,
+    /// How to know that it is ready.
+    pub(crate) ready: Ready,
+    /// How long it may take until it is ready.
+    pub(crate) ready_within: Duration,
+    /// How long it may take to end after SIGTERM before it is killed.
+    pub(crate) stop_within: Duration,
+    /// The user to run as, by number, with a group of the same number and no others. Only root can
+    /// change it; default: unchanged.
+    pub(crate) user: Option<u32>,
+}
+
+impl Launch {
+    /// Starts `command` and calls it ready at once; every other setting at its default.
+    pub(crate) fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Launch {
+        Launch {
+            command: command.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
+            directory: None,
+            ready: Ready::Started,
+            ready_within: READY_WITHIN,
+            stop_within: STOP_WITHIN,
+            user: None,
+        }
+    }
+
+    /// The same, ready when it owns TCP port `port` and accepts a connection on 127.0.0.1.
+    #[must_use]
+    pub(crate) fn ready_on_port(mut self, port: u16) -> Launch {
+        self.ready = Ready::tcp(port);
+        self
+    }
+}
+
+/// How to know that a server is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// As soon as it runs.
+    Started,
+    /// When a process of its tree has the port; with TCP, when it also accepts a connection.
+    Port {
+        /// Where to connect to. Only the port counts in finding out who has it.
+        address: SocketAddr,
+        /// TCP or UDP.
+        transport: Transport,
+    },
+    /// When it has the port of the address, and answers DESCRIBE of each of these URLs with 200 there.
+    Rtsp {
+        /// Where to connect to, with TCP.
+        address: SocketAddr,
+        /// What it must serve.
+        urls: Vec<String>,
+    },
+    /// When a line of its output contains this text.
+    Text(String),
+    /// When a line of its output matches this regular expression.
+    Pattern(String),
+}
+
+impl Ready {
+    /// When it has that TCP port and accepts a connection on 127.0.0.1.
+    pub fn tcp(port: u16) -> Ready {
+        Ready::Port {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+            transport: Transport::Tcp,
+        }
+    }
+
+    /// The port it waits for, if it waits for one.
+    pub(crate) fn port(&self) -> Option<(SocketAddr, Transport)> {
+        match self {
+            Ready::Port { address, transport } => Some((*address, *transport)),
+            Ready::Rtsp { address, .. } => Some((*address, Transport::Tcp)),
+            Ready::Started | Ready::Text(_) | Ready::Pattern(_) => None,
+        }
+    }
+}
+
+/// Clips for a server to play: H.264 of a constant bit rate and, if wanted, AAC, in MP4 files
+/// `clip1.mp4`, `clip2.mp4` and so on. Made with ffmpeg where they are missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clips {
+    /// The folder to keep them in; a relative one counts from the scenario's.
+    pub directory: PathBuf,
+    /// How many.
+    pub count: u32,
+    /// How long each of them is.
+    pub length: Duration,
+    /// The video's bit rate, bit/s.
+    pub video: u64,
+    /// The audio's bit rate, bit/s; none: no audio.
+    pub audio: Option<u64>,
+    /// Pictures per second.
+    pub frame_rate: u32,
+}

@@ -1,0 +1,274 @@
+//! The supervisor: a small process between streamgauge and the server it launches.
+//!
+//! streamgauge can be killed at any moment, without a chance to clean up. So the server is started
+//! by a process that holds one end of a socket pair: when the other end closes, for whatever
+//! reason, it kills everything the server started, and ends. A parent-death signal would not do: it
+//! is cleared when a program changes its user, it follows a thread rather than a process, and
+//! grandchildren never have it. As a child subreaper (prctl(2)) the supervisor also becomes the
+//! parent of what detaches itself from the server, so nothing gets out of its sight.
+//!
+//! It sets up the server's control group too, and stays outside: it costs the server nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cgroup::{self, Cgroup};
+use crate::message::{Exit, Report, Request};
+use crate::proc;
+
+/// The hidden subcommand that makes an executable the supervisor: its `main` calls
+/// [`supervise_main`] with the arguments that follow.
+pub const SUBCOMMAND: &str = "__supervise";
+
+/// The longest line of a request.
+const REQUEST_MAX: u64 = 64;
+
+/// Runs as the supervisor and returns the exit status of this process.
+///
+/// `arguments` are those after [`SUBCOMMAND`]. Standard input must be the socket that streamgauge
+/// holds the other end of; standard output and error are passed on to the server.
+pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let Some(order) = Order::parse(arguments) else {
+        return 104;
+    };
+    let Ok(socket) = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(UnixStream::from)
+    else {
+        return 104;
+    };
+    // Anything but a socket is a user who typed the hidden subcommand.
+    if socket.local_addr().is_err() {
+        return 104;
+    }
+    supervise(order, socket)
+}
+
+/// What the supervisor is to start.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// The user (and group) to run it as.
+    pub(crate) user: Option<u32>,
+    /// A folder to remove at the end.
+    pub(crate) scratch: Option<PathBuf>,
+    /// Whether to do without a control group.
+    pub(crate) no_group: bool,
+}
+
+impl Order {
+    /// The arguments that say so.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        if let Some(user) = self.user {
+            arguments.extend(["--user".into(), user.to_string().into()]);
+        }
+        if let Some(scratch) = &self.scratch {
+            arguments.extend(["--scratch".into(), scratch.clone().into_os_string()]);
+        }
+        if self.no_group {
+            arguments.push("--no-group".into());
+        }
+        arguments.push("--".into());
+        arguments.extend(self.command.iter().cloned());
+        arguments
+    }
+
+    fn parse(arguments: impl IntoIterator<Item = OsString>) -> Option<Order> {
+        let mut order = Order::default();
+        let mut arguments = arguments.into_iter();
+        loop {
+            let argument = arguments.next()?;
+            if argument == OsStr::new("--") {
+                break;
+            } else if argument == OsStr::new("--user") {
+                order.user = Some(arguments.next()?.to_str()?.parse().ok()?);
+            } else if argument == OsStr::new("--scratch") {
+                order.scratch = Some(arguments.next()?.into());
+            } else if argument == OsStr::new("--no-group") {
+                order.no_group = true;
+            } else {
+                return None;
+            }
+        }
+        order.command = arguments.collect();
+        (!order.command.is_empty()).then_some(order)
+    }
+}
+
+fn supervise(order: Order, socket: UnixStream) -> i32 {
+    let Ok(reports) = socket
+        .try_clone()
+        .map(|socket| Arc::new(Mutex::new(socket)))
+    else {
+        return 104;
+    };
+    // That streamgauge is gone is noticed where its end of the socket is read.
+    let report = |report: Report| {
+        if let Ok(mut socket) = reports.lock() {
+            let _ = socket.write_all(report.line().as_bytes());
+        }
+    };
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    // Before any thread is there: all of this process moves, and comes back, as one.
+    let group = if order.no_group {
+        Err("switched off".to_owned())
+    } else {
+        Cgroup::enter(&format!("streamgauge-{}", std::process::id()))
+    };
+    let started = start(&order);
+    match &group {
+        Ok(group) => match group.leave() {
+            Ok(()) => report(Report::Group(group.kind, group.path.clone())),
+            Err(error) => report(Report::NoGroup(error.to_string())),
+        },
+        Err(reason) => report(Report::NoGroup(reason.clone())),
+    }
+    let status = match started {
+        Ok(child) => {
+            report(Report::Started(child.id()));
+            spawn_killers(socket);
+            reap(child.id(), report);
+            0
+        }
+        Err(error) => {
+            report(Report::Failed(error.to_string()));
+            1
+        }
+    };
+    if let Ok(group) = group {
+        let _ = cgroup::remove(&group.path, Duration::from_secs(2));
+    }
+    if let Some(scratch) = order.scratch {
+        let _ = std::fs::remove_dir_all(scratch);
+    }
+    report(Report::Gone);
+    status
+}
+
+fn start(order: &Order) -> io::Result<Child> {
+    let mut command = Command::new(&order.command[0]);
+    command.args(&order.command[1..]).stdin(Stdio::null());
+    // A group of its own: a server that signals its whole group does not hit the supervisor.
+    command.process_group(0);
+    if let Some(user) = order.user {
+        // Without other groups: the standard library drops them where root changes the user.
+        command.gid(user).uid(user);
+    }
+    command.spawn()
+}
+
+/// Waits for every child and every orphan of theirs, until none is left.
+fn reap(main: u32, report: impl Fn(Report)) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) => {
+                if u32::try_from(pid.as_raw_pid()) == Ok(main) {
+                    let exit = match (status.exit_status(), status.terminating_signal()) {
+                        (Some(code), _) => Exit::Code(code),
+                        (None, Some(signal)) => Exit::Signal(signal),
+                        // Neither stops nor continues are asked for.
+                        (None, None) => continue,
+                    };
+                    report(Report::Ended(exit));
+                }
+            }
+            Ok(None) | Err(Errno::INTR) => {}
+            // ECHILD: none left.
+            Err(_) => return,
+        }
+    }
+}
+
+/// The threads that end the server: on request, when streamgauge is gone, and when the supervisor
+/// itself is told to end. They end with the process.
+fn spawn_killers(socket: UnixStream) {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(socket);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            match reader.by_ref().take(REQUEST_MAX).read_line(&mut line) {
+                Ok(0) | Err(_) => kill_all(),
+                Ok(_) => match Request::parse(line.trim_end()) {
+                    Some(Request::Terminate) => signal_all(Signal::TERM),
+                    Some(Request::Kill) | None => kill_all(),
+                },
+            }
+        }
+    });
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                kill_all();
+            }
+        });
+    }
+}
+
+/// Sends `signal` to every descendant.
+fn signal_all(signal: Signal) {
+    for pid in proc::descendants(std::process::id()) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// Kills until the process ends with its last child. Again and again, as a process may start
+/// another between being listed and being killed; ever more slowly, as some cannot be killed at
+/// once.
+fn kill_all() -> ! {
+    let mut pause = Duration::from_millis(2);
+    loop {
+        signal_all(Signal::KILL);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_survive_the_way() {
+        let order = Order {
+            command: vec!["vlc".into(), "--".into(), "--user".into()],
+            user: Some(65534),
+            scratch: Some("/tmp/a b".into()),
+            no_group: true,
+        };
+        assert_eq!(Order::parse(order.arguments()), Some(order));
+    }
+
+    #[test]
+    fn bad_orders_are_refused() {
+        for arguments in [
+            &["--"][..],
+            &[],
+            &["--user", "x", "--", "a"],
+            &["--what", "--", "a"],
+            &["a"],
+        ] {
+            assert_eq!(
+                Order::parse(arguments.iter().map(OsString::from)),
+                None,
+                "{arguments:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What several test files need.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sut::{Options, Origin, Ready, ServerSpec, Sut, SutError};
+
+/// The program with the supervisor in it.
+pub(crate) fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_sut-supervisor"))
+}
+
+/// Options for a test: the supervisor is a program of its own.
+pub(crate) fn options() -> Options {
+    Options {
+        supervisor: program(),
+        ..Options::default()
+    }
+}
+
+/// A server that is a shell script, ready when it prints `ready`.
+pub(crate) fn script(text: &str) -> ServerSpec {
+    let mut spec = command(["sh", "-c", text]);
+    spec.ready = Some(Ready::Text("ready".to_owned()));
+    spec
+}
+
+/// A server that is a Python program, ready when it prints `ready`.
+pub(crate) fn python(text: &str) -> ServerSpec {
+    let mut spec = command(["python3", "-u", "-c", text]);
+    spec.ready = Some(Ready::Text("ready".to_owned()));
+    spec
+}
+
+/// A server that is this command, ready at once.
+pub(crate) fn command<const N: usize>(words: [&str; N]) -> ServerSpec {
+    let mut spec = ServerSpec::new(Origin::Command(words.iter().map(OsString::from).collect()));
+    spec.ready_within = Duration::from_secs(20);
+    spec
+}
+
+/// Starts it.
+pub(crate) fn start(spec: &ServerSpec) -> Result<Sut, SutError> {
+    Sut::start_with(spec, Path::new(""), &options(), &|_| ())
+}
+
+/// Waits until the condition holds; fails when it does not in time.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// Whether a process of that number runs.
+pub(crate) fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim_start()
+            .starts_with('Z')
+    })
+}
+
+/// A TCP port that is free now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Whether to leave out a test that needs tools which are not part of a plain system.
+///
+/// Fails where they are missing and nobody said so.
+pub(crate) fn without(tool: &str) -> bool {
+    if std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some() {
+        return true;
+    }
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .any(|folder| folder.join(tool).is_file());
+    assert!(
+        found,
+        "this test needs {tool}; set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+    );
+    false
+}
+
+/// Held by tests that measure, so that they do not disturb each other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

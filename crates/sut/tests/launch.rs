@@ -1,0 +1,341 @@
+//! Starting a server, knowing when it is ready, and ending all of it.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{command, free_port, options, program, python, runs, script, start, until};
+use rustix::process::{Pid, Signal, kill_process};
+use sut::{Exit, PortOwner, Progress, Ready, Sut, SutError, Transport};
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+#[test]
+fn ready_by_port() {
+    let port = free_port();
+    let mut spec = command([
+        "python3",
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        &port.to_string(),
+    ]);
+    spec.ready = Some(Ready::tcp(port));
+    spec.directory = Some(".".into());
+    let seen = std::cell::RefCell::new(Vec::new());
+    let base = tempfile::tempdir().unwrap();
+    let sut = Sut::start_with(&spec, base.path(), &options(), &|step| {
+        seen.borrow_mut().push(step)
+    })
+    .unwrap();
+    assert_eq!(sut.owns_port(port, Transport::Tcp), PortOwner::Ours);
+    assert_eq!(sut.owns_port(port, Transport::Udp), PortOwner::Nobody);
+    assert!(matches!(
+        seen.borrow()[..],
+        [
+            Progress::Starting { .. },
+            Progress::WaitingFor { .. },
+            Progress::Ready { .. }
+        ]
+    ));
+    assert_eq!(
+        std::fs::read_link(format!("/proc/{}/cwd", sut.pid())).unwrap(),
+        base.path()
+    );
+    let tree = sut.processes();
+    assert!(tree.contains(&sut.pid()));
+    assert_eq!(sut.has_exited(), None);
+    let report = sut.stop();
+    assert_eq!(
+        (report.exit, report.killed),
+        (Some(Exit::Signal(15)), false)
+    );
+    assert!(!report.ended_by_itself && report.left_over.is_empty());
+    assert!(tree.into_iter().all(|pid| !runs(pid)));
+    TcpListener::bind(("127.0.0.1", port)).unwrap();
+}
+
+#[test]
+fn ready_by_udp_port() {
+    let port = free_port();
+    let mut spec = python(&format!(
+        "import socket, threading\ns = socket.socket(type=socket.SOCK_DGRAM)\ns.bind(('127.0.0.1', {port}))\ns.recv(1)"
+    ));
+    spec.ready = Some(Ready::Port {
+        address: ([127, 0, 0, 1], port).into(),
+        transport: Transport::Udp,
+    });
+    let sut = start(&spec).unwrap();
+    assert_eq!(sut.owns_port(port, Transport::Udp), PortOwner::Ours);
+}
+
+#[test]
+fn ready_by_a_line_of_either_output() {
+    for output in [1, 2] {
+        let mut spec = script(&format!(
+            "echo wait >&{output}; echo now listening on :99 >&{output}; exec tail -f /dev/null"
+        ));
+        spec.ready = Some(Ready::Pattern("listening on :[0-9]+$".to_owned()));
+        let sut = start(&spec).unwrap();
+        assert_eq!(sut.log_tail(), "wait\nnow listening on :99\n");
+    }
+}
+
+#[test]
+fn its_environment_and_input() {
+    let mut spec = script(
+        "echo value=$SUT_TEST; read line || echo no input; echo ready; exec tail -f /dev/null",
+    );
+    spec.environment.push(("SUT_TEST".into(), "a b".into()));
+    let sut = start(&spec).unwrap();
+    assert_eq!(sut.log_tail(), "value=a b\nno input\nready\n");
+}
+
+#[test]
+fn a_port_in_use_names_its_owner() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut spec = command(["tail", "-f", "/dev/null"]);
+    spec.ready = Some(Ready::tcp(port));
+    match start(&spec).unwrap_err() {
+        SutError::PortInUse {
+            port: named,
+            pid,
+            name,
+            ..
+        } => {
+            assert_eq!((named, pid), (port, std::process::id()));
+            assert_eq!(
+                name,
+                std::fs::read_to_string("/proc/self/comm").unwrap().trim()
+            );
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_port_taken_meanwhile_names_its_owner() {
+    let port = free_port();
+    let mut spec = command(["tail", "-f", "/dev/null"]);
+    spec.ready = Some(Ready::tcp(port));
+    let listener = std::cell::RefCell::new(None);
+    let take = |step| {
+        if matches!(step, Progress::Starting { .. }) {
+            *listener.borrow_mut() = Some(TcpListener::bind(("127.0.0.1", port)).unwrap());
+        }
+    };
+    let error = Sut::start_with(&spec, "".as_ref(), &options(), &take).unwrap_err();
+    assert!(
+        matches!(error, SutError::PortOfAnother { pid, .. } if pid == std::process::id()),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_early_end_tells_status_and_output() {
+    let spec = script("echo starting; echo the configuration is broken >&2; exit 3");
+    let error = start(&spec).unwrap_err().to_string();
+    assert!(
+        error.contains("exit status 3") && error.contains("the configuration is broken"),
+        "{error}"
+    );
+    let error = start(&script("kill -SEGV $$")).unwrap_err().to_string();
+    assert!(
+        error.contains("killed by SIGSEGV") && error.contains("printed nothing"),
+        "{error}"
+    );
+    // Ends well, but is not there either.
+    let error = start(&script("true")).unwrap_err().to_string();
+    assert!(error.contains("exit status 0"), "{error}");
+}
+
+#[test]
+fn too_late_is_too_late() {
+    let mut spec = script("echo $$; exec tail -f /dev/null");
+    spec.ready_within = Duration::from_millis(300);
+    match start(&spec).unwrap_err() {
+        SutError::NotReady {
+            waited_for, log, ..
+        } => {
+            assert!(waited_for.contains("`ready`"));
+            let pid = log.trim().parse().unwrap();
+            until("it is ended", || !runs(pid));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_started_says_why() {
+    let error = start(&command(["no-such-program-here"])).unwrap_err();
+    assert!(matches!(error, SutError::Spawn { .. }), "{error}");
+    assert!(error.to_string().contains("No such file"), "{error}");
+    assert!(matches!(
+        start(&command([])).unwrap_err(),
+        SutError::Unusable(_)
+    ));
+    let mut spec = script("true");
+    spec.ready = Some(Ready::Pattern("(".to_owned()));
+    assert!(matches!(
+        start(&spec).unwrap_err(),
+        SutError::BadPattern { .. }
+    ));
+    let mut spec = script("true");
+    spec.directory = Some("/no/such/folder".into());
+    assert!(
+        start(&spec)
+            .unwrap_err()
+            .to_string()
+            .contains("/no/such/folder")
+    );
+}
+
+#[test]
+fn starting_can_be_cancelled() {
+    let options = options();
+    let cancelled = options.cancelled.clone();
+    let cancel = |step| {
+        if matches!(step, Progress::WaitingFor { .. }) {
+            cancelled.store(true, Ordering::Relaxed);
+        }
+    };
+    let spec = script("exec tail -f /dev/null");
+    let error = Sut::start_with(&spec, "".as_ref(), &options, &cancel).unwrap_err();
+    assert!(matches!(error, SutError::Cancelled), "{error}");
+}
+
+#[test]
+fn one_that_ignores_sigterm_is_killed() {
+    let mut spec =
+        script("trap '' TERM; echo ready; while :; do read x </dev/null; tail -f /dev/null; done");
+    spec.stop_within = Duration::from_millis(100);
+    let sut = start(&spec).unwrap();
+    let tree = sut.processes();
+    let report = sut.stop();
+    assert!(report.killed && report.left_over.is_empty());
+    assert_eq!(report.exit, Some(Exit::Signal(9)));
+    assert!(tree.into_iter().all(|pid| !runs(pid)));
+}
+
+/// Prints its children: one of its own, one that left for a session of its own.
+const DETACHED: &str = "tail -f /dev/null & echo $!; \
+    (setsid sh -c 'trap \"\" TERM HUP; echo $$; tail -f /dev/null & echo $!; echo ready; wait' &) ; wait";
+
+#[test]
+fn detached_grandchildren_are_ended_too() {
+    for no_cgroup in [false, true] {
+        let options = sut::Options {
+            no_cgroup,
+            ..options()
+        };
+        let mut spec = script(DETACHED);
+        spec.stop_within = Duration::from_millis(500);
+        let sut = Sut::start_with(&spec, "".as_ref(), &options, &|_| ()).unwrap();
+        let mut printed = Vec::new();
+        until("all are named", || {
+            printed = sut
+                .log_tail()
+                .lines()
+                .filter_map(|line| line.parse::<u32>().ok())
+                .collect();
+            printed.len() == 3
+        });
+        let tree = sut.processes();
+        assert!(
+            printed.iter().all(|pid| tree.contains(pid)),
+            "{printed:?} {tree:?}"
+        );
+        assert!(sut.stop().left_over.is_empty());
+        assert!(printed.into_iter().all(|pid| !runs(pid)));
+    }
+}
+
+#[test]
+fn one_that_goes_into_the_background_lives_on() {
+    let sut = start(&script("(tail -f /dev/null &); echo ready")).unwrap();
+    until("its first process ends", || !runs(sut.pid()));
+    assert_eq!(sut.has_exited(), None);
+    let tree = sut.processes();
+    assert_eq!(tree.len(), 1);
+    sut.stop();
+    assert!(!runs(tree[0]));
+}
+
+#[test]
+fn a_crash_is_noticed() {
+    let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
+    kill(sut.pid());
+    until("the crash is noticed", || sut.has_exited().is_some());
+    assert_eq!(sut.has_exited().unwrap(), "killed by SIGKILL");
+    let report = sut.stop();
+    assert!(report.ended_by_itself && !report.killed);
+}
+
+#[test]
+fn a_killed_supervisor_leaves_nothing_either() {
+    let sut = start(&script(
+        "tail -f /dev/null & echo ready; exec tail -f /dev/null",
+    ))
+    .unwrap();
+    let tree = sut.processes();
+    assert_eq!(tree.len(), 2);
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", sut.pid())).unwrap();
+    let supervisor = stat.split(' ').nth(3).unwrap().parse().unwrap();
+    kill(supervisor);
+    until("its end is noticed", || sut.has_exited().is_some());
+    assert!(sut.stop().left_over.is_empty());
+    assert!(tree.into_iter().all(|pid| !runs(pid)));
+}
+
+#[test]
+fn a_dropped_server_is_ended() {
+    let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
+    let pid = sut.pid();
+    drop(sut);
+    assert!(!runs(pid));
+}
+
+#[test]
+fn kill_9_leaves_nothing() {
+    let mut holder = Command::new(program())
+        .args(["hold", "sh", "-c", DETACHED])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let tree: Vec<u32> = line
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    assert!(tree.len() >= 3, "{line}");
+    assert!(tree.iter().all(|&pid| runs(pid)));
+    let group = std::fs::read_to_string(format!("/proc/{}/cgroup", tree[0])).unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    until("all of it is gone", || tree.iter().all(|&pid| !runs(pid)));
+    // The control group too, where there was one.
+    if let Some(name) = group
+        .lines()
+        .find_map(|line| Some(line.rsplit_once("/streamgauge-")?.1))
+    {
+        let supervisor: u32 = name.parse().unwrap();
+        until("the supervisor is gone", || !runs(supervisor));
+        for mount in ["cpuacct", "cpu,cpuacct", "unified", ""] {
+            let path = format!("/sys/fs/cgroup/{mount}/streamgauge-{name}");
+            assert!(!std::path::Path::new(&path).exists(), "{path}");
+        }
+    }
+}

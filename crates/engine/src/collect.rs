@@ -1,0 +1,131 @@
+//! The windows of several workers, put together.
+
+use std::collections::BTreeMap;
+
+use measure::{Catalogue, Time, Window};
+
+/// Puts the windows of all workers together, in order, as soon as each is complete.
+///
+/// Holds no more windows than the fastest worker is ahead of the slowest.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    catalogues: Vec<Catalogue>,
+    tester: Catalogue,
+    /// How many windows each worker has sent; `None` once it has ended.
+    sent: Vec<Option<u64>>,
+    open: BTreeMap<u64, Assembled>,
+    next: u64,
+}
+
+/// One window of the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembled {
+    pub(crate) index: u64,
+    pub(crate) begins: Time,
+    pub(crate) seconds: f64,
+    pub(crate) populations: Vec<Window>,
+    pub(crate) tester: Window,
+}
+
+impl Assembly {
+    pub(crate) fn new(workers: usize, catalogues: Vec<Catalogue>, tester: Catalogue) -> Assembly {
+        Assembly {
+            catalogues,
+            tester,
+            sent: vec![Some(0); workers],
+            open: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Takes in what one worker saw.
+    pub(crate) fn add(&mut self, worker: u32, part: Assembled) {
+        if let Some(Some(sent)) = self.sent.get_mut(worker as usize) {
+            *sent = part.index + 1;
+        }
+        let index = part.index;
+        match self.open.get_mut(&index) {
+            None => {
+                self.open.insert(index, part);
+            }
+            Some(whole) => {
+                whole.seconds = whole.seconds.max(part.seconds);
+                let parts = whole.populations.iter_mut().zip(&part.populations);
+                for ((ours, theirs), &catalogue) in parts.zip(&self.catalogues) {
+                    ours.merge(theirs, catalogue);
+                }
+                whole.tester.merge(&part.tester, self.tester);
+            }
+        }
+    }
+
+    /// A worker sends no more.
+    pub(crate) fn ended(&mut self, worker: u32) {
+        if let Some(sent) = self.sent.get_mut(worker as usize) {
+            *sent = None;
+        }
+    }
+
+    /// The next window, where every worker that still works has sent its part of it.
+    pub(crate) fn take(&mut self) -> Option<Assembled> {
+        let complete = self.sent.iter().flatten().all(|&sent| sent > self.next);
+        if !complete {
+            return None;
+        }
+        let window = self.open.remove(&self.next)?;
+        self.next += 1;
+        Some(window)
+    }
+
+    /// Whether all workers have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.sent.iter().all(Option::is_none)
+    }
+
+    /// Workers that have not ended.
+    pub(crate) fn at_work(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..)
+            .zip(&self.sent)
+            .filter(|(_, sent)| sent.is_some())
+            .map(|(worker, _)| worker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::tester::{OVERFLOW, TESTER_CATALOGUE};
+
+    fn part(index: u64, overflow: u64, seconds: f64) -> Assembled {
+        let mut recorder = measure::Recorder::new(TESTER_CATALOGUE);
+        recorder.add(OVERFLOW, overflow);
+        Assembled {
+            index,
+            begins: Time::from_nanos(index),
+            seconds,
+            populations: Vec::new(),
+            tester: recorder.take_window(),
+        }
+    }
+
+    #[test]
+    fn a_window_waits_for_the_slowest_and_not_for_those_that_ended() {
+        let mut assembly = Assembly::new(3, Vec::new(), TESTER_CATALOGUE);
+        assembly.add(0, part(0, 1, 1.0));
+        assembly.add(0, part(1, 2, 1.0));
+        assembly.add(1, part(0, 4, 1.0));
+        assert!(assembly.take().is_none());
+        assembly.add(2, part(0, 8, 0.5));
+        assembly.ended(2);
+        let first = assembly.take().expect("complete");
+        assert_eq!((first.index, first.seconds), (0, 1.0));
+        assert_eq!(first.tester.counters[usize::from(OVERFLOW.0)], 13);
+        assert!(assembly.take().is_none());
+        assembly.ended(1);
+        assert_eq!(assembly.take().expect("worker 0's alone").index, 1);
+        assert!(assembly.take().is_none());
+        assert!(!assembly.is_over());
+        assembly.ended(0);
+        assert!(assembly.is_over());
+    }
+}

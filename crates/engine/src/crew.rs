@@ -1,0 +1,116 @@
+//! The threads of a run: starting the workers, telling them things, seeing that they have ended.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use mio::Poll;
+use net::{Clock, PortRange};
+
+use crate::error::EngineError;
+use crate::messages::{Command, Report};
+use crate::resolver::Resolver;
+use crate::worker::{self, Config, Mailbox, PopulationPlan, Serving};
+
+/// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its own
+/// lag then shows.
+const REPORTS: usize = 1 << 16;
+
+/// The workers of a run.
+pub(crate) struct Crew {
+    pub(crate) reports: Receiver<Report>,
+    mailboxes: Vec<Mailbox>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What one worker is to do.
+pub(crate) struct Duty {
+    pub(crate) populations: Vec<PopulationPlan>,
+    pub(crate) serving: Vec<Serving>,
+    pub(crate) ports: PortRange,
+}
+
+impl Crew {
+    /// Starts one worker for each duty.
+    pub(crate) fn start(
+        clock: &Clock,
+        duties: Vec<Duty>,
+        stop_timeout: Duration,
+        seed: u64,
+    ) -> Result<Crew, EngineError> {
+        let failed = || EngineError::system("cannot start a worker");
+        let (reports, inbox) = bounded(REPORTS);
+        let resolver = Resolver::start().map_err(failed())?;
+        let mut polls = Vec::new();
+        for _ in &duties {
+            let poll = Poll::new().map_err(failed())?;
+            let (mailbox, commands) = Mailbox::new(&poll).map_err(failed())?;
+            polls.push((poll, mailbox, commands));
+        }
+        let mailboxes: Vec<Mailbox> = polls
+            .iter()
+            .map(|(_, mailbox, _)| mailbox.clone())
+            .collect();
+        let mut crew = Crew {
+            reports: inbox,
+            mailboxes,
+            threads: Vec::new(),
+        };
+        for (index, (duty, (poll, mailbox, commands))) in
+            (0u32..).zip(duties.into_iter().zip(polls))
+        {
+            let others = (0u32..).zip(&crew.mailboxes);
+            let others = others.filter(|(other, _)| *other != index);
+            let config = Config {
+                index,
+                clock: clock.same_start(),
+                poll,
+                commands,
+                reports: reports.clone(),
+                others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
+                resolver: resolver.clone(),
+                mailbox,
+                ports: duty.ports,
+                populations: duty.populations,
+                serving: duty.serving,
+                stop_timeout,
+                seed,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || worker::run(config))
+                .map_err(failed())?;
+            crew.threads.push(thread);
+        }
+        Ok(crew)
+    }
+
+    /// How many workers there are.
+    pub(crate) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Tells all workers.
+    pub(crate) fn tell(&self, command: impl Fn() -> Command) {
+        for mailbox in &self.mailboxes {
+            mailbox.tell(command());
+        }
+    }
+
+    /// Whether a worker's thread is no more, whatever it said or did not say.
+    pub(crate) fn is_gone(&self, worker: u32) -> bool {
+        self.threads
+            .get(worker as usize)
+            .is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.tell(|| Command::Kill);
+        // A worker that waits for room in the queue of reports has to be let on.
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            let _ = self.reports.recv_timeout(Duration::from_millis(1));
+        }
+    }
+}

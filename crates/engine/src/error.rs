@@ -1,0 +1,43 @@
+//! What keeps a run from beginning.
+
+use std::io;
+
+/// Why a run could not begin. Whatever goes wrong later is part of its report.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The server under test could not be started or observed.
+    #[error("the server under test: {0}")]
+    Server(#[from] sut::SutError),
+    /// A threshold cannot be judged.
+    #[error("threshold `{text}`: {message}")]
+    Threshold {
+        /// As it was written.
+        text: String,
+        /// What is wrong with it, and how to mend it.
+        message: String,
+    },
+    /// The run file cannot be made.
+    #[error("{0}")]
+    RunFile(#[from] runfile::RunFileError),
+    /// The operating system refused something that every run needs.
+    #[error("{what}: {error}")]
+    System {
+        /// What was wanted.
+        what: String,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The user stopped it before it began.
+    #[error("stopped before the run began")]
+    Stopped,
+    /// The reference server cannot be made from its settings.
+    #[error("the reference server: {0}")]
+    Settings(String),
+}
+
+impl EngineError {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
+        let what = what.into();
+        move |error| EngineError::System { what, error }
+    }
+}

@@ -1,0 +1,21 @@
+//! One run from start to stop: workers that play clients, or a reference server's side, and the
+//! coordinator that collects what they saw.
+
+mod collect;
+mod control;
+mod crew;
+mod error;
+mod machine;
+mod messages;
+mod ownership;
+mod resolver;
+mod run;
+mod serve;
+mod subjects;
+mod worker;
+
+pub use control::Control;
+pub use error::EngineError;
+pub use run::{Finished, Options, Phase, PopulationProgress, Progress, TesterProgress, run};
+pub use serve::{ServeFinished, ServeOptions, ServeProgress, serve};
+pub use subjects::catalogue_of;

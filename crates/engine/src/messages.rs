@@ -1,0 +1,69 @@
+//! What workers and the coordinator say to each other.
+
+use std::io;
+use std::sync::Arc;
+
+use measure::{Time, Window};
+use protocol::media::rtp::{ServedStream, StreamSummary};
+
+use crate::resolver::Answer;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Start no client any more and end all sessions in order, by `until` at the latest.
+    Stop { until: Time },
+    /// End at once.
+    Kill,
+    /// What a name stands for.
+    Resolved(Answer),
+    /// A session of another worker said something.
+    Told { topic: String, message: Arc<str> },
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// What one window saw. Each worker sends every window, in order; the last one is as long as it took.
+    Window {
+        worker: u32,
+        index: u64,
+        begins: Time,
+        seconds: f64,
+        populations: Vec<Window>,
+        tester: Window,
+    },
+    /// A client has ended.
+    Client(Box<EndedClient>),
+    /// Something for the list of events.
+    Event {
+        at: Time,
+        kind: &'static str,
+        subject: Option<String>,
+        text: String,
+    },
+    /// What a reference server did to a stream.
+    Served(Box<ServedStream>),
+    /// The worker has ended.
+    Finished {
+        worker: u32,
+        error: Option<io::Error>,
+    },
+}
+
+/// What became of a client.
+#[derive(Debug)]
+pub(crate) struct EndedClient {
+    /// Unique in the run.
+    pub(crate) id: u64,
+    pub(crate) population: String,
+    pub(crate) slot: u64,
+    pub(crate) generation: u32,
+    pub(crate) url: String,
+    pub(crate) due: Time,
+    pub(crate) begun: Time,
+    pub(crate) first_media: Option<Time>,
+    pub(crate) ended: Time,
+    pub(crate) outcome: protocol::session::Outcome,
+    pub(crate) streams: Vec<StreamSummary>,
+}

@@ -1,0 +1,88 @@
+//! Whether the process that is measured is the one that is tested.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+
+use scenario::Scenario;
+use sut::{PortOwner, Sut, Transport};
+
+/// Holds every port that the scenario's URLs name on this machine against the server that is observed.
+/// Gives a reason for each that belongs to somebody else.
+pub(crate) fn check(scenario: &Scenario, sut: &Sut) -> Vec<String> {
+    let mut ports = BTreeSet::new();
+    for population in &scenario.populations {
+        let default = population.config.protocol().default_port;
+        let endpoints: BTreeSet<(&str, u16)> = population
+            .urls
+            .iter()
+            .filter_map(|url| endpoint(url, default))
+            .collect();
+        for (host, port) in endpoints {
+            if is_this_machine(host) {
+                ports.insert(port);
+            }
+        }
+    }
+    ports
+        .into_iter()
+        .filter_map(|port| match sut.owns_port(port, Transport::Tcp) {
+            PortOwner::Other { pid, name } => Some(format!(
+                "port {port} belongs to {name} (pid {pid}), not to the server that was measured ({}, \
+                 pid {}): stop the one or observe the other",
+                sut.description(),
+                sut.pid(),
+            )),
+            PortOwner::Ours | PortOwner::Nobody | PortOwner::Unknown => None,
+        })
+        .collect()
+}
+
+/// Host and port of a URL.
+fn endpoint(url: &str, default: u16) -> Option<(&str, u16)> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    if let Some(rest) = host.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        let port = port.strip_prefix(':').and_then(|port| port.parse().ok());
+        return Some((host, port.unwrap_or(default)));
+    }
+    match host.rsplit_once(':') {
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+        None => Some((host, default)),
+    }
+}
+
+/// Whether a name stands for an address of this machine: one that a socket can be bound to.
+fn is_this_machine(host: &str) -> bool {
+    let addresses: Vec<IpAddr> = match (host, 0).to_socket_addrs() {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        Err(_) => return false,
+    };
+    addresses
+        .into_iter()
+        .any(|ip| ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port_as_urls_write_them() {
+        assert_eq!(endpoint("rtsp://h/a:1", 554), Some(("h", 554)));
+        assert_eq!(endpoint("rtsp://u:p@h:8554/a", 554), Some(("h", 8554)));
+        assert_eq!(endpoint("rtsp://[::1]:8554/a", 554), Some(("::1", 8554)));
+        assert_eq!(endpoint("rtsp://[::1]", 554), Some(("::1", 554)));
+        assert_eq!(endpoint("rtsp://h?x", 554), Some(("h", 554)));
+        assert_eq!(endpoint("nothing", 554), None);
+    }
+
+    #[test]
+    fn loopback_is_this_machine_and_documentation_addresses_are_not() {
+        assert!(is_this_machine("127.0.0.2"));
+        assert!(!is_this_machine("192.0.2.1"));
+    }
+}

@@ -1,0 +1,246 @@
+//! Embedded reference servers.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::RecvTimeoutError;
+use measure::tester;
+use net::{Clock, PortRange};
+use protocol::media::rtp::ServedStream;
+use protocol::rtsp::server::{Server, ServerConfig};
+
+use crate::collect::{Assembled, Assembly};
+use crate::control::Control;
+use crate::crew::{Crew, Duty};
+use crate::error::EngineError;
+use crate::messages::{Command, Report};
+use crate::worker::{Accept, PopulationPlan, Serving};
+
+/// What a reference server is to do.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where it listens. One worker serves each address. A port of 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// What it serves, and what it does wrong on purpose.
+    pub config: ServerConfig,
+    /// Where a line of JSON goes for each stream that was served, when its session has ended.
+    pub report: Option<PathBuf>,
+    /// How long sessions get to end when it is stopped.
+    pub stop_timeout: Duration,
+}
+
+/// How a reference server stands, once a second.
+#[derive(Clone, Debug)]
+pub struct ServeProgress {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Where it listens.
+    pub listening: Vec<SocketAddr>,
+    /// Streams served to their end so far.
+    pub served: ServeFinished,
+}
+
+/// What a reference server did, all its streams together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServeFinished {
+    /// Streams.
+    pub streams: u64,
+    /// Packets that left, first copies.
+    pub sent: u64,
+    /// Packets left out.
+    pub lost: u64,
+    /// Packets sent twice.
+    pub duplicated: u64,
+    /// Packets sent out of order.
+    pub reordered: u64,
+}
+
+/// Out of which ports reference servers send, apart from the part of the range where clients begin to take theirs.
+const PORTS: std::ops::Range<u16> = 30_000..32_768;
+
+/// How often it looks whether it is to stop.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Serves until it is told to stop. `progress` is called when it listens, and then once a second.
+///
+/// # Errors
+/// It cannot listen there, its settings make no server, or its report cannot be written.
+pub fn serve(
+    options: &ServeOptions,
+    control: &Control,
+    progress: &mut dyn FnMut(&ServeProgress),
+) -> Result<ServeFinished, EngineError> {
+    let server = Server::new(options.config.clone()).map_err(EngineError::Settings)?;
+    let server = Arc::new(server);
+    let accept: Accept = {
+        let server = server.clone();
+        Arc::new(move |number| server.session(number))
+    };
+    let mut report = options
+        .report
+        .as_ref()
+        .map(ReportFile::create)
+        .transpose()?;
+    let mut duties = Vec::new();
+    let mut listening = Vec::new();
+    for (index, &address) in (0u32..).zip(&options.listen) {
+        let failed = || EngineError::system(format!("cannot listen on {address}"));
+        let listener = listen(address).map_err(failed())?;
+        listening.push(listener.local_addr().map_err(failed())?);
+        duties.push(Duty {
+            populations: vec![PopulationPlan {
+                name: "serving".to_owned(),
+                catalogue: server.catalogue(),
+                clients: None,
+            }],
+            serving: vec![Serving {
+                listener,
+                accept: accept.clone(),
+            }],
+            ports: PortRange::share(
+                PORTS,
+                index,
+                u32::try_from(options.listen.len()).unwrap_or(1),
+            ),
+        });
+    }
+    let clock = Clock::start();
+    let crew = Crew::start(&clock, duties, options.stop_timeout, options.config.seed)?;
+    let mut assembly = Assembly::new(
+        crew.len(),
+        vec![server.catalogue()],
+        tester::TESTER_CATALOGUE,
+    );
+    let mut served = ServeFinished::default();
+    let mut tell = |served: ServeFinished, elapsed| {
+        progress(&ServeProgress {
+            elapsed,
+            listening: listening.clone(),
+            served,
+        });
+    };
+    tell(served, Duration::ZERO);
+    let (mut stopping, mut killed) = (false, false);
+    while !assembly.is_over() {
+        match crew.reports.recv_timeout(LOOK_UP) {
+            Ok(Report::Window {
+                worker,
+                index,
+                begins,
+                seconds,
+                populations,
+                tester,
+            }) => {
+                assembly.add(
+                    worker,
+                    Assembled {
+                        index,
+                        begins,
+                        seconds,
+                        populations,
+                        tester,
+                    },
+                );
+            }
+            Ok(Report::Served(stream)) => {
+                served.add(&stream);
+                if let Some(report) = &mut report {
+                    report.write(&stream)?;
+                }
+            }
+            Ok(Report::Finished { worker, error }) => {
+                if let Some(error) = error {
+                    return Err(EngineError::System {
+                        what: "a worker failed".to_owned(),
+                        error,
+                    });
+                }
+                assembly.ended(worker);
+            }
+            Ok(Report::Client(_) | Report::Event { .. }) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let dead: Vec<u32> = assembly.at_work().filter(|&w| crew.is_gone(w)).collect();
+                dead.into_iter().for_each(|worker| assembly.ended(worker));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        while let Some(window) = assembly.take() {
+            tell(
+                served,
+                window.begins.since_start() + Duration::from_secs_f64(window.seconds),
+            );
+        }
+        if control.is_stopped() && !stopping {
+            stopping = true;
+            let until = clock.now() + options.stop_timeout;
+            crew.tell(|| Command::Stop { until });
+        }
+        if control.is_killed() && !killed {
+            killed = true;
+            crew.tell(|| Command::Kill);
+        }
+    }
+    if let Some(report) = &mut report {
+        report.finish()?;
+    }
+    Ok(served)
+}
+
+impl ServeFinished {
+    fn add(&mut self, stream: &ServedStream) {
+        self.streams += 1;
+        self.sent += stream.sent;
+        self.lost += stream.lost;
+        self.duplicated += stream.duplicated;
+        self.reordered += stream.reordered;
+    }
+}
+
+/// How many connections may wait to be accepted: thousands of clients may begin at once.
+const BACKLOG: i32 = 4096;
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The report of what was really sent.
+struct ReportFile {
+    file: BufWriter<File>,
+    path: PathBuf,
+}
+
+impl ReportFile {
+    fn create(path: &PathBuf) -> Result<ReportFile, EngineError> {
+        let failed = EngineError::system(format!("cannot write {}", path.display()));
+        let file = File::create(path).map_err(failed)?;
+        Ok(ReportFile {
+            file: BufWriter::new(file),
+            path: path.clone(),
+        })
+    }
+
+    /// Each line is flushed: whoever waits for a session's line can read it as soon as it is over.
+    fn write(&mut self, stream: &ServedStream) -> Result<(), EngineError> {
+        let failed = EngineError::system(format!("cannot write {}", self.path.display()));
+        serde_json::to_writer(&mut self.file, stream)
+            .map_err(io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"))
+            .and_then(|()| self.file.flush())
+            .map_err(failed)
+    }
+
+    fn finish(&mut self) -> Result<(), EngineError> {
+        let failed = EngineError::system(format!("cannot write {}", self.path.display()));
+        self.file.flush().map_err(failed)
+    }
+}

@@ -1,0 +1,460 @@
+//! A worker: one thread that owns its sessions, their sockets, timers and measurements outright.
+//!
+//! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have to say
+//! comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same for clients
+//! and for a reference server's side: both are [`Session`]s.
+
+mod flows;
+mod outputs;
+mod plan;
+mod receive;
+mod sessions;
+mod sockets;
+mod stream;
+mod timers;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use measure::{Recorder, Time, tester};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use net::{Clock, PortRange, ReceiveBatch, Timer};
+use protocol::metrics as clients;
+use protocol::session::{Context, Flows, Input, Output, Session, Sinks};
+use slab::Slab;
+
+use crate::messages::{Command, Report};
+use crate::resolver::{Addresses, Resolver};
+use flows::Sending;
+use outputs::Pending;
+use plan::Population;
+pub(crate) use plan::{ClientPlan, PopulationPlan};
+use sessions::{SessionKey, Slot};
+use sockets::Socket;
+use timers::{Task, Timers};
+
+/// How often the loop is woken for nothing but to see how late it is.
+const HEARTBEAT: Duration = Duration::from_millis(10);
+
+/// The length of a window.
+pub(crate) const WINDOW: Duration = Duration::from_secs(1);
+
+/// What one read of a connection takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How many notes of a kind are passed on; the others are only counted.
+const NOTES_OF_A_KIND: u64 = 100;
+
+const TIMER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+
+/// Makes the sessions of a reference server, one a connection.
+pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
+
+/// A reference server's part of a worker.
+pub(crate) struct Serving {
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) accept: Accept,
+}
+
+/// Everything a worker needs, as it can be sent to its thread.
+pub(crate) struct Config {
+    pub(crate) index: u32,
+    pub(crate) clock: Clock,
+    pub(crate) poll: Poll,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) reports: Sender<Report>,
+    pub(crate) others: Vec<Mailbox>,
+    pub(crate) resolver: Resolver,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) ports: PortRange,
+    pub(crate) populations: Vec<PopulationPlan>,
+    pub(crate) serving: Vec<Serving>,
+    pub(crate) stop_timeout: Duration,
+    pub(crate) seed: u64,
+}
+
+/// How others reach a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Mailbox {
+    pub(crate) commands: Sender<Command>,
+    pub(crate) waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    /// A way to reach the worker that will own `poll`.
+    pub(crate) fn new(poll: &Poll) -> io::Result<(Mailbox, Receiver<Command>)> {
+        let (commands, inbox) = crossbeam_channel::unbounded();
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        Ok((Mailbox { commands, waker }, inbox))
+    }
+
+    pub(crate) fn tell(&self, command: Command) {
+        // A worker that has ended needs to be told nothing.
+        if self.commands.send(command).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+struct Worker {
+    index: u32,
+    clock: Clock,
+    poll: Poll,
+    timer: Timer,
+    commands: Receiver<Command>,
+    reports: Sender<Report>,
+    others: Vec<Mailbox>,
+    mailbox: Mailbox,
+    resolver: Resolver,
+    resolved: HashMap<String, Resolution>,
+    ports: PortRange,
+    seed: u64,
+    stop_timeout: Duration,
+
+    sockets: Slab<Socket>,
+    /// The pair of UDP ports that sessions share, by local address.
+    shared_pairs: HashMap<std::net::IpAddr, (usize, usize)>,
+    /// Sockets that had more to read than one turn allows.
+    unread: Vec<usize>,
+    sessions: Slab<Slot>,
+    serial: u64,
+    /// How many clients have begun.
+    clients: u64,
+    sinks: Sinks,
+    flows: Flows,
+    sending: Sending,
+    populations: Vec<Population>,
+    acceptors: Vec<Accept>,
+    timers: Timers,
+    topics: HashMap<String, Topic>,
+
+    out: VecDeque<Output>,
+    pending: VecDeque<(SessionKey, Pending)>,
+    batch: Option<ReceiveBatch>,
+    read_buffer: Vec<u8>,
+
+    tester: Recorder,
+    cpu_nanos: u64,
+    notes: HashMap<&'static str, u64>,
+    window: u64,
+    window_begins: Time,
+    heartbeat: Time,
+    stopping: bool,
+    killed: bool,
+}
+
+/// What is known of a name.
+enum Resolution {
+    Asked(Vec<(SessionKey, protocol::session::ChannelId, u16, Time)>),
+    Known(Addresses),
+}
+
+#[derive(Default)]
+struct Topic {
+    last: Option<Arc<str>>,
+    listeners: Vec<SessionKey>,
+}
+
+/// Runs a worker on the calling thread until it has nothing left to do, or is told to stop.
+pub(crate) fn run(config: Config) {
+    let index = config.index;
+    let reports = config.reports.clone();
+    let result = Worker::new(config).and_then(|mut worker| worker.run());
+    // The coordinator waits for this message; without a coordinator there is nobody to tell.
+    let _ = reports.send(Report::Finished {
+        worker: index,
+        error: result.err(),
+    });
+}
+
+impl Worker {
+    fn new(config: Config) -> io::Result<Worker> {
+        let timer = Timer::new()?;
+        config.poll.registry().register(
+            &mut SourceFd(&timer.as_raw_fd()),
+            TIMER,
+            Interest::READABLE,
+        )?;
+        let populations: Vec<Population> = config
+            .populations
+            .into_iter()
+            .map(Population::new)
+            .collect();
+        let mut worker = Worker {
+            index: config.index,
+            clock: config.clock,
+            poll: config.poll,
+            timer,
+            commands: config.commands,
+            reports: config.reports,
+            others: config.others,
+            mailbox: config.mailbox,
+            resolver: config.resolver,
+            resolved: HashMap::new(),
+            ports: config.ports,
+            seed: config.seed,
+            stop_timeout: config.stop_timeout,
+            sockets: Slab::new(),
+            shared_pairs: HashMap::new(),
+            unread: Vec::new(),
+            sessions: Slab::new(),
+            serial: 0,
+            clients: 0,
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            sending: Sending::default(),
+            populations,
+            acceptors: Vec::new(),
+            timers: Timers::default(),
+            topics: HashMap::new(),
+            out: VecDeque::new(),
+            pending: VecDeque::new(),
+            batch: Some(ReceiveBatch::new()),
+            read_buffer: vec![0; READ_BYTES],
+            tester: Recorder::new(tester::TESTER_CATALOGUE),
+            cpu_nanos: net::clock::thread_cpu_nanos(),
+            notes: HashMap::new(),
+            window: 0,
+            window_begins: Time::ZERO,
+            heartbeat: Time::ZERO + HEARTBEAT,
+            stopping: false,
+            killed: false,
+        };
+        for serving in config.serving {
+            worker.listen(serving)?;
+        }
+        Ok(worker)
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        // A worker that sets to work late must not look as if its loop were late.
+        let begun = self.clock.now();
+        self.heartbeat = begun + HEARTBEAT;
+        while !self.is_done() {
+            self.work_that_is_due();
+            self.timer.set(self.next_work(), &self.clock)?;
+            let wait = (!self.unread.is_empty()).then_some(Duration::ZERO);
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            for event in &events {
+                match event.token() {
+                    TIMER => self.timer.fired(),
+                    WAKER => {}
+                    Token(place) => self.ready(place, event),
+                }
+            }
+            for place in std::mem::take(&mut self.unread) {
+                self.readable(place);
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            self.settle();
+        }
+        self.close_window(self.clock.now());
+        Ok(())
+    }
+
+    /// Whether there is nothing left to do.
+    fn is_done(&self) -> bool {
+        if self.killed {
+            return true;
+        }
+        let finished = self.populations.iter().all(Population::is_finished);
+        let serving = !self.acceptors.is_empty() && !self.stopping;
+        finished
+            && !serving
+            && self.sessions.is_empty()
+            && !self.sockets.iter().any(|(_, s)| s.is_closing())
+    }
+
+    /// When the loop has to be awake next, whatever arrives.
+    fn next_work(&self) -> Time {
+        let plans = self
+            .populations
+            .iter()
+            .filter_map(Population::next_due)
+            .min();
+        self.heartbeat
+            .min(self.window_begins + WINDOW)
+            .min(self.timers.next())
+            .min(self.sending.next())
+            .min(plans.unwrap_or(Time::NEVER))
+    }
+
+    fn work_that_is_due(&mut self) {
+        let now = self.clock.now();
+        if now >= self.heartbeat {
+            self.tester
+                .record(tester::LAG, now.since(self.heartbeat).as_nanos() as u64);
+            self.heartbeat = now + HEARTBEAT;
+        }
+        while now >= self.window_begins + WINDOW {
+            self.close_window(self.window_begins + WINDOW);
+        }
+        self.start_and_stop_clients(now);
+        while let Some((_, task)) = self.timers.due(now) {
+            self.do_task(task, now);
+            self.settle();
+        }
+        self.send_flows(now);
+        self.settle();
+    }
+
+    fn do_task(&mut self, task: Task, now: Time) {
+        match task {
+            Task::Deadline(key) => {
+                let Some(slot) = self.slot(key) else { return };
+                slot.armed = Time::NEVER;
+                match slot.session.deadline() {
+                    Some(deadline) if deadline <= now => self.deliver(key, Input::Deadline),
+                    _ => self.arm(key),
+                }
+            }
+            Task::Leave(key) => self.stop_session(key, now),
+            Task::Cut(key) => self.cut_session(key),
+            Task::Connect { socket, session } => self.give_up_connecting(socket, session),
+            Task::Linger { socket, serial } => self.give_up_closing(socket, serial),
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = self.clock.now();
+        match command {
+            Command::Stop { until } => self.stop_all(now, until),
+            Command::Kill => self.killed = true,
+            Command::Resolved(answer) => self.resolved(answer),
+            Command::Told { topic, message } => self.tell_listeners(&topic, &message),
+        }
+    }
+
+    fn slot(&mut self, key: SessionKey) -> Option<&mut Slot> {
+        self.sessions
+            .get_mut(key.place)
+            .filter(|slot| slot.serial == key.serial)
+    }
+
+    /// Hands an input to a session and carries out what it wants done.
+    ///
+    /// What that leads to at once (a channel that could not be opened, say) is kept for
+    /// [`Worker::settle`]: a session is never called while another's outputs are being carried out.
+    fn deliver(&mut self, key: SessionKey, input: Input<'_>) {
+        let Some(slot) = self
+            .sessions
+            .get_mut(key.place)
+            .filter(|slot| slot.serial == key.serial)
+        else {
+            return;
+        };
+        let mut context = Context {
+            now: self.clock.now(),
+            recorder: &mut self.populations[slot.population].recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut self.out,
+        };
+        slot.session.handle(&mut context, input);
+        while let Some(output) = self.out.pop_front() {
+            self.carry_out(key, output);
+        }
+        self.arm(key);
+    }
+
+    /// Sees to it that a task waits for the session's deadline. A task that waits for an earlier time is
+    /// left to find out, so that a deadline which moves with every answer leaves no trail of tasks.
+    fn arm(&mut self, key: SessionKey) {
+        let Some(slot) = self.slot(key) else { return };
+        let Some(deadline) = slot.session.deadline() else {
+            return;
+        };
+        if deadline < slot.armed {
+            slot.armed = deadline;
+            self.timers.add(deadline, Task::Deadline(key));
+        }
+    }
+
+    /// Delivers what has come up, until nothing more comes up.
+    fn settle(&mut self) {
+        while let Some((key, pending)) = self.pending.pop_front() {
+            pending.deliver(self, key);
+        }
+    }
+
+    /// Hands the running window over and begins the next.
+    fn close_window(&mut self, end: Time) {
+        let seconds = end.since(self.window_begins).as_secs_f64();
+        if let Some(moved) = self.clock.renew() {
+            self.note(
+                "clock_step",
+                None,
+                format!(
+                    "the real-time clock moved by {:.6} s against the monotonic one",
+                    moved as f64 / 1e9
+                ),
+            );
+        }
+        let cpu = net::clock::thread_cpu_nanos();
+        let used = cpu.saturating_sub(self.cpu_nanos);
+        self.cpu_nanos = cpu;
+        if seconds > 0.0 {
+            let cores = used as f64 / 1e9 / seconds;
+            self.tester.set(tester::CPU, cores);
+            self.tester.set(tester::CPU_HOTTEST_WORKER, cores);
+        }
+        self.collect_drops();
+        let populations = self
+            .populations
+            .iter_mut()
+            .map(|population| {
+                population
+                    .recorder
+                    .set(clients::ACTIVE, population.active.take_most());
+                population
+                    .recorder
+                    .set(clients::PLAYING, population.playing.take_most());
+                population.recorder.take_window()
+            })
+            .collect();
+        let report = Report::Window {
+            worker: self.index,
+            index: self.window,
+            begins: self.window_begins,
+            seconds,
+            populations,
+            tester: self.tester.take_window(),
+        };
+        self.report(report);
+        self.window += 1;
+        self.window_begins = end;
+    }
+
+    fn report(&mut self, report: Report) {
+        // Without a coordinator nobody wants to know: it is gone only after it has let us end.
+        let _ = self.reports.send(report);
+    }
+
+    /// Passes a note on, as long as there were not too many of its kind.
+    fn note(&mut self, kind: &'static str, subject: Option<usize>, text: String) {
+        let count = self.notes.entry(kind).or_default();
+        *count += 1;
+        if *count <= NOTES_OF_A_KIND {
+            let subject = subject.map(|index| self.populations[index].name.clone());
+            let at = self.clock.now();
+            self.report(Report::Event {
+                at,
+                kind,
+                subject,
+                text,
+            });
+        }
+    }
+}

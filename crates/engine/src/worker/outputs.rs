@@ -1,0 +1,287 @@
+//! Carrying out what sessions want done.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use measure::tester;
+use protocol::session::{
+    ChannelError, ChannelId, Closed, FlowId, Input, MediaEvent, Note, Open, Outcome, Output, Port,
+    SinkId,
+};
+
+use super::sessions::{Channel, Client, Peer, SessionKey};
+use super::sockets::Socket;
+use super::{Topic, Worker};
+use crate::messages::{Command, Report};
+
+/// How many topics a run may have: a server's answer must not make the tester grow without end.
+const TOPICS: usize = 100_000;
+
+/// An input that came up while another was being worked off.
+pub(super) enum Pending {
+    Opened {
+        channel: ChannelId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    },
+    OpenFailed {
+        channel: ChannelId,
+        error: ChannelError,
+    },
+    Closed {
+        channel: ChannelId,
+        how: Closed,
+    },
+    Media {
+        sink: SinkId,
+        event: MediaEvent,
+    },
+    FlowEnded {
+        flow: FlowId,
+    },
+    Told {
+        topic: String,
+        message: Arc<str>,
+    },
+}
+
+impl Pending {
+    pub(super) fn deliver(self, worker: &mut Worker, key: SessionKey) {
+        let input = match &self {
+            Pending::Opened {
+                channel,
+                local,
+                remote,
+            } => Input::Opened {
+                channel: *channel,
+                local: *local,
+                remote: *remote,
+            },
+            Pending::OpenFailed { channel, error } => Input::OpenFailed {
+                channel: *channel,
+                error: *error,
+            },
+            Pending::Closed { channel, how } => Input::Closed {
+                channel: *channel,
+                how: *how,
+            },
+            Pending::Media { sink, event } => Input::Media {
+                sink: *sink,
+                event: *event,
+            },
+            Pending::FlowEnded { flow } => Input::FlowEnded { flow: *flow },
+            Pending::Told { topic, message } => Input::Told { topic, message },
+        };
+        worker.deliver(key, input);
+    }
+}
+
+impl Worker {
+    pub(super) fn carry_out(&mut self, key: SessionKey, output: Output) {
+        match output {
+            Output::Open { channel, open } => self.open(key, channel, open),
+            Output::Send {
+                channel,
+                port,
+                bytes,
+            } => self.send(key, channel, port, &bytes),
+            Output::Peer {
+                channel,
+                media,
+                control,
+            } => {
+                self.name_peer(key, channel, Peer { media, control });
+            }
+            Output::Close { channel } => self.close_channel(key, channel),
+            Output::StartFlow {
+                flow,
+                channel,
+                framing,
+            } => {
+                self.start_flow(key, flow, channel, framing);
+            }
+            Output::StopFlow { flow } => self.stop_flow(key, flow),
+            Output::Listen { topic } => self.listen_to(key, topic),
+            Output::Tell { topic, message } => {
+                for other in &self.others {
+                    other.tell(Command::Told {
+                        topic: topic.clone(),
+                        message: message.clone(),
+                    });
+                }
+                self.tell_listeners(&topic, &message);
+            }
+            Output::Playing { at } => {
+                let population = self.slot(key).map(|slot| slot.population);
+                let Some(Client {
+                    first_media: first @ None,
+                    ..
+                }) = self.slot(key).and_then(|slot| slot.client.as_mut())
+                else {
+                    return;
+                };
+                *first = Some(at);
+                if let Some(index) = population {
+                    self.populations[index].playing.rise();
+                }
+            }
+            Output::Streams(streams) => {
+                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                    client.streams = streams;
+                }
+            }
+            Output::Note(Note { kind, text }) => {
+                let population = self.slot(key).map(|slot| slot.population);
+                self.note(kind, population, text);
+            }
+            Output::Served(stream) => self.report(Report::Served(stream)),
+            Output::Ended(outcome) => self.end_session(key, outcome),
+        }
+    }
+
+    fn open(&mut self, key: SessionKey, channel: ChannelId, open: Open) {
+        let opened = match open {
+            Open::Tcp {
+                host,
+                port,
+                timeout,
+            } => {
+                let deadline = self.clock.now() + timeout;
+                self.connect_by_name(key, channel, host, port, deadline);
+                return;
+            }
+            Open::UdpPair {
+                local,
+                sink,
+                shared: false,
+            } => self.open_pair(key, channel, local, sink),
+            Open::UdpPair {
+                local,
+                shared: true,
+                ..
+            } => self.open_shared(key, channel, local),
+            // No protocol asks for these yet; one that does finds out here and fails by name.
+            Open::Tls { .. } | Open::Multicast { .. } => Err(ChannelError::Other(0)),
+        };
+        self.pending.push_back(match opened {
+            Ok(local) => (
+                key,
+                Pending::Opened {
+                    channel,
+                    local,
+                    remote: None,
+                },
+            ),
+            Err(error) => (key, Pending::OpenFailed { channel, error }),
+        });
+    }
+
+    fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
+        let Some(state) = self.slot(key).and_then(|slot| slot.channel(channel)) else {
+            return;
+        };
+        match state {
+            Channel::Stream(place) => {
+                let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+                    return;
+                };
+                if !stream.queue([bytes, &[], &[]]) {
+                    self.tester.add(tester::SENDS_FAILED, 1);
+                    self.lose_stream(place, Closed::Stuck);
+                } else if stream.flush().is_err() {
+                    self.lose_stream(place, Closed::Reset);
+                }
+            }
+            Channel::Pair {
+                media,
+                control,
+                peer: Some(peer),
+                ..
+            } => {
+                let (place, to) = match port {
+                    Port::Media => (media, peer.media),
+                    Port::Control => (control, peer.control),
+                };
+                let sent = match self.sockets.get(place) {
+                    Some(Socket::Udp(end)) => end.socket.send_to(bytes, to),
+                    Some(Socket::Shared(end)) => end.socket.send_to(bytes, to),
+                    _ => return,
+                };
+                if sent.is_err() {
+                    self.tester.add(tester::SENDS_FAILED, 1);
+                }
+            }
+            Channel::Resolving | Channel::Pair { peer: None, .. } => {
+                self.tester.add(tester::SENDS_FAILED, 1);
+            }
+        }
+    }
+
+    fn listen_to(&mut self, key: SessionKey, name: String) {
+        let Some(slot) = self.slot(key) else { return };
+        slot.topics.push(name.clone());
+        if self.topics.len() >= TOPICS && !self.topics.contains_key(&name) {
+            return;
+        }
+        let topic = self.topics.entry(name.clone()).or_default();
+        topic.listeners.push(key);
+        if let Some(message) = topic.last.clone() {
+            self.pending.push_back((
+                key,
+                Pending::Told {
+                    topic: name,
+                    message,
+                },
+            ));
+        }
+    }
+
+    pub(super) fn tell_listeners(&mut self, name: &str, message: &Arc<str>) {
+        if self.topics.len() >= TOPICS && !self.topics.contains_key(name) {
+            return;
+        }
+        let topic: &mut Topic = self.topics.entry(name.to_owned()).or_default();
+        topic.last = Some(message.clone());
+        for &key in &topic.listeners {
+            let told = Pending::Told {
+                topic: name.to_owned(),
+                message: message.clone(),
+            };
+            self.pending.push_back((key, told));
+        }
+    }
+
+    /// Takes a session and everything it held away.
+    pub(super) fn end_session(&mut self, key: SessionKey, outcome: Outcome) {
+        if self.slot(key).is_none() {
+            return;
+        }
+        let slot = self.sessions.remove(key.place);
+        for &(_, place) in &slot.flows {
+            self.sending.remove(place);
+        }
+        for &(_, channel) in &slot.channels {
+            self.drop_channel(channel);
+        }
+        for topic in &slot.topics {
+            if let Some(topic) = self.topics.get_mut(topic) {
+                topic.listeners.retain(|&listener| listener != key);
+            }
+        }
+        if let Some(client) = slot.client {
+            self.client_ended(slot.population, client, outcome);
+        }
+    }
+}
+
+/// Several numbers to one that looks random (SplitMix64's finisher), the same for the same numbers.
+pub(super) fn mix(numbers: &[u64]) -> u64 {
+    numbers
+        .iter()
+        .fold(0x9e37_79b9_7f4a_7c15, |state, &number| {
+            let mut value = (state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            value ^ (value >> 31)
+        })
+}

@@ -1,0 +1,290 @@
+//! Clients as the plan wants them: when they begin, which media they ask for, when they leave.
+
+use std::collections::HashMap;
+
+use load::{Action, Share};
+use measure::{Catalogue, Recorder, Time, health, tester};
+use protocol::metrics as clients;
+use protocol::registry;
+use protocol::session::{Failure, Input, Outcome};
+use scenario::{Leave, Pick};
+
+use super::sessions::{Client, SessionKey, Slot};
+use super::timers::Task;
+use super::{Worker, outputs};
+use crate::messages::{EndedClient, Report};
+
+/// What one worker is to do for a population.
+pub(crate) struct PopulationPlan {
+    pub(crate) name: String,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) clients: Option<ClientPlan>,
+}
+
+/// The clients of a population on one worker.
+pub(crate) struct ClientPlan {
+    pub(crate) share: Share,
+    pub(crate) urls: Vec<String>,
+    pub(crate) pick: Pick,
+    pub(crate) leave: Leave,
+    pub(crate) config: registry::ClientConfig,
+}
+
+/// A population on one worker, at work.
+pub(super) struct Population {
+    pub(super) name: String,
+    pub(super) recorder: Recorder,
+    pub(super) active: Level,
+    pub(super) playing: Level,
+    plan: Option<ClientPlan>,
+    by_slot: HashMap<u64, SessionKey>,
+}
+
+/// A number that goes up and down, and the most it was in the running window.
+#[derive(Default)]
+pub(super) struct Level {
+    now: u64,
+    most: u64,
+}
+
+impl Level {
+    pub(super) fn rise(&mut self) {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+    }
+
+    pub(super) fn fall(&mut self) {
+        self.now -= 1;
+    }
+
+    /// The most it was in the window that ends now.
+    pub(super) fn take_most(&mut self) -> f64 {
+        std::mem::replace(&mut self.most, self.now) as f64
+    }
+}
+
+impl Population {
+    pub(super) fn new(plan: PopulationPlan) -> Population {
+        Population {
+            name: plan.name,
+            recorder: Recorder::new(plan.catalogue),
+            active: Level::default(),
+            playing: Level::default(),
+            plan: plan.clients,
+            by_slot: HashMap::new(),
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.plan.as_ref().and_then(|plan| plan.share.next_due())
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.plan
+            .as_ref()
+            .is_none_or(|plan| plan.share.is_finished())
+    }
+}
+
+/// How many clients are begun before the loop looks at its sockets again: beginning one costs some tens of
+/// microseconds, and a thousand at once must not keep what arrives waiting.
+const BEGIN_AT_ONCE: usize = 64;
+
+impl Worker {
+    pub(super) fn start_and_stop_clients(&mut self, now: Time) {
+        for index in 0..self.populations.len() {
+            for _ in 0..BEGIN_AT_ONCE {
+                let Some(plan) = &mut self.populations[index].plan else {
+                    break;
+                };
+                match plan.share.next_action(now) {
+                    Some(Action::Start {
+                        slot,
+                        generation,
+                        due,
+                    }) => {
+                        self.begin_client(index, slot, generation, due);
+                    }
+                    Some(Action::Stop { slot }) => {
+                        if let Some(&key) = self.populations[index].by_slot.get(&slot) {
+                            self.stop_session(key, now);
+                        }
+                    }
+                    Some(Action::TurnAway { .. }) => {
+                        self.populations[index]
+                            .recorder
+                            .add(clients::TURNED_AWAY, 1);
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn begin_client(&mut self, index: usize, slot: u64, generation: u32, due: Time) {
+        let begun = self.clock.now();
+        let seed = outputs::mix(&[self.seed, index as u64, slot, u64::from(generation)]);
+        let population = &mut self.populations[index];
+        let Some(plan) = &population.plan else { return };
+        let place = match plan.pick {
+            Pick::Random => outputs::mix(&[seed, 1]),
+            Pick::InTurn => slot + u64::from(generation),
+        };
+        let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
+        let session = registry::client(&plan.config, &url, seed);
+        let leave = plan.leave;
+        population.recorder.add(clients::STARTED, 1);
+        let late = begun.since(due);
+        population
+            .recorder
+            .record(clients::START_LATENESS, late.as_nanos() as u64);
+        if late > health::LATE_START {
+            self.tester.add(tester::NOT_STARTED_IN_TIME, 1);
+        }
+        self.clients += 1;
+        // Unique without asking the other workers.
+        let id = (self.clients - 1) * (self.others.len() as u64 + 1) + u64::from(self.index);
+        let client = Client {
+            id,
+            slot,
+            generation,
+            url,
+            due,
+            begun,
+            first_media: None,
+            streams: Vec::new(),
+        };
+        let session = match session {
+            Ok(session) => session,
+            Err(detail) => {
+                let failure = Failure {
+                    reason: "invalid_url",
+                    detail,
+                };
+                self.populations[index].active.rise();
+                self.client_ended(index, client, Outcome::Failed(failure));
+                return;
+            }
+        };
+        let key = self.add_session(session, index, Some(client));
+        let population = &mut self.populations[index];
+        population.active.rise();
+        population.by_slot.insert(slot, key);
+        if let Leave::After(stay) = leave {
+            self.timers.add(due + stay, Task::Leave(key));
+        }
+        self.deliver(key, Input::Start { due });
+    }
+
+    pub(super) fn add_session(
+        &mut self,
+        session: Box<dyn protocol::session::Session>,
+        population: usize,
+        client: Option<Client>,
+    ) -> SessionKey {
+        self.serial += 1;
+        let slot = Slot {
+            serial: self.serial,
+            session,
+            population,
+            client,
+            channels: Vec::new(),
+            flows: Vec::new(),
+            topics: Vec::new(),
+            armed: Time::NEVER,
+            stopping: false,
+        };
+        SessionKey {
+            place: self.sessions.insert(slot),
+            serial: self.serial,
+        }
+    }
+
+    /// Tells a session to come to its end, and sees to it that it does.
+    pub(super) fn stop_session(&mut self, key: SessionKey, now: Time) {
+        self.stop_session_until(key, now + self.stop_timeout);
+    }
+
+    fn stop_session_until(&mut self, key: SessionKey, until: Time) {
+        let Some(slot) = self.slot(key) else { return };
+        if !slot.stopping {
+            slot.stopping = true;
+            self.timers.add(until, Task::Cut(key));
+            self.deliver(key, Input::Stop { until });
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, _now: Time, until: Time) {
+        self.stopping = true;
+        for population in &mut self.populations {
+            if let Some(plan) = &mut population.plan {
+                plan.share.close();
+            }
+        }
+        self.stop_listening();
+        let keys: Vec<SessionKey> = self
+            .sessions
+            .iter()
+            .map(|(place, slot)| SessionKey {
+                place,
+                serial: slot.serial,
+            })
+            .collect();
+        for key in keys {
+            self.stop_session_until(key, until);
+        }
+    }
+
+    /// Ends a session that did not come to an end in the time it was given.
+    pub(super) fn cut_session(&mut self, key: SessionKey) {
+        let Some(slot) = self.slot(key) else { return };
+        let population = slot.population;
+        let who = slot
+            .client
+            .as_ref()
+            .map(|client| client.url.clone())
+            .unwrap_or_default();
+        self.note(
+            "session_cut",
+            Some(population),
+            format!("{who}: not ended in time, cut off"),
+        );
+        self.end_session(key, Outcome::Stopped);
+    }
+
+    /// Counts how a client ended and lets the plan know.
+    pub(super) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
+        let ended = self.clock.now();
+        let population = &mut self.populations[index];
+        match &outcome {
+            Outcome::Completed => population.recorder.add(clients::COMPLETED, 1),
+            Outcome::Stopped => population.recorder.add(clients::STOPPED, 1),
+            Outcome::Failed(failure) => {
+                population.recorder.add(clients::FAILED, 1);
+                population.recorder.fail(failure.reason);
+            }
+        }
+        population.active.fall();
+        if client.first_media.is_some() {
+            population.playing.fall();
+        }
+        population.by_slot.remove(&client.slot);
+        if let Some(plan) = &mut population.plan {
+            plan.share.ended(client.slot, ended);
+        }
+        let report = EndedClient {
+            id: client.id,
+            population: population.name.clone(),
+            slot: client.slot,
+            generation: client.generation,
+            url: client.url,
+            due: client.due,
+            begun: client.begun,
+            first_media: client.first_media,
+            ended,
+            outcome,
+            streams: client.streams,
+        };
+        self.report(Report::Client(Box::new(report)));
+    }
+}

@@ -1,0 +1,301 @@
+//! What arrives: connections, bytes, datagrams.
+
+use std::io::{self, Read};
+
+use measure::tester;
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use net::batch::Datagram;
+use protocol::session::{Arrival, ChannelId, Closed, Input, Port};
+
+use super::Worker;
+use super::outputs::Pending;
+use super::sessions::{Channel, SessionKey};
+use super::sockets::Socket;
+use super::stream::{State, Stream};
+
+/// How many reads a socket gets before the others have their turn.
+const READS_A_TURN: usize = 16;
+
+impl Worker {
+    pub(super) fn ready(&mut self, place: usize, event: &Event) {
+        let Some(socket) = self.sockets.get_mut(place) else {
+            return;
+        };
+        if let Socket::Stream(stream) = socket {
+            if matches!(stream.state, State::Connecting { .. }) {
+                self.finish_connecting(place);
+                self.settle();
+                // Data may have come with the event that told of the connection.
+                self.readable(place);
+                return;
+            }
+            if event.is_writable() {
+                self.writable(place);
+            }
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.readable(place);
+        }
+    }
+
+    pub(super) fn readable(&mut self, place: usize) {
+        match self.sockets.get(place) {
+            Some(Socket::Listener { .. }) => self.accept(place),
+            Some(Socket::Stream(_)) => self.read_stream(place),
+            Some(Socket::Udp(_) | Socket::Shared(_)) => self.read_datagrams(place),
+            None => {}
+        }
+        self.settle();
+    }
+
+    pub(super) fn writable(&mut self, place: usize) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let result = stream.flush();
+        let done = matches!(stream.state, State::Closing { .. }) && stream.is_drained();
+        if result.is_err() {
+            self.lose_stream(place, Closed::Reset);
+        } else if done {
+            self.sockets.remove(place);
+        }
+    }
+
+    fn accept(&mut self, place: usize) {
+        for _ in 0..1024 {
+            let Some(Socket::Listener { listener, acceptor }) = self.sockets.get(place) else {
+                return;
+            };
+            let acceptor = *acceptor;
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.accepted(stream, acceptor) {
+                        self.note("accept_failed", None, error.to_string());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of descriptors, or a connection that was gone again: the others still wait.
+                    self.note("accept_failed", None, error.to_string());
+                    if error.kind() != io::ErrorKind::ConnectionAborted {
+                        return;
+                    }
+                }
+            }
+        }
+        self.unread.push(place);
+    }
+
+    fn accepted(&mut self, mut socket: TcpStream, acceptor: usize) -> io::Result<()> {
+        const CHANNEL: ChannelId = ChannelId(0);
+        socket.set_nodelay(true)?;
+        let (local, remote) = (socket.local_addr()?, socket.peer_addr()?);
+        let entry = self.sockets.vacant_entry();
+        let place = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll
+            .registry()
+            .register(&mut socket, Token(place), interest)?;
+        let nobody = SessionKey {
+            place: usize::MAX,
+            serial: 0,
+        };
+        let state = State::Open {
+            session: nobody,
+            channel: CHANNEL,
+        };
+        entry.insert(Socket::Stream(Stream::new(socket, state)));
+        let session = self.acceptors[acceptor](self.serial + 1);
+        let key = self.add_session(session, acceptor, None);
+        if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) {
+            stream.state = State::Open {
+                session: key,
+                channel: CHANNEL,
+            };
+        }
+        if let Some(slot) = self.slot(key) {
+            slot.set_channel(CHANNEL, Channel::Stream(place));
+        }
+        let now = self.clock.now();
+        self.deliver(key, Input::Start { due: now });
+        self.deliver(
+            key,
+            Input::Opened {
+                channel: CHANNEL,
+                local,
+                remote: Some(remote),
+            },
+        );
+        self.settle();
+        self.readable(place);
+        Ok(())
+    }
+
+    fn read_stream(&mut self, place: usize) {
+        let mut buffer = std::mem::take(&mut self.read_buffer);
+        for turn in 1.. {
+            let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+                break;
+            };
+            let (key, channel) = match stream.state {
+                State::Open { session, channel } => (session, channel),
+                State::Connecting { .. } => break,
+                // What still comes is of no interest; that the other side has closed is.
+                State::Closing { .. } => (
+                    SessionKey {
+                        place: usize::MAX,
+                        serial: 0,
+                    },
+                    ChannelId(0),
+                ),
+            };
+            match stream.socket.read(&mut buffer) {
+                Ok(0) => {
+                    self.lose_stream(place, Closed::End);
+                    break;
+                }
+                Ok(count) => {
+                    let at = self.clock.now();
+                    self.deliver(
+                        key,
+                        Input::Bytes {
+                            channel,
+                            bytes: &buffer[..count],
+                            at,
+                        },
+                    );
+                    self.settle();
+                    if turn >= READS_A_TURN {
+                        self.unread.push(place);
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.lose_stream(place, Closed::Reset);
+                    break;
+                }
+            }
+        }
+        self.read_buffer = buffer;
+    }
+
+    fn read_datagrams(&mut self, place: usize) {
+        let Some(mut batch) = self.batch.take() else {
+            return;
+        };
+        for turn in 1.. {
+            let result = match self.sockets.get(place) {
+                Some(Socket::Udp(end)) => batch.receive(&end.socket),
+                Some(Socket::Shared(end)) => batch.receive(&end.socket),
+                _ => break,
+            };
+            let Ok(filled) = result else { break };
+            if let Some(drops) = filled.drops {
+                self.count_drops(place, drops);
+            }
+            let clock = self.clock.same_start();
+            let owner = self.owner(place);
+            for datagram in batch.datagrams(&clock) {
+                // What the session hears may end it, and its place be another's.
+                if self.owner(place) != owner {
+                    break;
+                }
+                self.datagram(place, &datagram);
+            }
+            self.settle();
+            if !filled.more {
+                break;
+            }
+            if turn >= READS_A_TURN {
+                self.unread.push(place);
+                break;
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    /// The session whose socket it is; none where sessions share it, or it is gone.
+    fn owner(&self, place: usize) -> Option<SessionKey> {
+        match self.sockets.get(place) {
+            Some(Socket::Udp(end)) => Some(end.session),
+            _ => None,
+        }
+    }
+
+    fn count_drops(&mut self, place: usize, drops: u32) {
+        let taken = match self.sockets.get_mut(place) {
+            Some(Socket::Udp(end)) => &mut end.dropped,
+            Some(Socket::Shared(end)) => &mut end.dropped,
+            _ => return,
+        };
+        self.tester
+            .add(tester::OVERFLOW, u64::from(drops.wrapping_sub(*taken)));
+        *taken = drops;
+    }
+
+    #[inline]
+    fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
+        let (key, channel, port) = match self.sockets.get(place) {
+            Some(Socket::Udp(end)) => {
+                if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+                    self.tester.add(tester::FOREIGN_PACKETS, 1);
+                    return;
+                }
+                if let Some(sink) = end.sink {
+                    let arrival = Arrival {
+                        at: datagram.at,
+                        bytes: datagram.bytes,
+                        length: datagram.length,
+                        overhead: end.overhead,
+                    };
+                    let key = end.session;
+                    let Some(slot) = self.sessions.get(key.place) else {
+                        return;
+                    };
+                    let recorder = &mut self.populations[slot.population].recorder;
+                    if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
+                        self.pending
+                            .push_back((key, Pending::Media { sink, event }));
+                    }
+                    return;
+                }
+                (end.session, end.channel, end.port)
+            }
+            Some(Socket::Shared(end)) => match end.routes.get(&datagram.from) {
+                Some(&(key, channel)) => (key, channel, end.port),
+                None => {
+                    self.tester.add(tester::FOREIGN_PACKETS, 1);
+                    return;
+                }
+            },
+            _ => return,
+        };
+        self.control_datagram(key, channel, port, datagram);
+    }
+
+    fn control_datagram(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        port: Port,
+        datagram: &Datagram<'_>,
+    ) {
+        let Datagram {
+            from, bytes, at, ..
+        } = *datagram;
+        self.deliver(
+            key,
+            Input::Datagram {
+                channel,
+                port,
+                from,
+                bytes,
+                at,
+            },
+        );
+    }
+}

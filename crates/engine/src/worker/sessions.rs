@@ -1,0 +1,86 @@
+//! The sessions of a worker, and what it knows about each.
+
+use std::net::SocketAddr;
+
+use measure::Time;
+use protocol::session::{ChannelId, FlowId, Session};
+
+/// Names a session for as long as the worker lives: its place may be used again, its serial number not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SessionKey {
+    pub(super) place: usize,
+    pub(super) serial: u64,
+}
+
+/// A session and everything the worker holds for it.
+pub(super) struct Slot {
+    pub(super) serial: u64,
+    pub(super) session: Box<dyn Session>,
+    /// Which population its figures belong to.
+    pub(super) population: usize,
+    /// Which client of the plan it is; none for a server's side.
+    pub(super) client: Option<Client>,
+    pub(super) channels: Vec<(ChannelId, Channel)>,
+    /// Flows that are sending: which, and its place among the active ones.
+    pub(super) flows: Vec<(FlowId, usize)>,
+    pub(super) topics: Vec<String>,
+    /// When a deadline task is waiting for it; the earliest, where there are several.
+    pub(super) armed: Time,
+    pub(super) stopping: bool,
+}
+
+/// What the plan and the run file know of a client.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) id: u64,
+    pub(super) slot: u64,
+    pub(super) generation: u32,
+    pub(super) url: String,
+    pub(super) due: Time,
+    pub(super) begun: Time,
+    pub(super) first_media: Option<Time>,
+    pub(super) streams: Vec<protocol::media::rtp::StreamSummary>,
+}
+
+/// What stands behind a channel of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Channel {
+    /// A name is being looked up for a connection.
+    Resolving,
+    /// A TCP connection, in this place among the sockets.
+    Stream(usize),
+    /// A pair of UDP sockets, of its own or shared with other sessions.
+    Pair {
+        media: usize,
+        control: usize,
+        shared: bool,
+        peer: Option<Peer>,
+    },
+}
+
+/// The other end of a channel of UDP ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) media: SocketAddr,
+    pub(super) control: SocketAddr,
+}
+
+impl Slot {
+    pub(super) fn channel(&self, id: ChannelId) -> Option<Channel> {
+        self.channels
+            .iter()
+            .find(|(channel, _)| *channel == id)
+            .map(|(_, state)| *state)
+    }
+
+    pub(super) fn set_channel(&mut self, id: ChannelId, state: Channel) {
+        match self.channels.iter_mut().find(|(channel, _)| *channel == id) {
+            Some((_, place)) => *place = state,
+            None => self.channels.push((id, state)),
+        }
+    }
+
+    pub(super) fn forget_channel(&mut self, id: ChannelId) {
+        self.channels.retain(|(channel, _)| *channel != id);
+    }
+}

@@ -1,0 +1,581 @@
+//! The sockets of a worker: opening, naming peers, closing.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use measure::{Time, tester};
+use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::{Interest, Token};
+use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId};
+
+use super::outputs::Pending;
+use super::sessions::{Channel, Peer, SessionKey};
+use super::stream::{State, Stream};
+use super::timers::Task;
+use super::{Resolution, Serving, Worker};
+use crate::messages::Command;
+use crate::resolver::Answer;
+
+/// How long a connection whose session has ended may take to send what is queued.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How many names the look-up cache holds.
+const NAMES: usize = 10_000;
+
+/// A socket of the worker.
+pub(super) enum Socket {
+    Listener {
+        listener: TcpListener,
+        acceptor: usize,
+    },
+    Stream(Stream),
+    Udp(UdpEnd),
+    Shared(SharedEnd),
+}
+
+/// One of a session's own pair of UDP sockets.
+pub(super) struct UdpEnd {
+    pub(super) socket: UdpSocket,
+    pub(super) session: SessionKey,
+    pub(super) channel: ChannelId,
+    pub(super) port: Port,
+    /// What counts the datagrams; none where the session itself hears them.
+    pub(super) sink: Option<SinkId>,
+    /// Whose datagrams count. Before the peer is named: anybody's.
+    pub(super) peer: Option<IpAddr>,
+    /// What a datagram has on the wire beside its payload: the headers of IP and UDP.
+    pub(super) overhead: usize,
+    /// The kernel's count of dropped datagrams, as far as it has been taken up.
+    pub(super) dropped: u32,
+    /// The even port of the pair.
+    pub(super) pair: u16,
+}
+
+/// One of a pair of UDP sockets that many sessions use.
+pub(super) struct SharedEnd {
+    pub(super) socket: UdpSocket,
+    pub(super) port: Port,
+    pub(super) routes: HashMap<SocketAddr, (SessionKey, ChannelId)>,
+    pub(super) dropped: u32,
+}
+
+impl Socket {
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(
+            self,
+            Socket::Stream(Stream {
+                state: State::Closing { .. },
+                ..
+            })
+        )
+    }
+}
+
+impl Worker {
+    pub(super) fn listen(&mut self, serving: Serving) -> io::Result<()> {
+        serving.listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(serving.listener);
+        let acceptor = self.acceptors.len();
+        self.acceptors.push(serving.accept);
+        let entry = self.sockets.vacant_entry();
+        self.poll
+            .registry()
+            .register(&mut listener, Token(entry.key()), Interest::READABLE)?;
+        entry.insert(Socket::Listener { listener, acceptor });
+        Ok(())
+    }
+
+    pub(super) fn stop_listening(&mut self) {
+        self.sockets
+            .retain(|_, socket| !matches!(socket, Socket::Listener { .. }));
+    }
+
+    pub(super) fn connect_by_name(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        host: String,
+        port: u16,
+        deadline: Time,
+    ) {
+        let Some(slot) = self.slot(key) else { return };
+        slot.set_channel(channel, Channel::Resolving);
+        let literal = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<IpAddr>();
+        if let Ok(address) = literal {
+            self.connect(key, channel, vec![SocketAddr::new(address, port)], deadline);
+            return;
+        }
+        match self.resolved.get_mut(&host) {
+            Some(Resolution::Known(addresses)) => {
+                let addresses = with_port(addresses, port);
+                self.connect(key, channel, addresses, deadline);
+            }
+            Some(Resolution::Asked(waiting)) => waiting.push((key, channel, port, deadline)),
+            None => {
+                let mailbox = self.mailbox.clone();
+                let answer = move |answer| mailbox.tell(Command::Resolved(answer));
+                let asked = self.resolved.len() < NAMES && self.resolver.ask(host.clone(), answer);
+                if asked {
+                    let waiting = vec![(key, channel, port, deadline)];
+                    self.resolved.insert(host, Resolution::Asked(waiting));
+                } else {
+                    self.fail_to_open(key, channel, ChannelError::NameNotFound);
+                }
+            }
+        }
+    }
+
+    pub(super) fn resolved(&mut self, answer: Answer) {
+        let addresses: crate::resolver::Addresses = answer.addresses.into();
+        let known = Resolution::Known(addresses.clone());
+        let Some(Resolution::Asked(waiting)) = self.resolved.insert(answer.host, known) else {
+            return;
+        };
+        for (key, channel, port, deadline) in waiting {
+            self.connect(key, channel, with_port(&addresses, port), deadline);
+        }
+    }
+
+    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
+    fn connect(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        mut addresses: Vec<SocketAddr>,
+        deadline: Time,
+    ) {
+        if self
+            .slot(key)
+            .and_then(|slot| slot.channel(channel))
+            .is_none()
+        {
+            return;
+        }
+        let mut error = ChannelError::NameNotFound;
+        while !addresses.is_empty() {
+            match self.begin_connection(key, channel, addresses.remove(0), addresses.clone()) {
+                Ok(place) => {
+                    self.timers.add(
+                        deadline,
+                        Task::Connect {
+                            socket: place,
+                            session: key,
+                        },
+                    );
+                    return;
+                }
+                Err(failed) => error = channel_error(&failed),
+            }
+        }
+        self.fail_to_open(key, channel, error);
+    }
+
+    fn begin_connection(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        to: SocketAddr,
+        others: Vec<SocketAddr>,
+    ) -> io::Result<usize> {
+        let mut socket = TcpStream::connect(to)?;
+        socket.set_nodelay(true)?;
+        let entry = self.sockets.vacant_entry();
+        let place = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll
+            .registry()
+            .register(&mut socket, Token(place), interest)?;
+        let state = State::Connecting {
+            session: key,
+            channel,
+            others,
+        };
+        entry.insert(Socket::Stream(Stream::new(socket, state)));
+        if let Some(slot) = self.slot(key) {
+            slot.set_channel(channel, Channel::Stream(place));
+        }
+        Ok(place)
+    }
+
+    /// Finds out how a connection attempt went, when its socket became ready.
+    pub(super) fn finish_connecting(&mut self, place: usize) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let State::Connecting {
+            session,
+            channel,
+            others,
+        } = &mut stream.state
+        else {
+            return;
+        };
+        let (key, channel) = (*session, *channel);
+        let result = match stream.socket.take_error() {
+            Ok(Some(error)) | Err(error) => Err(error),
+            Ok(None) => stream.socket.peer_addr(),
+        };
+        match result {
+            Ok(remote) => {
+                stream.state = State::Open {
+                    session: key,
+                    channel,
+                };
+                let local = stream.socket.local_addr().unwrap_or(remote);
+                let opened = Pending::Opened {
+                    channel,
+                    local,
+                    remote: Some(remote),
+                };
+                self.pending.push_back((key, opened));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => {
+                let others = std::mem::take(others);
+                self.sockets.remove(place);
+                if others.is_empty() {
+                    self.fail_to_open(key, channel, channel_error(&error));
+                } else {
+                    // The time that is left is the task's that waits for the first attempt: a new one
+                    // is given what one attempt gets.
+                    let deadline = self.clock.now() + self.stop_timeout;
+                    self.connect(key, channel, others, deadline);
+                }
+            }
+        }
+    }
+
+    pub(super) fn give_up_connecting(&mut self, place: usize, key: SessionKey) {
+        let Some(Socket::Stream(Stream {
+            state: State::Connecting {
+                session, channel, ..
+            },
+            ..
+        })) = self.sockets.get(place)
+        else {
+            return;
+        };
+        if *session == key {
+            let channel = *channel;
+            self.sockets.remove(place);
+            self.fail_to_open(key, channel, ChannelError::TimedOut);
+        }
+    }
+
+    fn fail_to_open(&mut self, key: SessionKey, channel: ChannelId, error: ChannelError) {
+        if let Some(slot) = self.slot(key) {
+            slot.forget_channel(channel);
+            self.pending
+                .push_back((key, Pending::OpenFailed { channel, error }));
+        }
+    }
+
+    /// A pair of UDP ports for one session alone. Gives the address of the even one.
+    pub(super) fn open_pair(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        local: IpAddr,
+        sink: Option<SinkId>,
+    ) -> Result<SocketAddr, ChannelError> {
+        let pair = self
+            .ports
+            .bind(local)
+            .map_err(|error| channel_error(&error))?;
+        let address = SocketAddr::new(local, pair.port);
+        let overhead = if local.is_ipv4() { 28 } else { 48 };
+        let mut places = [0; 2];
+        let ends = [
+            (pair.media, Port::Media, sink),
+            (pair.control, Port::Control, None),
+        ];
+        for (place, (socket, port, sink)) in places.iter_mut().zip(ends) {
+            let socket = UdpSocket::from_std(socket);
+            *place = self
+                .add_udp(socket, |socket| {
+                    Socket::Udp(UdpEnd {
+                        socket,
+                        session: key,
+                        channel,
+                        port,
+                        sink,
+                        peer: None,
+                        overhead,
+                        dropped: 0,
+                        pair: pair.port,
+                    })
+                })
+                .map_err(|error| channel_error(&error))?;
+        }
+        let [media, control] = places;
+        if let Some(slot) = self.slot(key) {
+            slot.set_channel(
+                channel,
+                Channel::Pair {
+                    media,
+                    control,
+                    shared: false,
+                    peer: None,
+                },
+            );
+        }
+        Ok(address)
+    }
+
+    /// A part in the pair of UDP ports that this worker's sessions share.
+    pub(super) fn open_shared(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        local: IpAddr,
+    ) -> Result<SocketAddr, ChannelError> {
+        let (media, control) = match self.shared_pairs.get(&local) {
+            Some(&pair) => pair,
+            None => {
+                let pair = self
+                    .ports
+                    .bind(local)
+                    .map_err(|error| channel_error(&error))?;
+                let mut places = [0; 2];
+                let ends = [(pair.media, Port::Media), (pair.control, Port::Control)];
+                for (place, (socket, port)) in places.iter_mut().zip(ends) {
+                    let socket = UdpSocket::from_std(socket);
+                    *place = self
+                        .add_udp(socket, |socket| {
+                            let routes = HashMap::new();
+                            Socket::Shared(SharedEnd {
+                                socket,
+                                port,
+                                routes,
+                                dropped: 0,
+                            })
+                        })
+                        .map_err(|error| channel_error(&error))?;
+                }
+                self.shared_pairs.insert(local, (places[0], places[1]));
+                (places[0], places[1])
+            }
+        };
+        let Some(Socket::Shared(end)) = self.sockets.get(media) else {
+            return Err(ChannelError::Other(0));
+        };
+        let address = end
+            .socket
+            .local_addr()
+            .map_err(|error| channel_error(&error))?;
+        if let Some(slot) = self.slot(key) {
+            slot.set_channel(
+                channel,
+                Channel::Pair {
+                    media,
+                    control,
+                    shared: true,
+                    peer: None,
+                },
+            );
+        }
+        Ok(address)
+    }
+
+    fn add_udp(
+        &mut self,
+        mut socket: UdpSocket,
+        make: impl FnOnce(UdpSocket) -> Socket,
+    ) -> io::Result<usize> {
+        let entry = self.sockets.vacant_entry();
+        let place = entry.key();
+        self.poll
+            .registry()
+            .register(&mut socket, Token(place), Interest::READABLE)?;
+        entry.insert(make(socket));
+        Ok(place)
+    }
+
+    pub(super) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
+        let Some(slot) = self.slot(key) else { return };
+        let Some(Channel::Pair {
+            media,
+            control,
+            shared,
+            peer: before,
+        }) = slot.channel(channel)
+        else {
+            return;
+        };
+        let state = Channel::Pair {
+            media,
+            control,
+            shared,
+            peer: Some(peer),
+        };
+        slot.set_channel(channel, state);
+        for (place, address, old) in [
+            (media, peer.media, before.map(|peer| peer.media)),
+            (control, peer.control, before.map(|peer| peer.control)),
+        ] {
+            match self.sockets.get_mut(place) {
+                Some(Socket::Udp(end)) => end.peer = Some(address.ip()),
+                Some(Socket::Shared(end)) => {
+                    if let Some(old) = old {
+                        end.routes.remove(&old);
+                    }
+                    end.routes.insert(address, (key, channel));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn close_channel(&mut self, key: SessionKey, channel: ChannelId) {
+        let Some(slot) = self.slot(key) else { return };
+        let Some(state) = slot.channel(channel) else {
+            return;
+        };
+        slot.forget_channel(channel);
+        self.drop_channel(state);
+    }
+
+    /// Closes what stands behind a channel. A connection that still has something to send gets a
+    /// moment to do so.
+    pub(super) fn drop_channel(&mut self, channel: Channel) {
+        match channel {
+            Channel::Resolving => {}
+            Channel::Stream(place) => {
+                let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+                    return;
+                };
+                let open = matches!(stream.state, State::Open { .. });
+                if open && !stream.is_drained() {
+                    self.serial += 1;
+                    stream.state = State::Closing {
+                        serial: self.serial,
+                    };
+                    let task = Task::Linger {
+                        socket: place,
+                        serial: self.serial,
+                    };
+                    self.timers.add(self.clock.now() + LINGER, task);
+                } else {
+                    self.sockets.remove(place);
+                }
+            }
+            Channel::Pair {
+                media,
+                control,
+                shared: false,
+                ..
+            } => {
+                for place in [media, control] {
+                    self.take_drops(place);
+                    if let Some(Socket::Udp(end)) = self.sockets.try_remove(place) {
+                        self.ports.release(end.pair);
+                    }
+                }
+            }
+            Channel::Pair {
+                media,
+                control,
+                shared: true,
+                peer,
+            } => {
+                let Some(peer) = peer else { return };
+                for (place, address) in [(media, peer.media), (control, peer.control)] {
+                    if let Some(Socket::Shared(end)) = self.sockets.get_mut(place) {
+                        end.routes.remove(&address);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn give_up_closing(&mut self, place: usize, serial: u64) {
+        if let Some(Socket::Stream(Stream {
+            state: State::Closing { serial: ours },
+            ..
+        })) = self.sockets.get(place)
+            && *ours == serial
+        {
+            self.sockets.remove(place);
+        }
+    }
+
+    /// Takes a connection away that broke or was closed by the other side.
+    pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
+        let Some(Socket::Stream(stream)) = self.sockets.try_remove(place) else {
+            return;
+        };
+        match stream.state {
+            State::Open { session, channel } => {
+                if let Some(slot) = self.slot(session) {
+                    slot.forget_channel(channel);
+                }
+                self.pending
+                    .push_back((session, Pending::Closed { channel, how }));
+            }
+            State::Connecting {
+                session, channel, ..
+            } => {
+                self.fail_to_open(session, channel, ChannelError::Refused);
+            }
+            State::Closing { .. } => {}
+        }
+    }
+
+    /// Takes up how many datagrams the kernel dropped at a socket since the last look.
+    pub(super) fn take_drops(&mut self, place: usize) {
+        let Some(socket) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let (drops, taken) = match socket {
+            Socket::Udp(end) => (net::options::drops(&end.socket), &mut end.dropped),
+            Socket::Shared(end) => (net::options::drops(&end.socket), &mut end.dropped),
+            Socket::Listener { .. } | Socket::Stream(_) => return,
+        };
+        if let Ok(drops) = drops {
+            self.tester
+                .add(tester::OVERFLOW, u64::from(drops.wrapping_sub(*taken)));
+            *taken = drops;
+        }
+    }
+
+    /// Takes up the drops of all sockets that sessions share: they are open as long as the run is.
+    pub(super) fn collect_drops(&mut self) {
+        for place in self
+            .shared_pairs
+            .values()
+            .flat_map(|&(a, b)| [a, b])
+            .collect::<Vec<_>>()
+        {
+            self.take_drops(place);
+        }
+    }
+}
+
+fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    addresses
+        .iter()
+        .map(|address| SocketAddr::new(address.ip(), port))
+        .collect()
+}
+
+/// What an error of the operating system means for a channel.
+pub(super) fn channel_error(error: &io::Error) -> ChannelError {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ChannelError::Refused,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            ChannelError::Unreachable
+        }
+        io::ErrorKind::TimedOut => ChannelError::TimedOut,
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => ChannelError::NoPorts,
+        _ => match error.raw_os_error() {
+            Some(EMFILE | ENFILE) => ChannelError::NoFiles,
+            code => ChannelError::Other(code.unwrap_or(0)),
+        },
+    }
+}

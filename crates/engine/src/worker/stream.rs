@@ -1,0 +1,91 @@
+//! A TCP connection of a worker: connecting, sending with a bound, closing in order.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use protocol::session::ChannelId;
+
+use super::sessions::SessionKey;
+
+/// What may wait in front of a connection that takes nothing. A control message is some hundred bytes;
+/// of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out, and control closes
+/// the channel.
+pub(super) const SEND_QUEUE_BYTES: usize = 256 * 1024;
+
+/// A TCP connection.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) socket: TcpStream,
+    pub(super) state: State,
+    queue: VecDeque<u8>,
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum State {
+    /// The handshake is under way; further addresses to try if it fails.
+    Connecting {
+        session: SessionKey,
+        channel: ChannelId,
+        others: Vec<SocketAddr>,
+    },
+    /// It stands.
+    Open {
+        session: SessionKey,
+        channel: ChannelId,
+    },
+    /// Its session has done with it; what is queued still has to leave.
+    Closing { serial: u64 },
+}
+
+impl Stream {
+    pub(super) fn new(socket: TcpStream, state: State) -> Stream {
+        Stream {
+            socket,
+            state,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Queues bytes; says whether there was room.
+    pub(super) fn queue(&mut self, parts: [&[u8]; 3]) -> bool {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if self.queue.len() + length > SEND_QUEUE_BYTES {
+            return false;
+        }
+        for part in parts {
+            self.queue.extend(part);
+        }
+        true
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Sends as much as the connection takes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        while !self.queue.is_empty() {
+            let (front, back) = self.queue.as_slices();
+            match self
+                .socket
+                .write_vectored(&[IoSlice::new(front), IoSlice::new(back)])
+            {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => {
+                    self.queue.drain(..sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // A connection that was busy once should not hold its memory for ever.
+        if self.queue.capacity() > 8 * 1024 {
+            self.queue = VecDeque::new();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Figures as people read them: `12.4 ms`, `50.1 Mbit/s`, `0.03 %`.
+//!
+//! Three significant digits, and a figure that is not zero never reads as zero.
+
+use measure::Unit;
+
+/// A figure in its unit, for people.
+pub fn figure(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds => seconds(value),
+        Unit::BitsPerSecond => scaled(
+            value,
+            1000.0,
+            ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+        ),
+        Unit::Bytes => scaled(value, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]),
+        Unit::Ratio => ratio(value),
+        // Finer than a hundredth of a core is noise, but it is not nothing.
+        Unit::Cores if value.abs() >= 0.01 => {
+            format!("{} cores", trim_point(format!("{value:.2}")))
+        }
+        Unit::Cores => format!("{} cores", digits(value)),
+        Unit::Count => count(value),
+    }
+}
+
+/// A figure, or a dash where there is no data.
+pub fn figure_or_dash(unit: Unit, value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| figure(unit, value))
+}
+
+/// A time: nanoseconds to minutes, whichever fits.
+pub fn seconds(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        "0 s".to_owned()
+    } else if size < 999.5e-9 {
+        format!("{} ns", digits(value * 1e9))
+    } else if size < 999.5e-6 {
+        format!("{} µs", digits(value * 1e6))
+    } else if size < 0.9995 {
+        format!("{} ms", digits(value * 1e3))
+    } else if size < 120.0 {
+        format!("{} s", digits(value))
+    } else {
+        span(value)
+    }
+}
+
+/// A length of time to the second, as a clock counts it: `7 s`, `2 min 5 s`, `1 h 3 min`.
+pub fn span(value: f64) -> String {
+    let whole = value.max(0.0).round() as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (hours, minutes, seconds) {
+        (0, 0, _) => format!("{seconds} s"),
+        (0, _, 0) => format!("{minutes} min"),
+        (0, _, _) => format!("{minutes} min {seconds} s"),
+        (_, 0, _) => format!("{hours} h"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// A share as a percentage.
+pub fn ratio(value: f64) -> String {
+    let percent = value * 100.0;
+    if percent == 0.0 {
+        "0 %".to_owned()
+    } else if percent.abs() >= 0.01 {
+        format!("{} %", trim_point(format!("{percent:.2}")))
+    } else {
+        format!("{} %", digits(percent))
+    }
+}
+
+/// A number of things, thousands parted by commas.
+pub fn count(value: f64) -> String {
+    if value.fract() != 0.0 && value.abs() < 1000.0 {
+        return digits(value);
+    }
+    let whole = format!("{:.0}", value.abs());
+    let mut text = String::with_capacity(whole.len() * 4 / 3 + 1);
+    if value < 0.0 {
+        text.push('-');
+    }
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 client`, `2 clients`.
+pub fn plural(number: f64, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        count(number),
+        if number == 1.0 { one } else { many }
+    )
+}
+
+/// A quantity in the unit of the size that fits.
+fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
+    let mut value = value;
+    for unit in &units[..4] {
+        if value.abs() < step - 0.5 {
+            return format!("{} {unit}", digits(value));
+        }
+        value /= step;
+    }
+    format!("{} {}", digits(value), units[4])
+}
+
+/// Three significant digits, no blank zeros behind the point.
+fn digits(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 || !size.is_finite() {
+        return format!("{value:.0}");
+    }
+    let before_point = size.log10().floor() as i32 + 1;
+    let places = (3 - before_point).clamp(0, 12);
+    trim_point(format!("{value:.*}", places as usize))
+}
+
+fn trim_point(text: String) -> String {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (value, text) in [
+            (0.0, "0 s"),
+            (25e-9, "25 ns"),
+            (0.000_999_9, "1 ms"),
+            (0.012_449, "12.4 ms"),
+            (0.1, "100 ms"),
+            (0.999_9, "1 s"),
+            (2.314, "2.31 s"),
+            (119.0, "119 s"),
+            (125.0, "2 min 5 s"),
+            (3600.0, "1 h"),
+            (3780.0, "1 h 3 min"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn shares_are_never_rounded_to_nothing() {
+        assert_eq!(ratio(0.0), "0 %");
+        assert_eq!(ratio(0.000_001), "0.0001 %");
+        assert_eq!(ratio(0.0312), "3.12 %");
+        assert_eq!(ratio(1.0), "100 %");
+    }
+
+    #[test]
+    fn counts_and_rates() {
+        assert_eq!(count(0.0), "0");
+        assert_eq!(count(999.0), "999");
+        assert_eq!(count(1_234_567.0), "1,234,567");
+        assert_eq!(count(-1_000.0), "-1,000");
+        assert_eq!(count(12.5), "12.5");
+        assert_eq!(figure(Unit::BitsPerSecond, 50_123_000.0), "50.1 Mbit/s");
+        assert_eq!(figure(Unit::BitsPerSecond, 999_900.0), "1 Mbit/s");
+        assert_eq!(figure(Unit::Bytes, 512.0), "512 B");
+        assert_eq!(figure(Unit::Cores, 0.423_4), "0.42 cores");
+        assert_eq!(figure(Unit::Cores, 0.000_5), "0.0005 cores");
+        assert_eq!(figure_or_dash(Unit::Cores, None), "-");
+        assert_eq!(plural(1.0, "client", "clients"), "1 client");
+    }
+}

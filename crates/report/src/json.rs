@@ -1,0 +1,31 @@
+//! The JSON report, written window by window: memory does not grow with the run's length.
+
+use std::io::{self, Write};
+
+use crate::ReportError;
+use crate::model::Report;
+use crate::window::WindowRow;
+
+/// Writes the report and its windows as one JSON object.
+///
+/// The windows come last and one to a line, so the head can be read by eye.
+pub fn write(
+    report: &Report,
+    windows: impl Iterator<Item = Result<WindowRow, ReportError>>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let head = serde_json::to_string_pretty(report).map_err(io::Error::from)?;
+    let open = head
+        .strip_suffix("\n}")
+        .expect("a struct with fields is written as an object over several lines");
+    write!(out, "{open},\n  \"windows\": [")?;
+    let mut first = true;
+    for window in windows {
+        let line = serde_json::to_string(&window?).map_err(io::Error::from)?;
+        write!(out, "{}\n    {line}", if first { "" } else { "," })?;
+        first = false;
+    }
+    writeln!(out, "{}]\n}}", if first { "" } else { "\n  " })?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Reports of a run, made from its run file and from nothing else: the summary for a terminal and
+//! the JSON report.
+
+pub mod human;
+pub mod json;
+pub mod model;
+pub mod paint;
+pub mod schema;
+pub mod source;
+pub mod terminal;
+pub mod time;
+pub mod window;
+
+pub use model::Report;
+pub use runfile::Reader;
+pub use source::open;
+pub use terminal::{Layout, summary};
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The run file could not be read.
+    #[error(transparent)]
+    RunFile(#[from] runfile::RunFileError),
+    /// It could not be written.
+    #[error("cannot write the report: {0}")]
+    Write(#[from] std::io::Error),
+}

@@ -1,0 +1,362 @@
+//! What a report says: plain figures, out of the run file, ready to be shown or written.
+//!
+//! The fields of these types, as serde names them, are the JSON report; `schema/report.schema.json`
+//! is made from them.
+
+use std::path::PathBuf;
+
+use measure::totals::Statistic;
+use measure::{Metric, Totals, Unit};
+use schemars::JsonSchema;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::schema;
+
+/// The version of the JSON report. It grows when a name goes away or changes its meaning; names may
+/// be added without.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One run, reported. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Report {
+    /// Version of this format. It grows when a name goes away or changes its meaning.
+    pub schema_version: u32,
+    /// Version of streamgauge that made the run.
+    pub streamgauge: String,
+    /// Which run it was.
+    pub run: Run,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What was demanded of it, in the order of the scenario.
+    pub thresholds: Vec<Threshold>,
+    /// What each population saw, by its name, in the order of the scenario.
+    #[serde(serialize_with = "population_map")]
+    #[schemars(schema_with = "schema::populations")]
+    pub populations: Vec<Population>,
+    /// What the server under test spent; null where none was observed.
+    #[schemars(schema_with = "schema::server")]
+    pub server: Option<Metrics>,
+    /// What the tester itself spent, and what it missed.
+    #[schemars(schema_with = "schema::tester")]
+    pub tester: Tester,
+    /// What happened, oldest first; at most 10,000 events.
+    pub events: Vec<Event>,
+    /// Where the report was made from.
+    #[serde(skip)]
+    pub path: PathBuf,
+}
+
+/// Which run a report is about.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Run {
+    /// The scenario's name.
+    pub name: String,
+    /// The seed of everything random in it.
+    pub seed: u64,
+    /// When it began: date and time (RFC 3339), in UTC.
+    pub started_at: String,
+    /// How long it lasted, in seconds. Of a run that was cut off, up to the last second kept.
+    pub duration: f64,
+    /// How much of its beginning is left out of every figure but the windows, in seconds.
+    pub warm_up: f64,
+    /// Whether the run came to its end. False where streamgauge was killed or still runs.
+    pub finished: bool,
+}
+
+/// How a run came out.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Verdict {
+    /// The word for it.
+    pub result: Outcome,
+    /// Why: what failed, or what makes the measurement invalid. Empty where it passed.
+    pub reasons: Vec<String>,
+    /// Whether the user stopped it before its planned end.
+    pub stopped_by_user: bool,
+}
+
+/// The word for how a run came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every threshold held, and the measurement can be trusted.
+    Pass,
+    /// A threshold did not hold, and the measurement can be trusted.
+    Fail,
+    /// The measurement cannot be trusted, whatever the thresholds say.
+    Invalid,
+}
+
+/// One demand, and whether it was met.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Threshold {
+    /// The demand as it was written.
+    pub threshold: String,
+    /// Whose metric it reads: a population, `server` or `tester`.
+    pub subject: String,
+    /// Whether it was met. A threshold without data is not.
+    pub passed: bool,
+    /// What was measured, in the unit of the metric; null without data.
+    pub value: Option<f64>,
+    /// What it was held against, in the unit of the metric.
+    pub limit: f64,
+    /// Which window was the worst, counted from 0, where the threshold reads the worst window.
+    pub worst_window: Option<u64>,
+    /// Whether nobody wrote it: `failed == 0` holds for every population unless another is written.
+    pub implied: bool,
+    /// Whether it could have gone the other way, had the tester itself lost no packet.
+    pub in_doubt: bool,
+    /// The unit of value and limit.
+    #[serde(skip)]
+    pub unit: Unit,
+}
+
+/// What one population saw.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Population {
+    /// Its name in the scenario.
+    #[serde(skip)]
+    pub name: String,
+    /// Its clients, and how they ended.
+    pub clients: Clients,
+    /// Every metric of its protocol.
+    pub metrics: Metrics,
+}
+
+/// The clients of a population, and how they ended: over the whole run, its warm-up included. (The
+/// metrics of the same names leave the warm-up out.)
+#[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
+pub struct Clients {
+    /// Clients that began.
+    pub started: u64,
+    /// The most that were active at the end of any window.
+    pub active_max: u64,
+    /// Clients that ended as planned: their media played to its end.
+    pub completed: u64,
+    /// Clients that were ended by the plan before their media was.
+    pub stopped: u64,
+    /// Clients that failed.
+    pub failed: u64,
+    /// Clients that failed, by reason.
+    #[serde(serialize_with = "failure_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, u64>")]
+    pub failures: Vec<Failure>,
+}
+
+/// Clients that failed for one reason.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The reason's stable name.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// What exactly happened to one of them.
+    pub example: Option<String>,
+}
+
+/// What the tester itself spent, and what it missed.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Tester {
+    /// By which way packets came in, such as `ring`; null where none was needed.
+    pub receive_path: Option<String>,
+    /// Every metric of the tester.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Event {
+    /// When, in seconds from the beginning of the run.
+    pub at: f64,
+    /// The stable name of its kind.
+    pub kind: String,
+    /// The population, `server` or `tester`, where it happened to one of them.
+    pub subject: Option<String>,
+    /// What exactly.
+    pub text: String,
+}
+
+/// Every metric of one subject, in the order of its catalogue.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(pub Vec<Named>);
+
+/// A metric and its figures.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The stable name.
+    pub name: &'static str,
+    /// What its values are.
+    pub unit: Unit,
+    /// The figures.
+    pub figures: Figures,
+}
+
+/// The figures of one metric.
+#[derive(Clone, Copy, Debug)]
+pub enum Figures {
+    /// A counter, or what is worked out of counters.
+    Value(Option<f64>),
+    /// A level that is taken once a window.
+    Level(Option<Level>),
+    /// A distribution.
+    Distribution(Option<Distribution>),
+}
+
+/// A level over a run.
+#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
+pub struct Level {
+    /// Mean over the windows in which it was taken.
+    pub mean: f64,
+    /// The smallest of any window.
+    pub min: f64,
+    /// The largest of any window.
+    pub max: f64,
+}
+
+/// A distribution.
+#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
+pub struct Distribution {
+    /// How many values it is of.
+    pub count: u64,
+    /// Arithmetic mean, exact.
+    pub mean: f64,
+    /// Half of the values are at most this.
+    pub p50: f64,
+    /// 95 % of the values are at most this.
+    pub p95: f64,
+    /// 99 % of the values are at most this.
+    pub p99: f64,
+    /// The largest value, exact.
+    pub max: f64,
+}
+
+impl Outcome {
+    /// As it is written in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::Invalid => "invalid",
+        }
+    }
+}
+
+impl Metrics {
+    /// Reads every metric of the catalogue out of the totals of a run or a window.
+    pub fn of(totals: &Totals) -> Metrics {
+        let metrics = totals.catalogue().metrics();
+        Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
+    }
+
+    /// The metric of that name.
+    pub fn find(&self, name: &str) -> Option<&Named> {
+        self.0.iter().find(|named| named.name == name)
+    }
+
+    /// The value of a counter or what is worked out of counters; the mean of a level.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        match self.find(name)?.figures {
+            Figures::Value(value) => value,
+            Figures::Level(level) => level.map(|level| level.mean),
+            Figures::Distribution(distribution) => distribution.map(|found| found.mean),
+        }
+    }
+
+    /// The level of that name, where it was taken.
+    pub fn level(&self, name: &str) -> Option<Level> {
+        match self.find(name)?.figures {
+            Figures::Level(level) => level,
+            _ => None,
+        }
+    }
+
+    /// The distribution of that name, where it holds any value.
+    pub fn distribution(&self, name: &str) -> Option<Distribution> {
+        match self.find(name)?.figures {
+            Figures::Distribution(distribution) => distribution,
+            _ => None,
+        }
+    }
+}
+
+impl Named {
+    fn of(totals: &Totals, metric: &'static Metric) -> Named {
+        use measure::metric::Source;
+        let figure = |statistic| totals.figure(metric, statistic).map(tidy);
+        let figures = match metric.source {
+            Source::Distribution(_) => {
+                Figures::Distribution(totals.histogram(metric).and_then(|histogram| {
+                    Some(Distribution {
+                        count: histogram.count(),
+                        mean: figure(Statistic::Mean)?,
+                        p50: figure(Statistic::Quantile(0.5))?,
+                        p95: figure(Statistic::Quantile(0.95))?,
+                        p99: figure(Statistic::Quantile(0.99))?,
+                        max: figure(Statistic::Max)?,
+                    })
+                }))
+            }
+            Source::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
+                Some(Level {
+                    mean,
+                    min: figure(Statistic::Min)?,
+                    max: figure(Statistic::Max)?,
+                })
+            })),
+            _ => Figures::Value(figure(Statistic::Value)),
+        };
+        Named {
+            name: metric.name,
+            unit: metric.unit,
+            figures,
+        }
+    }
+}
+
+/// The value to twelve significant digits: without the dust of binary fractions, such as
+/// 0.030000000000000002, and finer than any measurement. Whole numbers stay as they are.
+pub(crate) fn tidy(value: f64) -> f64 {
+    if value.fract() == 0.0 {
+        return value;
+    }
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for named in &self.0 {
+            map.serialize_entry(named.name, &named.figures)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Figures::Value(value) => number(*value, serializer),
+            Figures::Level(level) => level.serialize(serializer),
+            Figures::Distribution(distribution) => distribution.serialize(serializer),
+        }
+    }
+}
+
+/// Whole numbers are written without a point, so that a count reads as a count.
+fn number<S: Serializer>(value: Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        None => serializer.serialize_none(),
+        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
+            serializer.serialize_i64(value as i64)
+        }
+        Some(value) => serializer.serialize_f64(value),
+    }
+}
+
+fn population_map<S: Serializer>(list: &[Population], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(list.iter().map(|population| (&population.name, population)))
+}
+
+fn failure_map<S: Serializer>(list: &[Failure], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(list.iter().map(|failure| (&failure.reason, failure.count)))
+}

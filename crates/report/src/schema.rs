@@ -1,0 +1,213 @@
+//! The JSON Schema of the JSON report: made from the types that are written and from the catalogues
+//! of metrics, so it cannot fall behind them.
+
+use measure::metric::Source;
+use measure::{Catalogue, Metric};
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use serde_json::{Map, Value, json};
+
+use crate::model::{Clients, Distribution, Level, Report};
+
+/// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
+/// population has the metrics of its own.
+pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalogue) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.contract = schemars::generate::Contract::Serialize;
+    let mut generator = settings.into_generator();
+    for schema in [
+        generator.subschema_for::<Level>(),
+        generator.subschema_for::<Distribution>(),
+        generator.subschema_for::<Clients>(),
+    ] {
+        drop(schema);
+    }
+    let mut root = generator.into_root_schema_for::<Report>().to_value();
+    root["$id"] = json!("report.schema.json");
+    root["title"] = json!("A report of streamgauge");
+    let windows = json!({
+        "description": "Every window of the run, warm-up included, oldest first.",
+        "type": "array",
+        "items": {"$ref": "#/$defs/Window"},
+    });
+    root["properties"]["windows"] = windows;
+    if let Some(required) = root["required"].as_array_mut() {
+        required.push(json!("windows"));
+    }
+    let definitions = [
+        ("PopulationMetrics", population_metrics(protocols, false)),
+        ("ServerMetrics", closed(metric_properties(server, false))),
+        ("Tester", tester_schema(tester)),
+        ("Population", population()),
+        ("Window", window()),
+        ("PopulationWindow", population_window()),
+        (
+            "PopulationWindowMetrics",
+            population_metrics(protocols, true),
+        ),
+        (
+            "ServerWindowMetrics",
+            closed(metric_properties(server, true)),
+        ),
+        (
+            "TesterWindowMetrics",
+            closed(metric_properties(tester, true)),
+        ),
+    ];
+    for (name, definition) in definitions {
+        root["$defs"][name] = definition;
+    }
+    close_structs(&mut root);
+    root
+}
+
+/// Allows no field that is not named, so that a test notices when the schema falls behind.
+fn close_structs(root: &mut Value) {
+    let is_struct = |schema: &Value| {
+        schema["type"] == "object"
+            && schema["properties"].is_object()
+            && schema.get("additionalProperties").is_none()
+    };
+    if is_struct(root) {
+        root["additionalProperties"] = json!(false);
+    }
+    if let Some(definitions) = root["$defs"].as_object_mut() {
+        for schema in definitions.values_mut().filter(|schema| is_struct(schema)) {
+            schema["additionalProperties"] = json!(false);
+        }
+    }
+}
+
+/// An object with exactly these fields.
+fn closed(properties: Map<String, Value>) -> Value {
+    let required: Vec<&String> = properties.keys().collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+/// A population's metrics are those of one protocol: what every protocol has is required.
+fn population_metrics(protocols: &[Catalogue], of_window: bool) -> Value {
+    let mut properties = Map::new();
+    for &protocol in protocols {
+        properties.append(&mut metric_properties(protocol, of_window));
+    }
+    let required: Vec<&String> = properties
+        .keys()
+        .filter(|name| {
+            protocols
+                .iter()
+                .all(|protocol| protocol.find(name).is_some())
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+fn metric_properties(catalogue: Catalogue, of_window: bool) -> Map<String, Value> {
+    catalogue
+        .metrics()
+        .map(|metric| (metric.name.to_owned(), metric_schema(metric, of_window)))
+        .collect()
+}
+
+fn metric_schema(metric: &Metric, of_window: bool) -> Value {
+    let mut text = metric.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !metric.reference.is_empty() {
+        text = format!("{text} ({})", metric.reference);
+    }
+    if !metric.unit.symbol().is_empty() {
+        text = format!("{text} Unit: {}.", metric.unit.symbol());
+    }
+    match metric.source {
+        Source::Distribution(_) => json!({
+            "description": text,
+            "anyOf": [{"$ref": "#/$defs/Distribution"}, {"type": "null"}],
+        }),
+        Source::Gauge(..) if !of_window => json!({
+            "description": text,
+            "anyOf": [{"$ref": "#/$defs/Level"}, {"type": "null"}],
+        }),
+        _ => json!({"description": text, "type": ["number", "null"]}),
+    }
+}
+
+fn tester_schema(tester: Catalogue) -> Value {
+    let mut properties = Map::new();
+    properties.insert(
+        "receive_path".to_owned(),
+        json!({
+            "description": "By which way packets came in; null where none was needed.",
+            "type": ["string", "null"],
+        }),
+    );
+    properties.append(&mut metric_properties(tester, false));
+    closed(properties)
+}
+
+fn population() -> Value {
+    json!({
+        "description": "What one population saw.",
+        "type": "object",
+        "required": ["clients", "metrics"],
+        "properties": {
+            "clients": {"$ref": "#/$defs/Clients"},
+            "metrics": {"$ref": "#/$defs/PopulationMetrics"},
+        },
+    })
+}
+
+fn window() -> Value {
+    json!({
+        "description": "What was seen in one window. Counts are of this window alone; one is negative where a packet given up for lost in an earlier window came in this one.",
+        "type": "object",
+        "required": ["start", "seconds", "populations", "server", "tester"],
+        "properties": {
+            "start": {"description": "When it began, in seconds from the beginning of the run.", "type": "number"},
+            "seconds": {"description": "How long it lasted.", "type": "number"},
+            "populations": {
+                "description": "What each population saw, by its name.",
+                "type": "object",
+                "additionalProperties": {"$ref": "#/$defs/PopulationWindow"},
+            },
+            "server": {"anyOf": [{"$ref": "#/$defs/ServerWindowMetrics"}, {"type": "null"}]},
+            "tester": {"anyOf": [{"$ref": "#/$defs/TesterWindowMetrics"}, {"type": "null"}]},
+        },
+    })
+}
+
+fn population_window() -> Value {
+    json!({
+        "type": "object",
+        "required": ["failures", "metrics"],
+        "properties": {
+            "failures": {
+                "description": "Clients that failed in this window, by reason.",
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 0},
+            },
+            "metrics": {"$ref": "#/$defs/PopulationWindowMetrics"},
+        },
+    })
+}
+
+pub(crate) fn populations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/Population"},
+    })
+}
+
+pub(crate) fn server(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"$ref": "#/$defs/ServerMetrics"}, {"type": "null"}]})
+}
+
+pub(crate) fn tester(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"$ref": "#/$defs/Tester"})
+}

@@ -1,0 +1,305 @@
+//! From the run file to the report's figures.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use measure::{Catalogue, ThresholdResult, Totals, Verdict as MeasuredVerdict, VerdictResult};
+use runfile::{ClientOutcome, Reader, Subject};
+
+use crate::ReportError;
+use crate::model::{
+    Clients, Event, Failure, Figures, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION,
+    Tester, Threshold, Verdict, tidy,
+};
+use crate::time::rfc3339;
+use crate::window::{SubjectWindow, WindowRow};
+
+/// The subjects that are no population.
+const SERVER: &str = "server";
+const TESTER: &str = "tester";
+
+/// How many events a report carries at most: the oldest. All are in the run file.
+const EVENTS_MAX: usize = 10_000;
+
+/// Opens a run file to report it. `catalogue` finds the metrics of a kind of subject: `server`,
+/// `tester`, or a protocol's name.
+pub fn open(
+    path: &Path,
+    catalogue: impl Fn(&str) -> Option<Catalogue>,
+) -> Result<Reader, ReportError> {
+    Ok(Reader::open(path, catalogue)?)
+}
+
+/// What is counted over the whole run, its warm-up included: clients are people, not figures.
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    started: i64,
+    completed: i64,
+    stopped: i64,
+    failed: i64,
+    active_max: f64,
+    failures: BTreeMap<String, u64>,
+}
+
+/// Adds up what the windows say.
+struct Sums {
+    totals: BTreeMap<String, Totals>,
+    whole: BTreeMap<String, Whole>,
+    duration: f64,
+}
+
+impl Sums {
+    fn of(reader: &Reader) -> Result<Sums, ReportError> {
+        let subjects = reader.subjects().iter();
+        let mut sums = Sums {
+            totals: subjects
+                .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
+                .collect(),
+            whole: BTreeMap::new(),
+            duration: 0.0,
+        };
+        let warm_up = reader.header().warm_up_windows();
+        for row in reader.windows() {
+            let row = row?;
+            sums.duration = row.start.as_secs_f64() + row.seconds;
+            for (name, window) in row.subjects {
+                let Some(totals) = sums.totals.get_mut(&name) else {
+                    continue;
+                };
+                if row.index >= warm_up {
+                    totals.add(&window, row.seconds);
+                }
+                let catalogue = totals.catalogue();
+                let whole = sums.whole.entry(name).or_default();
+                let counter = |name| match catalogue.find(name)?.source {
+                    measure::metric::Source::Counter(id) => {
+                        window.counters.get(usize::from(id.0)).copied()
+                    }
+                    _ => None,
+                };
+                whole.started += counter("started").unwrap_or(0);
+                whole.completed += counter("completed").unwrap_or(0);
+                whole.stopped += counter("stopped").unwrap_or(0);
+                whole.failed += counter("failed").unwrap_or(0);
+                if let Some(measure::metric::Source::Gauge(id, _)) =
+                    catalogue.find("active").map(|metric| metric.source)
+                    && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
+                {
+                    whole.active_max = whole.active_max.max(*active);
+                }
+                for (reason, count) in window.failures {
+                    *whole.failures.entry(reason).or_default() += count;
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Every metric of a subject. What the file knows nothing of has no figure.
+    fn metrics(&self, subject: &Subject) -> Metrics {
+        let mut metrics = match self.totals.get(&subject.name) {
+            Some(totals) => Metrics::of(totals),
+            None => Metrics::default(),
+        };
+        for named in &mut metrics.0 {
+            if subject.absent.contains(&named.name) {
+                named.figures = match named.figures {
+                    Figures::Value(_) => Figures::Value(None),
+                    Figures::Level(_) => Figures::Level(None),
+                    Figures::Distribution(_) => Figures::Distribution(None),
+                };
+            }
+        }
+        metrics
+    }
+}
+
+impl Report {
+    /// Reads the report out of a run file, finished or not.
+    pub fn from_run(reader: &Reader) -> Result<Report, ReportError> {
+        let sums = Sums::of(reader)?;
+        let header = reader.header();
+        let finished = reader.is_finished()?;
+        let (verdict, thresholds) = match reader.verdict()? {
+            Some((verdict, thresholds)) => (verdict.into(), thresholds),
+            None => (cut_off(), Vec::new()),
+        };
+        let examples = failure_examples(reader, &sums)?;
+        let population = |subject: &Subject| Population {
+            name: subject.name.clone(),
+            clients: clients(&subject.name, &sums, &examples),
+            metrics: sums.metrics(subject),
+        };
+        let of_name = |name| reader.subjects().iter().find(move |s| s.kind == name);
+        Ok(Report {
+            schema_version: SCHEMA_VERSION,
+            streamgauge: header.version.clone(),
+            run: Run {
+                name: header.scenario["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                seed: header.seed,
+                started_at: rfc3339(header.started_at),
+                duration: tidy(sums.duration),
+                warm_up: header.warm_up.as_secs_f64(),
+                finished,
+            },
+            verdict,
+            thresholds: thresholds.into_iter().map(Into::into).collect(),
+            populations: reader
+                .subjects()
+                .iter()
+                .filter(|subject| is_population(subject))
+                .map(population)
+                .collect(),
+            server: of_name(SERVER).map(|subject| sums.metrics(subject)),
+            tester: Tester {
+                receive_path: reader
+                    .meta("receive_path")?
+                    .and_then(|path| Some(path.as_str()?.to_owned())),
+                metrics: of_name(TESTER)
+                    .map(|subject| sums.metrics(subject))
+                    .unwrap_or_default(),
+            },
+            events: events(reader)?,
+            path: reader.path().to_owned(),
+        })
+    }
+}
+
+/// The windows of a run file as the JSON report writes them, a few at a time in memory.
+pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, ReportError>> {
+    reader.windows().map(|row| {
+        let mut row = row?;
+        let mut take = |subject: &Subject| {
+            let window = row.subjects.remove(&subject.name)?;
+            Some(SubjectWindow::of(subject.catalogue, window, row.seconds))
+        };
+        let mut line = WindowRow {
+            start: tidy(row.start.as_secs_f64()),
+            seconds: tidy(row.seconds),
+            ..WindowRow::default()
+        };
+        for subject in reader.subjects() {
+            match (take(subject), subject.kind.as_str()) {
+                (None, _) => {}
+                (Some(window), SERVER) => line.server = Some(window),
+                (Some(window), TESTER) => line.tester = Some(window),
+                (Some(window), _) => line.populations.push((subject.name.clone(), window)),
+            }
+        }
+        Ok(line)
+    })
+}
+
+fn is_population(subject: &Subject) -> bool {
+    subject.kind != SERVER && subject.kind != TESTER
+}
+
+fn clients(
+    population: &str,
+    sums: &Sums,
+    examples: &BTreeMap<(String, String), String>,
+) -> Clients {
+    let whole = sums.whole.get(population).cloned().unwrap_or_default();
+    let number = |count: i64| u64::try_from(count).unwrap_or(0);
+    let failures = whole.failures.into_iter().map(|(reason, count)| Failure {
+        example: examples
+            .get(&(population.to_owned(), reason.clone()))
+            .cloned(),
+        reason,
+        count,
+    });
+    Clients {
+        started: number(whole.started),
+        active_max: whole.active_max.max(0.0) as u64,
+        completed: number(whole.completed),
+        stopped: number(whole.stopped),
+        failed: number(whole.failed),
+        failures: failures.collect(),
+    }
+}
+
+/// What exactly happened to the first client that failed, of each population and reason.
+fn failure_examples(
+    reader: &Reader,
+    sums: &Sums,
+) -> Result<BTreeMap<(String, String), String>, ReportError> {
+    let wanted: usize = sums.whole.values().map(|whole| whole.failures.len()).sum();
+    let mut found = BTreeMap::new();
+    if wanted == 0 {
+        return Ok(found);
+    }
+    for client in reader.clients() {
+        let client = client?;
+        if client.outcome != Some(ClientOutcome::Failed) {
+            continue;
+        }
+        if let (Some(reason), Some(detail)) = (client.reason, client.detail) {
+            found.entry((client.subject, reason)).or_insert(detail);
+        }
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn events(reader: &Reader) -> Result<Vec<Event>, ReportError> {
+    reader
+        .events()
+        .take(EVENTS_MAX)
+        .map(|row| {
+            let row = row?;
+            Ok(Event {
+                at: row.time.as_secs_f64(),
+                kind: row.kind,
+                subject: row.subject,
+                text: row.text,
+            })
+        })
+        .collect()
+}
+
+fn cut_off() -> Verdict {
+    Verdict {
+        result: Outcome::Invalid,
+        reasons: vec![
+            "the run was cut off, or still goes on: it came to no verdict, and the figures are those up \
+             to the last second kept"
+                .to_owned(),
+        ],
+        stopped_by_user: false,
+    }
+}
+
+impl From<ThresholdResult> for Threshold {
+    fn from(result: ThresholdResult) -> Threshold {
+        Threshold {
+            threshold: result.text,
+            subject: result.subject,
+            passed: result.passed,
+            value: result.value.map(tidy),
+            limit: tidy(result.limit),
+            worst_window: result.window,
+            implied: result.implied,
+            in_doubt: result.in_doubt,
+            unit: result.unit,
+        }
+    }
+}
+
+impl From<MeasuredVerdict> for Verdict {
+    fn from(verdict: MeasuredVerdict) -> Verdict {
+        Verdict {
+            result: match verdict.result {
+                VerdictResult::Pass => Outcome::Pass,
+                VerdictResult::Fail => Outcome::Fail,
+                VerdictResult::Invalid => Outcome::Invalid,
+            },
+            reasons: verdict.reasons,
+            stopped_by_user: verdict.stopped_by_user,
+        }
+    }
+}

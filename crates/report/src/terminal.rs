@@ -1,0 +1,492 @@
+//! The summary of a run for a terminal: one screen, in the order in which a person asks.
+//!
+//! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
+//! the tester fit to tell? Where is the rest?
+
+use std::fmt::Write;
+
+use measure::Unit;
+
+use crate::human::{count, figure, figure_or_dash, plural, span};
+use crate::model::{Clients, Distribution, Figures, Metrics, Named, Outcome, Population, Report};
+use crate::paint::Paint;
+
+/// How the summary is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Columns of the terminal; long lines are cut or folded to fit. Default 80.
+    pub width: usize,
+    /// Colour, or none. Default none.
+    pub paint: Paint,
+    /// Every metric and every event, instead of what fits one screen. Default no.
+    pub everything: bool,
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout {
+            width: 80,
+            paint: Paint::default(),
+            everything: false,
+        }
+    }
+}
+
+/// How many columns the names on the left take.
+const NAME: usize = 16;
+/// Rows of thresholds, reasons and failures that a screen has room for.
+const REASONS_SHOWN: usize = 4;
+const THRESHOLDS_SHOWN: usize = 10;
+const FAILURES_SHOWN: usize = 4;
+
+/// The summary, ready to be printed.
+pub fn summary(report: &Report, layout: Layout) -> String {
+    let mut screen = Screen {
+        text: String::new(),
+        layout,
+    };
+    screen.verdict(report);
+    screen.thresholds(report);
+    for population in &report.populations {
+        screen.population(population);
+    }
+    if let Some(server) = &report.server {
+        screen.server(server);
+    }
+    screen.tester(report);
+    if layout.everything {
+        screen.everything(report);
+    }
+    screen.run_file(report);
+    screen.text
+}
+
+struct Screen {
+    text: String,
+    layout: Layout,
+}
+
+impl Screen {
+    fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A line of any length, cut where the terminal ends.
+    fn line(&mut self, plain: &str) {
+        let line = cut(plain, self.layout.width);
+        self.text.push_str(&line);
+        self.text.push('\n');
+    }
+
+    /// A name on the left and what is to be said of it. Paths and texts are folded, not cut.
+    fn row(&mut self, name: &str, text: &str) {
+        let room = self.layout.width.saturating_sub(NAME + 2).max(20);
+        let mut name = name;
+        for part in fold(text, room) {
+            let padded = format!("  {name:<width$}", width = NAME - 1);
+            let _ = writeln!(self.text, "{} {part}", self.layout.paint.faint(&padded));
+            name = "";
+        }
+    }
+
+    fn heading(&mut self, name: &str, text: &str) {
+        self.blank();
+        let room = self.layout.width.saturating_sub(name.chars().count() + 2);
+        self.text.push_str(&self.layout.paint.strong(name));
+        if !text.is_empty() {
+            self.text.push_str("  ");
+            self.text.push_str(&cut(text, room.max(20)));
+        }
+        self.text.push('\n');
+    }
+
+    fn verdict(&mut self, report: &Report) {
+        let paint = self.layout.paint;
+        let word = match report.verdict.result {
+            Outcome::Pass => paint.good("PASS"),
+            Outcome::Fail => paint.bad("FAIL"),
+            Outcome::Invalid => paint.doubtful("INVALID"),
+        };
+        let run = &report.run;
+        let mut about = format!("{}  ({}, seed {}", run.name, span(run.duration), run.seed);
+        if run.warm_up > 0.0 {
+            let _ = write!(about, ", the first {} left out", span(run.warm_up));
+        }
+        about.push(')');
+        let _ = writeln!(
+            self.text,
+            "{}  {}",
+            paint.strong(&word),
+            cut(&about, self.layout.width.saturating_sub(9))
+        );
+        let mut reasons = report.verdict.reasons.clone();
+        if report.verdict.stopped_by_user {
+            reasons.insert(0, "stopped by the user before its planned end".to_owned());
+        }
+        let shown = if self.layout.everything {
+            reasons.len()
+        } else {
+            REASONS_SHOWN
+        };
+        for reason in reasons.iter().take(shown) {
+            for (index, part) in fold(
+                &one_line(reason),
+                self.layout.width.saturating_sub(4).max(20),
+            )
+            .iter()
+            .enumerate()
+            {
+                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
+            }
+        }
+        self.more(reasons.len(), shown, "reasons");
+    }
+
+    fn more(&mut self, all: usize, shown: usize, things: &str) {
+        if all > shown {
+            let text = format!(
+                "  ... and {} more {things}: see the JSON report, or -v",
+                all - shown
+            );
+            self.line(&text);
+        }
+    }
+
+    fn thresholds(&mut self, report: &Report) {
+        if report.thresholds.is_empty() {
+            return;
+        }
+        self.heading("thresholds", "");
+        let mut all: Vec<_> = report.thresholds.iter().collect();
+        // What failed is what is asked about: it must not be what does not fit.
+        all.sort_by_key(|threshold| threshold.passed);
+        let shown = if self.layout.everything {
+            all.len()
+        } else {
+            THRESHOLDS_SHOWN
+        };
+        let widest = all
+            .iter()
+            .take(shown)
+            .map(|found| found.threshold.chars().count());
+        let column = widest
+            .max()
+            .unwrap_or(0)
+            .min(self.layout.width.saturating_sub(30).max(20));
+        for threshold in all.iter().take(shown) {
+            let mark = if threshold.passed {
+                self.layout.paint.good("ok    ")
+            } else {
+                self.layout.paint.bad("FAILED")
+            };
+            let measured = threshold.value.map_or_else(
+                || "no data".to_owned(),
+                |value| figure(threshold.unit, value),
+            );
+            let written = cut(&threshold.threshold, column);
+            let _ = writeln!(self.text, "  {mark} {written:<column$}  {measured}");
+        }
+        self.more(all.len(), shown, "thresholds");
+    }
+
+    fn population(&mut self, population: &Population) {
+        let clients = &population.clients;
+        let metrics = &population.metrics;
+        self.heading(&population.name, &clients_line(clients, metrics));
+        if metrics.value("expected") == Some(0.0) {
+            self.row("loss", "no media came");
+        } else if let Some(expected) = metrics.value("expected") {
+            let loss = figure_or_dash(Unit::Ratio, metrics.value("loss"));
+            let number = |name| count(metrics.value(name).unwrap_or(0.0));
+            let text = format!(
+                "{loss}   {} of {} packets; {} duplicated, {} reordered",
+                number("lost"),
+                count(expected),
+                number("duplicated"),
+                number("reordered"),
+            );
+            self.row("loss", &text);
+        }
+        if let Some(bitrate) = metrics.value("bitrate").filter(|&rate| rate > 0.0) {
+            let wire = figure_or_dash(Unit::BitsPerSecond, metrics.value("wire_bitrate"));
+            let text = format!(
+                "{} of media, {wire} on the wire",
+                figure(Unit::BitsPerSecond, bitrate)
+            );
+            self.row("bit rate", &text);
+        }
+        if let Some(jitter) = metrics.find("jitter") {
+            self.distribution("jitter", jitter, "mean");
+        }
+        if let Some(delay) = metrics.find("startup_delay") {
+            self.distribution("startup delay", delay, "p50");
+        }
+        let shown = if self.layout.everything {
+            clients.failures.len()
+        } else {
+            FAILURES_SHOWN
+        };
+        let mut failures: Vec<_> = clients.failures.iter().collect();
+        failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+        for failure in failures.iter().take(shown) {
+            let example = failure.example.as_deref().unwrap_or_default();
+            let example = if example.is_empty() {
+                String::new()
+            } else {
+                format!(", such as: {}", one_line(example))
+            };
+            let text = format!(
+                "{} × {}{example}",
+                count(failure.count as f64),
+                failure.reason
+            );
+            // Three rows a reason at most: the whole text is in the run file.
+            let text = cut(
+                &text,
+                3 * (self.layout.width.saturating_sub(NAME + 4)).max(20),
+            );
+            self.row("failed", &text);
+        }
+        self.more(clients.failures.len(), shown, "ways to fail");
+    }
+
+    /// Four figures in columns: the tail, and before it the mean or the median.
+    fn distribution(&mut self, label: &str, named: &Named, first: &str) {
+        let Figures::Distribution(Some(found)) = named.figures else {
+            self.row(label, "no data");
+            return;
+        };
+        let mut columns = distribution_columns(named.unit, found).to_vec();
+        columns.retain(|(name, _)| *name == first || !matches!(*name, "mean" | "p50"));
+        let columns: Vec<String> = columns
+            .iter()
+            .map(|(name, value)| format!("{name:<4} {value:<8}"))
+            .collect();
+        self.row(label, columns.join("  ").trim_end());
+    }
+
+    fn server(&mut self, server: &Metrics) {
+        self.heading("server", "");
+        let peak = |name: &str, unit| {
+            server.level(name).map_or_else(
+                || "-".to_owned(),
+                |level| {
+                    format!(
+                        "{} (peak {})",
+                        figure(unit, level.mean),
+                        figure(unit, level.max)
+                    )
+                },
+            )
+        };
+        let hottest = server
+            .level("cpu_hottest_thread")
+            .map_or_else(String::new, |level| {
+                format!("; hottest thread {}", figure(Unit::Cores, level.max))
+            });
+        self.row("CPU", &format!("{}{hottest}", peak("cpu", Unit::Cores)));
+        let most = |name, unit| figure_or_dash(unit, server.level(name).map(|level| level.max));
+        let text = format!(
+            "USS {}, RSS {}; {}",
+            most("uss", Unit::Bytes),
+            most("rss", Unit::Bytes),
+            plural(
+                server.level("threads").map_or(0.0, |level| level.max),
+                "thread",
+                "threads"
+            ),
+        );
+        self.row("memory", &text);
+        if let Some(drops) = server.value("socket_drops") {
+            let text = format!("{} dropped datagrams", count(drops));
+            self.row("its sockets", &text);
+        }
+    }
+
+    fn tester(&mut self, report: &Report) {
+        let tester = &report.tester.metrics;
+        let fit = match report.verdict.result {
+            Outcome::Invalid => "not to be trusted: see above",
+            _ => "fit",
+        };
+        self.heading("tester", fit);
+        let cpu = tester.level("cpu").map_or_else(
+            || figure_or_dash(Unit::Cores, None),
+            |level| {
+                format!(
+                    "{} (peak {})",
+                    figure(Unit::Cores, level.mean),
+                    figure(Unit::Cores, level.max)
+                )
+            },
+        );
+        let hottest = tester
+            .level("cpu_hottest_worker")
+            .map_or_else(String::new, |level| {
+                format!("; hottest worker {}", figure(Unit::Cores, level.max))
+            });
+        self.row("CPU", &format!("{cpu}{hottest}"));
+        if let Some(named) = tester.find("lag") {
+            self.distribution("late by", named, "p50");
+        }
+        let mut text = format!(
+            "{} packets lost here",
+            count(tester.value("overflow").unwrap_or(0.0))
+        );
+        if let Some(path) = &report.tester.receive_path {
+            let _ = write!(text, "; read by {path}");
+        }
+        self.row("overflow", &text);
+    }
+
+    /// The path is never cut nor folded: it is there to be copied.
+    fn run_file(&mut self, report: &Report) {
+        self.blank();
+        let paint = self.layout.paint;
+        let _ = writeln!(
+            self.text,
+            "{}  {}",
+            paint.strong("run file"),
+            report.path.display()
+        );
+    }
+
+    fn everything(&mut self, report: &Report) {
+        for population in &report.populations {
+            self.table(&population.name, &population.metrics);
+        }
+        if let Some(server) = &report.server {
+            self.table("server", server);
+        }
+        self.table("tester", &report.tester.metrics);
+        if !report.events.is_empty() {
+            self.heading("events", "");
+        }
+        for event in &report.events {
+            let text = format!(
+                "{:>8.3} s  {}: {}",
+                event.at,
+                event.kind,
+                one_line(&event.text)
+            );
+            self.line(&text);
+        }
+    }
+
+    fn table(&mut self, subject: &str, metrics: &Metrics) {
+        self.heading(&format!("every metric of {subject}"), "");
+        let widest = metrics
+            .0
+            .iter()
+            .map(|named| named.name.len())
+            .max()
+            .unwrap_or(0);
+        for named in &metrics.0 {
+            let text = match named.figures {
+                Figures::Value(value) => figure_or_dash(named.unit, value),
+                Figures::Level(None) | Figures::Distribution(None) => "-".to_owned(),
+                Figures::Level(Some(level)) => format!(
+                    "mean {}  min {}  max {}",
+                    figure(named.unit, level.mean),
+                    figure(named.unit, level.min),
+                    figure(named.unit, level.max)
+                ),
+                Figures::Distribution(Some(found)) => distribution_text(named.unit, found),
+            };
+            let _ = writeln!(self.text, "  {:<widest$}  {text}", named.name);
+        }
+    }
+}
+
+fn clients_line(clients: &Clients, metrics: &Metrics) -> String {
+    let mut text = plural(clients.started as f64, "client", "clients");
+    if clients.active_max < clients.started {
+        let _ = write!(
+            text,
+            ", at most {} at once",
+            count(clients.active_max as f64)
+        );
+    }
+    let mut parts = Vec::new();
+    for (number, word) in [
+        (clients.completed, "completed"),
+        (clients.stopped, "stopped"),
+        (clients.failed, "failed"),
+    ] {
+        if number > 0 || word == "failed" {
+            parts.push(format!("{} {word}", count(number as f64)));
+        }
+    }
+    if let Some(turned_away) = metrics.value("turned_away").filter(|&number| number > 0.0) {
+        parts.push(format!("{} turned away", count(turned_away)));
+    }
+    let _ = write!(text, ": {}", parts.join(", "));
+    text
+}
+
+fn distribution_text(unit: Unit, found: Distribution) -> String {
+    let columns = distribution_columns(unit, found);
+    columns
+        .map(|(name, value)| format!("{name} {value}"))
+        .join("  ")
+}
+
+fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, String); 5] {
+    [
+        ("mean", found.mean),
+        ("p50", found.p50),
+        ("p95", found.p95),
+        ("p99", found.p99),
+        ("max", found.max),
+    ]
+    .map(|(name, value)| (name, figure(unit, value)))
+}
+
+/// A text without line ends or other control characters, which a server may have sent us.
+fn one_line(text: &str) -> String {
+    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    clean
+        .collect::<String>()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The text, or as much of it as fits with an ellipsis.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// The text in lines of at most `width`, broken at blanks where there are any.
+fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let mut word = word;
+        let taken = line.chars().count();
+        if taken > 0 && taken + 1 + word.chars().count() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        while word.chars().count() > width {
+            let end = word
+                .char_indices()
+                .nth(width)
+                .map_or(word.len(), |(at, _)| at);
+            lines.push(word[..end].to_owned());
+            word = &word[end..];
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}

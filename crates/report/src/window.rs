@@ -1,0 +1,196 @@
+//! One window of a run, as the JSON report writes it.
+
+use measure::metric::Source;
+use measure::totals::Statistic;
+use measure::{Catalogue, Sparse, Totals, Window};
+use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+
+use crate::model::{Distribution, Figures, tidy};
+
+/// What all subjects saw in one window.
+#[derive(Clone, Debug, Default)]
+pub struct WindowRow {
+    /// When it began, in seconds from the beginning of the run.
+    pub start: f64,
+    /// How long it lasted, in seconds.
+    pub seconds: f64,
+    /// What each population saw, by its name.
+    pub populations: Vec<(String, SubjectWindow)>,
+    /// What the server under test spent, where one was observed.
+    pub server: Option<SubjectWindow>,
+    /// What the tester spent.
+    pub tester: Option<SubjectWindow>,
+}
+
+/// What one subject saw in one window.
+#[derive(Clone, Debug)]
+pub struct SubjectWindow {
+    metrics: Vec<(&'static str, Figures)>,
+    failures: Vec<(String, u64)>,
+}
+
+impl SubjectWindow {
+    /// Works out every metric of the catalogue.
+    ///
+    /// Costs no full histogram: quantiles are read off the buckets that are there.
+    pub fn of(catalogue: Catalogue, mut window: Window, seconds: f64) -> SubjectWindow {
+        let distributions = std::mem::take(&mut window.histograms);
+        let totals = Totals::of_window(catalogue, &window, seconds);
+        let metrics = catalogue.metrics().map(|metric| {
+            let figures = match metric.source {
+                Source::Distribution(id) => {
+                    let found = distributions.get(&id);
+                    Figures::Distribution(
+                        found.and_then(|sparse| distribution(sparse, metric.unit.scale())),
+                    )
+                }
+                _ => Figures::Value(totals.figure(metric, Statistic::Value).map(tidy)),
+            };
+            (metric.name, figures)
+        });
+        SubjectWindow {
+            metrics: metrics.collect(),
+            failures: window.failures.into_iter().collect(),
+        }
+    }
+}
+
+fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
+    let count = sparse.count();
+    if count == 0 {
+        return None;
+    }
+    let quantile = |share: f64| {
+        let rank = ((share * count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let bucket = sparse.buckets.iter().find(|&&(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        let value = bucket.map_or(sparse.max, |&(value, _)| value);
+        tidy(value.clamp(sparse.min, sparse.max) as f64 * scale)
+    };
+    Some(Distribution {
+        count,
+        mean: tidy(sparse.sum as f64 / count as f64 * scale),
+        p50: quantile(0.5),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        max: tidy(sparse.max as f64 * scale),
+    })
+}
+
+/// A map that keeps the order of a list.
+struct Ordered<'a, K, V>(&'a [(K, V)]);
+
+impl<K: Serialize, V: Serialize> Serialize for Ordered<'_, K, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A population's part of a window.
+struct PopulationPart<'a>(&'a SubjectWindow);
+
+impl Serialize for PopulationPart<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut part = serializer.serialize_struct("PopulationPart", 2)?;
+        part.serialize_field("failures", &Ordered(&self.0.failures))?;
+        part.serialize_field("metrics", &Ordered(&self.0.metrics))?;
+        part.end()
+    }
+}
+
+impl Serialize for WindowRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let populations: Vec<_> = self
+            .populations
+            .iter()
+            .map(|(name, window)| (name, PopulationPart(window)))
+            .collect();
+        let flat = |window: &SubjectWindow| window.metrics.clone();
+        let (server, tester) = (
+            self.server.as_ref().map(flat),
+            self.tester.as_ref().map(flat),
+        );
+        let mut row = serializer.serialize_struct("WindowRow", 5)?;
+        row.serialize_field("start", &self.start)?;
+        row.serialize_field("seconds", &self.seconds)?;
+        row.serialize_field("populations", &Ordered(&populations))?;
+        row.serialize_field("server", &server.as_deref().map(Ordered))?;
+        row.serialize_field("tester", &tester.as_deref().map(Ordered))?;
+        row.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Histogram, Recorder};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    measure::metrics! {
+        /// Something to measure.
+        THING after measure::Group::NONE;
+        counters {
+            /// Sent.
+            SENT = "sent", Count, "";
+            /// Came.
+            CAME = "came", Count, "";
+        }
+        gauges {}
+        distributions {
+            /// Delay.
+            DELAY = "delay", Seconds, "";
+        }
+        derived {
+            /// Loss.
+            "loss", Ratio, "", LossRatio(SENT, CAME);
+        }
+    }
+    static THINGS: [&measure::Group; 1] = [&THING];
+    const CATALOGUE: Catalogue = Catalogue(&THINGS);
+
+    proptest! {
+        #[test]
+        fn quantiles_equal_those_of_the_full_histogram(
+            values in proptest::collection::vec(0u64..(1 << 41), 1..200),
+        ) {
+            let mut full = Histogram::new();
+            for &value in &values { full.record(value); }
+            let found = distribution(&full.to_sparse(), 1.0).expect("there are values");
+            prop_assert_eq!(found.p50 as u64, full.quantile(0.5).expect("not empty"));
+            prop_assert_eq!(found.p95 as u64, full.quantile(0.95).expect("not empty"));
+            prop_assert_eq!(found.p99 as u64, full.quantile(0.99).expect("not empty"));
+            prop_assert_eq!(found.max as u64, full.max().expect("not empty"));
+        }
+    }
+
+    #[test]
+    fn a_window_is_written_flat_and_empty_figures_are_null() {
+        let mut recorder = Recorder::new(CATALOGUE);
+        recorder.add(SENT, 4);
+        recorder.add(CAME, 3);
+        recorder.fail("timed_out");
+        let window = SubjectWindow::of(CATALOGUE, recorder.take_window(), 1.0);
+        let row = WindowRow {
+            start: 2.0,
+            seconds: 1.0,
+            populations: vec![("viewers".to_owned(), window)],
+            server: None,
+            tester: None,
+        };
+        assert_eq!(
+            serde_json::to_string(&row).expect("it has string keys"),
+            concat!(
+                r#"{"start":2.0,"seconds":1.0,"populations":{"viewers":{"failures":{"timed_out":1},"#,
+                r#""metrics":{"sent":4,"came":3,"delay":null,"loss":0.25}}},"server":null,"tester":null}"#
+            )
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! Reports of run files that were made for the purpose.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use measure::{
+    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
+    server, tester,
+};
+use protocol::media::rtp::metrics as rtp;
+use protocol::metrics as clients;
+use protocol::registry::PROTOCOLS;
+use report::paint::Paint;
+use report::{Layout, Report, source, summary};
+use runfile::{
+    ClientOutcome, ClientRow, EventRow, Header, Machine, RunFile, SubjectHeader, WindowRow,
+};
+
+fn catalogue_of(kind: &str) -> Option<Catalogue> {
+    match kind {
+        "server" => Some(SERVER_CATALOGUE),
+        "tester" => Some(TESTER_CATALOGUE),
+        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+    }
+}
+
+fn header(warm_up: Duration) -> Header {
+    let subject = |name: &str, kind: &str| SubjectHeader {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        catalogue: catalogue_of(kind).expect("it is a known kind"),
+    };
+    Header {
+        version: "0.1.0".to_owned(),
+        scenario: serde_json::json!({"name": "evening"}),
+        machine: Machine::default(),
+        seed: 7,
+        started_at: Duration::from_secs(1_798_761_599),
+        warm_up,
+        window: Duration::from_secs(1),
+        subjects: vec![
+            subject("viewers", "rtsp"),
+            subject("server", "server"),
+            subject("tester", "tester"),
+        ],
+    }
+}
+
+/// What the viewers see in each window: ten clients, one of which fails in the first second.
+fn viewers(index: u64) -> Recorder {
+    let mut recorder = Recorder::new(catalogue_of("rtsp").expect("it is a protocol"));
+    if index == 0 {
+        recorder.add(clients::STARTED, 10);
+        recorder.add(clients::FAILED, 1);
+        recorder.fail("connection_refused");
+        for delay in [20_000_000, 30_000_000, 40_000_000] {
+            recorder.record(clients::STARTUP_DELAY, delay);
+        }
+    }
+    recorder.set(clients::ACTIVE, if index == 0 { 10.0 } else { 9.0 });
+    recorder.set(clients::PLAYING, 9.0);
+    recorder.add(rtp::EXPECTED, 1_000_000);
+    recorder.add(rtp::RECEIVED, 999_000);
+    recorder.add(rtp::DUPLICATED, 3);
+    recorder.add(rtp::REORDERED, 4);
+    recorder.add(rtp::PAYLOAD_BYTES, 125_000_000);
+    recorder.add(rtp::WIRE_BYTES, 130_000_000);
+    recorder.record(rtp::JITTER, 100_000);
+    recorder.record(rtp::JITTER, 2_000_000);
+    recorder
+}
+
+fn own(index: u64) -> (Recorder, Recorder) {
+    let mut server = Recorder::new(SERVER_CATALOGUE);
+    server.set(server::CPU, 0.4 + index as f64 / 10.0);
+    server.set(server::CPU_HOTTEST_THREAD, 0.35);
+    server.set(server::USS, 12e6);
+    server.set(server::RSS, 20e6);
+    server.set(server::THREADS, 4.0);
+    let mut tester = Recorder::new(TESTER_CATALOGUE);
+    tester.add(tester::CPU_NANOS, 250_000_000);
+    tester.set(tester::CPU, 0.25);
+    tester.set(tester::CPU_HOTTEST_WORKER, 0.2);
+    tester.record(tester::LAG, 300_000);
+    (server, tester)
+}
+
+fn threshold(text: &str, value: Option<f64>, passed: bool) -> ThresholdResult {
+    ThresholdResult {
+        text: text.to_owned(),
+        subject: "viewers".to_owned(),
+        value,
+        unit: if text.contains("loss") {
+            Unit::Ratio
+        } else {
+            Unit::Count
+        },
+        limit: 0.0005,
+        passed,
+        window: None,
+        no_data: value.is_none(),
+        implied: text.contains("failed"),
+        in_doubt: false,
+    }
+}
+
+/// A run file in a folder of its own.
+struct Made {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn make(windows: u64, warm_up: Duration, with_verdict: bool) -> Made {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("evening.run");
+    let file = RunFile::create(&path, &header(warm_up)).expect("a run file can be made");
+    for index in 0..windows {
+        let (mut server, mut tester) = own(index);
+        let subjects = BTreeMap::from([
+            ("viewers".to_owned(), viewers(index).take_window()),
+            ("server".to_owned(), server.take_window()),
+            ("tester".to_owned(), tester.take_window()),
+        ]);
+        let start = Time::from_start(Duration::from_secs(index));
+        file.window(WindowRow {
+            index,
+            start,
+            seconds: 1.0,
+            subjects,
+        });
+    }
+    file.client(ClientRow {
+        id: 1,
+        subject: "viewers".to_owned(),
+        outcome: Some(ClientOutcome::Failed),
+        reason: Some("connection_refused".to_owned()),
+        detail: Some("TCP to 127.0.0.1:8554\r\nwas refused\u{1b}[31m".to_owned()),
+        ..ClientRow::default()
+    });
+    file.event(EventRow {
+        time: Time::from_start(Duration::from_millis(1_500)),
+        kind: "server_ended".to_owned(),
+        subject: Some("server".to_owned()),
+        text: "the server ended".to_owned(),
+    });
+    if with_verdict {
+        let thresholds = vec![
+            threshold("viewers.failed == 0", Some(1.0), false),
+            threshold("viewers.loss < 0.05%", Some(0.001), false),
+            threshold("viewers.reordered < 100", Some(12.0), true),
+            threshold("viewers.received > 1", None, false),
+        ];
+        let verdict = Verdict::decide(&thresholds, Vec::new(), false);
+        file.verdict(&verdict, &thresholds);
+    }
+    file.finish().expect("the run file can be finished");
+    Made {
+        _folder: folder,
+        path,
+    }
+}
+
+fn report_of(path: &Path) -> Report {
+    let reader = report::open(path, catalogue_of).expect("it is a run file");
+    let mut report = Report::from_run(&reader).expect("it can be reported");
+    report.path = PathBuf::from("evening.run");
+    report
+}
+
+fn json_of(path: &Path) -> serde_json::Value {
+    let reader = report::open(path, catalogue_of).expect("it is a run file");
+    let report = Report::from_run(&reader).expect("it can be reported");
+    let mut out = Vec::new();
+    report::json::write(&report, source::windows(&reader), &mut out).expect("memory takes it");
+    serde_json::from_slice(&out).expect("it is JSON")
+}
+
+fn schema() -> serde_json::Value {
+    let protocols: Vec<Catalogue> = PROTOCOLS
+        .iter()
+        .map(|protocol| protocol.catalogue)
+        .collect();
+    report::schema::report_schema(&protocols, SERVER_CATALOGUE, TESTER_CATALOGUE)
+}
+
+#[test]
+fn the_summary_fits_one_screen_and_answers_in_order() {
+    let made = make(3, Duration::ZERO, true);
+    let text = summary(&report_of(&made.path), Layout::default());
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn colour_is_only_put_on_when_asked_for_and_changes_no_word() {
+    let made = make(3, Duration::ZERO, true);
+    let report = report_of(&made.path);
+    let plain = summary(&report, Layout::default());
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let layout = Layout {
+        paint: Paint { colour: true },
+        ..Layout::default()
+    };
+    let mut coloured = summary(&report, layout);
+    for code in ["31", "32", "33", "1", "2", "0"] {
+        coloured = coloured.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(coloured, plain);
+}
+
+#[test]
+fn a_narrow_terminal_gets_no_line_that_is_too_long() {
+    let made = make(3, Duration::ZERO, true);
+    let layout = Layout {
+        width: 50,
+        ..Layout::default()
+    };
+    let text = summary(&report_of(&made.path), layout);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 50),
+        "{text}"
+    );
+}
+
+#[test]
+fn everything_names_every_metric_and_event() {
+    let made = make(2, Duration::ZERO, true);
+    let layout = Layout {
+        everything: true,
+        ..Layout::default()
+    };
+    let text = summary(&report_of(&made.path), layout);
+    for catalogue in ["rtsp", "server", "tester"].map(|kind| catalogue_of(kind).expect("known")) {
+        for metric in catalogue.metrics() {
+            assert!(text.contains(metric.name), "{} is missing", metric.name);
+        }
+    }
+    assert!(text.contains("server_ended"));
+}
+
+#[test]
+fn json_has_the_stable_names_in_base_units() {
+    let json = json_of(&make(3, Duration::ZERO, true).path);
+    assert_eq!(json["verdict"]["result"], "fail");
+    let reasons = json["verdict"]["reasons"].as_array().expect("a list");
+    assert_eq!(reasons.len(), 3);
+    let viewers = &json["populations"]["viewers"];
+    assert_eq!(viewers["clients"]["started"], 10);
+    assert_eq!(viewers["clients"]["active_max"], 10);
+    assert_eq!(viewers["clients"]["failed"], 1);
+    assert_eq!(viewers["clients"]["failures"]["connection_refused"], 1);
+    let metrics = &viewers["metrics"];
+    assert_eq!(metrics["expected"], 3_000_000);
+    assert_eq!(metrics["lost"], 3_000);
+    assert_eq!(metrics["loss"], 0.001);
+    assert_eq!(metrics["bitrate"], 1_000_000_000);
+    assert_eq!(metrics["jitter"]["max"], 0.002);
+    assert_eq!(metrics["startup_delay"]["mean"], 0.03);
+    // Nothing was recorded: no figure, and not zero.
+    assert!(metrics["teardown_delay"].is_null());
+    assert_eq!(json["server"]["cpu"]["max"], 0.6);
+    assert_eq!(json["server"]["uss"]["mean"], 12_000_000.0);
+    assert_eq!(json["tester"]["cpu_seconds"], 0.75);
+    assert_eq!(json["tester"]["overflow"], 0);
+    assert_eq!(json["tester"]["lag"]["count"], 3);
+    assert_eq!(json["run"]["started_at"], "2026-12-31T23:59:59Z");
+    assert_eq!(json["run"]["duration"], 3.0);
+    let windows = json["windows"].as_array().expect("a list");
+    assert_eq!(windows.len(), 3);
+    assert_eq!(windows[1]["start"], 1.0);
+    assert_eq!(windows[1]["populations"]["viewers"]["metrics"]["active"], 9);
+    assert_eq!(
+        windows[0]["populations"]["viewers"]["metrics"]["startup_delay"]["count"],
+        3
+    );
+    assert_eq!(
+        windows[0]["populations"]["viewers"]["failures"]["connection_refused"],
+        1
+    );
+    assert_eq!(windows[2]["server"]["cpu"], 0.6);
+}
+
+#[test]
+fn json_is_as_the_schema_says() {
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).expect("it is a good schema");
+    for (windows, warm_up, with_verdict) in
+        [(3, 0, true), (3, 1, true), (0, 0, true), (2, 0, false)]
+    {
+        let made = make(windows, Duration::from_secs(warm_up), with_verdict);
+        let json = json_of(&made.path);
+        let problems: Vec<String> = validator
+            .iter_errors(&json)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_no_report_has() {
+    let validator = jsonschema::validator_for(&schema()).expect("it is a good schema");
+    let good = json_of(&make(1, Duration::ZERO, true).path);
+    for pointer in [
+        "",
+        "/verdict",
+        "/populations/viewers/clients",
+        "/server",
+        "/windows/0",
+    ] {
+        let mut bad = good.clone();
+        bad.pointer_mut(pointer).expect("it is there")["surprise"] = 1.into();
+        assert!(!validator.is_valid(&bad), "a surprise at `{pointer}`");
+    }
+    for (pointer, key) in [
+        ("", "windows"),
+        ("/populations/viewers/metrics", "loss"),
+        ("/tester", "lag"),
+    ] {
+        let mut bad = good.clone();
+        let object = bad
+            .pointer_mut(pointer)
+            .and_then(|value| value.as_object_mut());
+        object
+            .expect("it is an object")
+            .remove(key)
+            .expect("it was there");
+        assert!(!validator.is_valid(&bad), "without {pointer}/{key}");
+    }
+}
+
+/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report`.
+#[test]
+fn the_schema_in_the_repository_is_the_one_that_is_made() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/report.schema.json");
+    let made = serde_json::to_string_pretty(&schema()).expect("it has string keys") + "\n";
+    if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &made).expect("the schema can be written");
+    }
+    let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
+    assert!(
+        kept == made,
+        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report"
+    );
+}
+
+#[test]
+fn the_warm_up_is_left_out_of_metrics_but_not_of_clients_and_windows() {
+    let json = json_of(&make(3, Duration::from_secs(1), true).path);
+    let viewers = &json["populations"]["viewers"];
+    assert_eq!(viewers["clients"]["started"], 10);
+    assert_eq!(viewers["clients"]["failed"], 1);
+    assert_eq!(viewers["metrics"]["started"], 0);
+    assert_eq!(viewers["metrics"]["expected"], 2_000_000);
+    assert!(viewers["metrics"]["startup_delay"].is_null());
+    assert_eq!(json["windows"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_reported_as_invalid() {
+    let made = make(2, Duration::ZERO, false);
+    let report = report_of(&made.path);
+    assert_eq!(report.verdict.result.name(), "invalid");
+    assert!(report.verdict.reasons[0].contains("cut off"));
+    assert_eq!(
+        report.populations[0].metrics.value("expected"),
+        Some(2_000_000.0)
+    );
+}
+
+#[test]
+fn something_else_is_refused_with_a_clear_word() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "hello").expect("it can be written");
+    for path in [path, folder.path().join("absent.run")] {
+        let error = report::open(&path, catalogue_of).expect_err("it is no run file");
+        assert!(
+            error.to_string().contains(&path.display().to_string()),
+            "{error}"
+        );
+    }
+}

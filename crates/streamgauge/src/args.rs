@@ -1,0 +1,367 @@
+//! The command line: what can be asked, and with what.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::units::{BitRate, TimeSpan};
+use protocol::media::clip::FrameRate;
+
+/// Measures how much a real-time media server can carry, how well, and where it breaks.
+#[derive(Debug, Parser)]
+#[command(name = "streamgauge", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  passed
+   99  a threshold failed
+  104  the scenario, an argument or the launch of the server is wrong
+  105  stopped by the user
+  110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing";
+
+/// The seed where none is named: always the same, so that a run can be repeated without a thought.
+pub(crate) const DEFAULT_SEED: u64 = 1;
+
+/// What every command takes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Global {
+    /// No progress and no summary: only errors, and what was asked for by name
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Every metric and event in the summary
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// No colours, also on a terminal (the environment's NO_COLOR does the same)
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Play clients against an embedded reference server: no set-up at all
+    Demo(Box<Demo>),
+    /// Play clients against a server: one line, no file
+    Load(Box<Load>),
+    /// Run a scenario file
+    Run(Run),
+    /// Validate a scenario file and say what it will need and do; sends nothing
+    Check(Check),
+    /// Run an embedded reference server, with faults on request
+    #[command(subcommand)]
+    Serve(Serve),
+    /// Report a run again, out of its run file
+    Report(Report),
+    /// List every metric: name, unit, definition and source
+    Metrics(Metrics),
+    /// Print a JSON Schema: of the scenario file, or of the JSON report
+    Schema(Schema),
+    /// Watch over a launched server (used by streamgauge itself)
+    #[command(name = "__supervise", hide = true)]
+    Supervise {
+        /// Handed on as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+}
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    Rtsp,
+}
+
+/// How media is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// RTP over UDP
+    Udp,
+    /// Interleaved in the connection
+    Tcp,
+}
+
+impl Transport {
+    /// As the scenario file writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        }
+    }
+}
+
+/// Which transports the reference server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transports {
+    /// What the client asks for
+    Any,
+    /// UDP only
+    Udp,
+    /// Interleaved only
+    Tcp,
+}
+
+/// How a client has to show who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Auth {
+    /// Digest with MD5
+    Digest,
+    /// Digest with SHA-256
+    DigestSha256,
+    /// The password as it is
+    Basic,
+    /// Any of them
+    Any,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Results {
+    /// Write the JSON report to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Where to keep the run [default: streamgauge-NAME-TIME.run in this folder]
+    #[arg(short, long, value_name = "RUNFILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Which protocol to show
+    #[arg(value_enum, default_value = "rtsp")]
+    pub(crate) protocol: Protocol,
+    /// How many clients
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) clients: u32,
+    /// How long, from the start of the run, ramp included
+    #[arg(short, long, value_name = "TIME", default_value = "8s")]
+    pub(crate) duration: TimeSpan,
+    /// Let the clients begin evenly over this time
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub(crate) ramp: TimeSpan,
+    /// How media is carried
+    #[arg(long, value_enum, default_value = "udp")]
+    pub(crate) transport: Transport,
+    /// Bit rate of the media of each client
+    #[arg(long, value_name = "RATE", default_value = "100kbps")]
+    pub(crate) bitrate: BitRate,
+    /// Let the server do something wrong, such as loss=1% (may be repeated; see serve rtsp --help)
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<String>,
+    /// What must hold, such as "viewers.loss < 1%" (may be repeated)
+    #[arg(long = "threshold", value_name = "THRESHOLD")]
+    pub(crate) thresholds: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) results: Results,
+}
+
+/// The times, rates and numbers are read with the scenario that they become part of, and mean what
+/// they mean there.
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// What to play; {1..10} stands for ten of them, of which each client picks one
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// How many clients [default: 1]
+    #[arg(short, long, value_name = "NUMBER")]
+    pub(crate) clients: Option<String>,
+    /// Let the clients begin evenly over this time, instead of all at once
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["one_every", "arrivals"])]
+    pub(crate) ramp: Option<String>,
+    /// Let one client begin every so often
+    #[arg(long, value_name = "TIME", conflicts_with = "arrivals")]
+    pub(crate) one_every: Option<String>,
+    /// Let clients arrive at this rate, such as 5/s; --clients is then how many there may be at a time
+    #[arg(long, value_name = "RATE", requires = "clients")]
+    pub(crate) arrivals: Option<String>,
+    /// How long, from the start of the run, ramp included [default: until every client's media has ended]
+    #[arg(short, long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+    /// How media is carried: udp or tcp [default: udp]
+    #[arg(long)]
+    pub(crate) transport: Option<String>,
+    /// Which URL a client picks: random or in_turn [default: random]
+    #[arg(long)]
+    pub(crate) pick: Option<String>,
+    /// End each client after this time, instead of at its media's end
+    #[arg(long, value_name = "TIME")]
+    pub(crate) leave_after: Option<String>,
+    /// Let another client take the place of one that ended
+    #[arg(long)]
+    pub(crate) rejoin: bool,
+    /// Leave this much of the beginning out of every figure and threshold
+    #[arg(long, value_name = "TIME")]
+    pub(crate) warm_up: Option<String>,
+    /// What must hold, such as "viewers.startup_delay.p95 < 2s" (may be repeated)
+    #[arg(long = "threshold", value_name = "THRESHOLD")]
+    pub(crate) thresholds: Vec<String>,
+    /// Seed of everything random [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<String>,
+    /// How many threads run clients [default: one for each thousand clients, as far as there are cores]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) workers: Option<String>,
+    /// Watch this process as the server under test: it must own the port that is tested
+    #[arg(long, value_name = "PID", conflicts_with = "launch")]
+    pub(crate) pid: Option<u32>,
+    /// Launch this known server, and measure it, such as vlc
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) launch: Option<String>,
+    #[command(flatten)]
+    pub(crate) results: Results,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The scenario file (YAML)
+    pub(crate) scenario: PathBuf,
+    /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Seed of everything random, in place of the scenario's
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) results: Results,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The scenario file (YAML)
+    pub(crate) scenario: PathBuf,
+    /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Serve {
+    /// RTSP, with H.264 and optional audio over UDP and TCP
+    Rtsp(Box<ServeRtsp>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeRtsp {
+    /// Port to listen on; 0 for any that is free
+    #[arg(long, default_value_t = 8554)]
+    pub(crate) port: u16,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) listen: Vec<IpAddr>,
+    /// How many streams there are: /stream1, /stream2 and so on [default: any path is a stream]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) streams: Option<u32>,
+    /// Bit rate of the video
+    #[arg(long, value_name = "RATE", default_value = "1Mbps")]
+    pub(crate) bitrate: BitRate,
+    /// Pictures of video a second, such as 25 or 30000/1001
+    #[arg(long, value_name = "NUMBER", default_value = "25")]
+    pub(crate) fps: FrameRate,
+    /// Pictures from one key picture to the next [default: as many as two seconds have]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) gop: Option<u32>,
+    /// Length of the media [default: endless]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) length: Option<TimeSpan>,
+    /// Add a stream of audio
+    #[arg(long)]
+    pub(crate) audio: bool,
+    /// Largest RTP packet, in bytes, headers of IP and UDP not counted
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(100..=65_000))]
+    pub(crate) mtu: u16,
+    /// Which transports are served; the other is refused with 461
+    #[arg(long, value_enum, default_value = "any")]
+    pub(crate) transports: Transports,
+    /// Sequence number of the first packet of each stream [default: drawn, seeded]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) first_seq: Option<u16>,
+    /// How long a session lives without a sign of its client
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) session_timeout: TimeSpan,
+    /// Ask for a name and a password
+    #[arg(long, value_name = "NAME:PASSWORD")]
+    pub(crate) user: Option<String>,
+    /// How a client has to show who it is, with --user
+    #[arg(long, value_enum, default_value = "digest", requires = "user")]
+    pub(crate) auth: Auth,
+    /// Do something wrong on purpose, such as loss=1% (may be repeated; a wrong one names all)
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub(crate) seed: u64,
+    /// Write what was really done to each stream of each session to this file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// The run file
+    pub(crate) run: PathBuf,
+    /// Write the JSON report to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Metrics {
+    /// Only the metrics whose name contains this
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Of what
+    #[arg(value_enum, default_value = "scenario")]
+    pub(crate) of: SchemaOf,
+}
+
+/// Of what a schema is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// The scenario file
+    Scenario,
+    /// The JSON report
+    Report,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_liners_are_read() {
+        let line = "streamgauge load rtsp://h/a -c 200 --ramp 20s -d 60s --json - -q";
+        let cli = Cli::try_parse_from(line.split(' ')).expect("it is a good line");
+        let Command::Load(load) = cli.command else {
+            panic!("it is a load");
+        };
+        assert_eq!(load.clients.as_deref(), Some("200"));
+        assert_eq!(load.ramp.as_deref(), Some("20s"));
+        assert_eq!(load.duration.as_deref(), Some("60s"));
+        assert!(cli.global.quiet);
+    }
+
+    #[test]
+    fn units_are_asked_for() {
+        let error = Cli::try_parse_from(["streamgauge", "demo", "-d", "60"]).expect_err("60 what?");
+        let text = error.to_string();
+        assert!(text.contains("--duration") && text.contains("60"), "{text}");
+    }
+}

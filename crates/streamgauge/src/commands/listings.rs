@@ -1,0 +1,84 @@
+//! `streamgauge metrics` and `streamgauge schema`: what there is, out of the code itself.
+
+use std::fmt::Write;
+
+use measure::metric::Source;
+use measure::{Catalogue, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use protocol::registry::PROTOCOLS;
+
+use crate::args;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+
+/// Prints every metric: name, unit, definition, source.
+pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exit, Failure> {
+    let wanted = arguments.name.as_deref().unwrap_or_default();
+    let mut text = String::new();
+    for protocol in PROTOCOLS {
+        let title = format!("a population that speaks {}", protocol.name);
+        list(&mut text, &title, protocol.catalogue, wanted);
+    }
+    list(&mut text, "server", SERVER_CATALOGUE, wanted);
+    list(&mut text, "tester", TESTER_CATALOGUE, wanted);
+    if text.is_empty() {
+        return Err(Failure::bad(format_args!(
+            "no metric has `{wanted}` in its name"
+        )));
+    }
+    console.print(&text)?;
+    Ok(Exit::Pass)
+}
+
+fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str) {
+    let mut titled = false;
+    for metric in catalogue
+        .metrics()
+        .filter(|metric| metric.name.contains(wanted))
+    {
+        if !titled {
+            titled = true;
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}Metrics of {title}:");
+        }
+        let _ = write!(text, "\n  {}  ({})", metric.name, kind(metric));
+        for line in metric.doc.lines() {
+            let _ = write!(text, "\n      {}", line.trim());
+        }
+        if !metric.reference.is_empty() {
+            let _ = write!(text, "\n      Source: {}", metric.reference);
+        }
+        text.push('\n');
+    }
+}
+
+/// Unit and statistics of a metric.
+fn kind(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        measure::Unit::Count => "count",
+        measure::Unit::Ratio => "share from 0 to 1",
+        other => other.symbol(),
+    };
+    let statistics = match metric.source {
+        Source::Distribution(_) => "; mean, min, max, percentiles such as p95, count",
+        Source::Gauge(..) => "; mean, min, max",
+        _ => "",
+    };
+    format!("{unit}{statistics}")
+}
+
+/// Prints a JSON Schema.
+pub(crate) fn schema(arguments: &args::Schema, console: Console) -> Result<Exit, Failure> {
+    let schema = match arguments.of {
+        args::SchemaOf::Scenario => scenario::schema(),
+        args::SchemaOf::Report => {
+            let protocols: Vec<Catalogue> = PROTOCOLS
+                .iter()
+                .map(|protocol| protocol.catalogue)
+                .collect();
+            report::schema::report_schema(&protocols, SERVER_CATALOGUE, TESTER_CATALOGUE)
+        }
+    };
+    let text = serde_json::to_string_pretty(&schema).map_err(Failure::bad)?;
+    console.print(&(text + "\n"))?;
+    Ok(Exit::Pass)
+}

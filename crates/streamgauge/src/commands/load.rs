@@ -1,0 +1,135 @@
+//! `streamgauge load`: plays one line of arguments.
+
+use std::path::PathBuf;
+
+use scenario::{OneLiner, Scenario};
+
+use crate::args;
+use crate::commands::play::{Play, play};
+use crate::commands::run::overrides;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Failure> {
+    let scenario = scenario(arguments)?;
+    let play_it = Play {
+        scenario: &scenario,
+        base: PathBuf::from("."),
+        results: &arguments.results,
+        further_files: 0,
+    };
+    play(play_it, console)
+}
+
+fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
+    let line = OneLiner {
+        urls: arguments.urls.clone(),
+        clients: arguments.clients.clone(),
+        ramp: arguments.ramp.clone(),
+        one_every: arguments.one_every.clone(),
+        arrivals: arguments.arrivals.clone(),
+        duration: arguments.duration.clone(),
+        warm_up: arguments.warm_up.clone(),
+        transport: arguments.transport.clone(),
+        pick: arguments.pick.clone(),
+        leave: arguments.leave_after.clone(),
+        rejoin: arguments.rejoin,
+        thresholds: arguments.thresholds.clone(),
+        seed: arguments.seed.clone(),
+        workers: arguments.workers.clone(),
+    };
+    let mut overrides = overrides();
+    let launch = arguments.launch.as_ref();
+    overrides
+        .set
+        .extend(launch.map(|name| format!("server.launch={name}")));
+    let pid = arguments.pid;
+    overrides
+        .set
+        .extend(pid.map(|pid| format!("server.observe.pid={pid}")));
+    let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
+    // The name goes into reports and names of files, where no password belongs.
+    let urls = arguments.urls.iter().map(|url| without_user(url));
+    scenario.name = urls.collect::<Vec<_>>().join(" ");
+    Ok(scenario)
+}
+
+/// The URL without name and password.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
+    let host = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+    format!("{scheme}://{}", &rest[host..])
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn read(line: &[&str]) -> Result<Scenario, Failure> {
+        let words = ["streamgauge", "load"]
+            .into_iter()
+            .chain(line.iter().copied());
+        match Cli::try_parse_from(words)
+            .expect("the arguments are good")
+            .command
+        {
+            Command::Load(arguments) => scenario(&arguments),
+            _ => panic!("it is a load"),
+        }
+    }
+
+    #[test]
+    fn a_line_becomes_a_scenario() {
+        let line = [
+            "rtsp://127.0.0.1/a{1..3}",
+            "-c",
+            "20",
+            "--ramp",
+            "2s",
+            "-d",
+            "6s",
+        ];
+        let scenario = read(&line).expect("it is a good line");
+        assert_eq!(scenario.populations[0].urls.len(), 3);
+        assert_eq!(scenario.populations[0].load.clients_max(), 20);
+        assert_eq!(scenario.duration.map(|time| time.as_secs()), Some(6));
+        assert!(scenario.server.is_none());
+    }
+
+    #[test]
+    fn a_process_can_be_watched() {
+        let scenario = read(&["rtsp://127.0.0.1/a", "--pid", "42"]).expect("it is a good line");
+        let server = scenario.server.expect("there is a server");
+        assert_eq!(server.start, scenario::ServerStart::Observe { pid: 42 });
+    }
+
+    #[test]
+    fn what_is_wrong_ends_with_104() {
+        for line in [
+            &["rtsp://127.0.0.1/a", "-d", "60"][..],
+            &["rtsp://127.0.0.1/a", "-c", "many"],
+            &["http://127.0.0.1/a"],
+            &["rtsp://127.0.0.1/a", "--threshold", "viewers.los < 1%"],
+        ] {
+            let failure = read(line).expect_err("it is a wrong line");
+            assert_eq!(failure.exit, Exit::Bad, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn no_password_gets_into_the_name() {
+        assert_eq!(
+            without_user("rtsp://me:se@cret@h:8554/a@b"),
+            "rtsp://h:8554/a@b"
+        );
+        assert_eq!(without_user("rtsp://h/a"), "rtsp://h/a");
+        let scenario = read(&["rtsp://me:secret@127.0.0.1/a"]).expect("it is a good line");
+        assert_eq!(scenario.name, "rtsp://127.0.0.1/a");
+    }
+}

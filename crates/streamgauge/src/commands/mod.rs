@@ -1,0 +1,10 @@
+//! The commands, each in its own file, and what running a scenario takes, whichever asks for it.
+
+pub(crate) mod check;
+pub(crate) mod demo;
+pub(crate) mod listings;
+pub(crate) mod load;
+pub(crate) mod play;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod serve;

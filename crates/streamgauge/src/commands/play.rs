@@ -1,0 +1,163 @@
+//! Plays a scenario and reports it: what `run`, `load` and `demo` have in common.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use engine::{Control, EngineError, Finished};
+use measure::VerdictResult;
+use report::{Layout, Reader, Report};
+use scenario::Scenario;
+
+use crate::args::Results;
+use crate::console::{Console, width};
+use crate::exit::{Exit, Failure, Message};
+use crate::files;
+use crate::output::{self, Json};
+use crate::progress::Display;
+use crate::signals::Watch;
+
+/// What to play, and where results go.
+pub(crate) struct Play<'a> {
+    /// What.
+    pub(crate) scenario: &'a Scenario,
+    /// The folder that relative paths of the scenario count from.
+    pub(crate) base: PathBuf,
+    /// Where results go.
+    pub(crate) results: &'a Results,
+    /// File descriptors needed beside those of the scenario.
+    pub(crate) further_files: u64,
+}
+
+/// Plays it to its end, or until the user stops it.
+pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
+    let need = files_needed(play.scenario).saturating_add(play.further_files);
+    files::check(need, files::raise())?;
+    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
+    let options = engine::Options {
+        run_file: match &play.results.out {
+            Some(path) => path.clone(),
+            None => output::run_file(&play.scenario.name),
+        },
+        overwrite: play.results.out.is_some(),
+        base: play.base,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let control = Control::new();
+    let watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let mut display = Display::new(console, play.scenario.duration);
+    let finished = engine::run(play.scenario, &options, &control, &mut |progress| {
+        display.update(progress);
+    });
+    display.finish();
+    let finished = finished.map_err(|error| failed_to_begin(&error, watch.any()))?;
+    // From here on a signal would only keep the report from being written, once; twice still ends it.
+    let exit = Exit::of_run(
+        finished.verdict.stopped_by_user,
+        finished.verdict.result == VerdictResult::Invalid,
+        finished.verdict.result == VerdictResult::Fail,
+    );
+    show(&finished, json, console)?;
+    match finished.run_file_error {
+        None => Ok(exit),
+        Some(error) => Err(Failure {
+            exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
+            message: Message::Plain(error),
+        }),
+    }
+}
+
+fn failed_to_begin(error: &EngineError, stopped: bool) -> Failure {
+    match error {
+        EngineError::Stopped => Failure {
+            exit: Exit::Stopped,
+            message: Message::Plain(error.to_string()),
+        },
+        _ if stopped => Failure {
+            exit: Exit::Stopped,
+            message: Message::Plain(error.to_string()),
+        },
+        _ => Failure::bad(error),
+    }
+}
+
+/// The report of a run that has just ended, out of its run file as any later report.
+fn show(finished: &Finished, json: Option<Json>, console: Console) -> Result<(), Failure> {
+    let reader = report::open(&finished.run_file, engine::catalogue_of);
+    let report = reader.and_then(|reader| Ok((Report::from_run(&reader)?, reader)));
+    match (report, &finished.run_file_error) {
+        (Ok((mut report, reader)), error) => {
+            if error.is_some() {
+                // The file broke before it got its verdict.
+                report.verdict = finished.verdict.clone().into();
+                report.thresholds = finished
+                    .thresholds
+                    .iter()
+                    .cloned()
+                    .map(Into::into)
+                    .collect();
+            }
+            write_out(&report, &reader, json, console)
+        }
+        (Err(error), None) => Err(Failure::bad(error)),
+        (Err(_), Some(_)) => {
+            // Nothing can be read back, which is said anyway; this much is still known.
+            console.say(&format!("verdict: {}", finished.verdict.result.name()));
+            for reason in &finished.verdict.reasons {
+                console.say(&format!("  - {reason}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Reports a run file: as JSON where asked for, and as a summary.
+pub(crate) fn report_file(
+    path: &Path,
+    json: Option<Json>,
+    console: Console,
+) -> Result<(), Failure> {
+    let reader = report::open(path, engine::catalogue_of).map_err(Failure::bad)?;
+    let report = Report::from_run(&reader).map_err(Failure::bad)?;
+    write_out(&report, &reader, json, console)
+}
+
+/// The summary goes to standard output, unless the JSON report goes there.
+fn write_out(
+    report: &Report,
+    reader: &Reader,
+    json: Option<Json>,
+    console: Console,
+) -> Result<(), Failure> {
+    let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
+    if let Some(json) = json {
+        let windows = report::source::windows(reader);
+        json.write(|out| report::json::write(report, windows, out))?;
+    }
+    if console.quiet {
+        return Ok(());
+    }
+    let layout = |width, paint| Layout {
+        width,
+        paint,
+        everything: console.verbose,
+    };
+    if to_stderr {
+        let layout = layout(width(io::stderr()), console.paint_stderr());
+        console.say(report::summary(report, layout).trim_end());
+        Ok(())
+    } else {
+        let layout = layout(width(io::stdout()), console.paint_stdout());
+        console.print(&report::summary(report, layout))
+    }
+}
+
+/// Descriptors that streamgauge has open beside those of its clients: the run file, its workers'
+/// polls and timers, the server's observation.
+const OWN_FILES: u64 = 64;
+
+/// How many file descriptors a scenario takes at most at one time.
+pub(crate) fn files_needed(scenario: &Scenario) -> u64 {
+    let clients = scenario.describe().file_descriptors;
+    clients.saturating_add(OWN_FILES)
+}

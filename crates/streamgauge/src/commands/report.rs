@@ -1,0 +1,14 @@
+//! `streamgauge report`: a run again, out of its run file.
+
+use crate::args;
+use crate::commands::play::report_file;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::output::Json;
+
+/// Ends with 0 whatever the run came to: the question is what it was, not whether it passed.
+pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
+    let json = arguments.json.as_deref().map(Json::claim).transpose()?;
+    report_file(&arguments.run, json, console)?;
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,55 @@
+//! `streamgauge run`: plays a scenario file.
+
+use std::path::{Path, PathBuf};
+
+use scenario::{Overrides, Scenario};
+
+use crate::args::{self, DEFAULT_SEED};
+use crate::commands::play::{Play, play};
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
+    let scenario = load(&arguments.scenario, &arguments.set, arguments.seed)?;
+    let play_it = Play {
+        scenario: &scenario,
+        base: base(&arguments.scenario),
+        results: &arguments.results,
+        further_files: 0,
+    };
+    play(play_it, console)
+}
+
+/// Reads a scenario file, with what the command line and the environment set of it.
+pub(crate) fn load(path: &Path, set: &[String], seed: Option<u64>) -> Result<Scenario, Failure> {
+    let mut overrides = overrides();
+    overrides.set = set.to_vec();
+    overrides
+        .set
+        .extend(seed.map(|seed| format!("seed={seed}")));
+    Scenario::load(path, &overrides).map_err(Failure::diagnostic)
+}
+
+/// What is set by the environment, and what the command knows that no file says.
+pub(crate) fn overrides() -> Overrides {
+    let known_servers = sut::catalogue::entries()
+        .iter()
+        .map(|entry| entry.name.to_owned())
+        .collect();
+    let overrides = Overrides {
+        default_seed: DEFAULT_SEED,
+        known_servers,
+        ..Overrides::default()
+    };
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    overrides.with_environment(variables, &[])
+}
+
+/// The folder of the scenario file.
+pub(crate) fn base(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

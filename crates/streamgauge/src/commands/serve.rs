@@ -1,0 +1,125 @@
+//! `streamgauge serve`: an embedded reference server until it is stopped.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::{Control, ServeFinished, ServeOptions};
+use protocol::rtsp::server::{AuthScheme, ServerConfig, ServerFaults, Transports};
+use report::human::{count, plural};
+
+use crate::args::{self, Auth};
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::files;
+use crate::progress::Status;
+use crate::signals::Watch;
+
+/// How long sessions get to end when the server is stopped.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends with 0 when it is stopped: that is how every server ends.
+pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit, Failure> {
+    let options = ServeOptions {
+        listen: arguments
+            .listen
+            .iter()
+            .map(|&address| SocketAddr::new(address, arguments.port))
+            .collect(),
+        config: config(arguments)?,
+        report: arguments.report.clone(),
+        stop_timeout: STOP_TIMEOUT,
+    };
+    files::raise();
+    let control = Control::new();
+    let _watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let status = Status::new(console);
+    let mut announced = Ok(());
+    let mut begun = false;
+    let finished = engine::serve(&options, &control, &mut |progress| {
+        if !begun {
+            begun = true;
+            // Whoever starts it waits for this line, and reads the port off it.
+            for address in &progress.listening {
+                if announced.is_ok() {
+                    announced = console.print(&format!("listening on rtsp://{address}/\n"));
+                }
+            }
+        }
+        status.update(&so_far(&progress.served));
+    });
+    status.finish();
+    let finished = finished.map_err(Failure::bad)?;
+    announced?;
+    console.say(&format!("served {}", so_far(&finished)));
+    Ok(Exit::Pass)
+}
+
+fn so_far(served: &ServeFinished) -> String {
+    format!(
+        "{} to their end: {} packets, {} left out, {} sent twice, {} out of order",
+        plural(served.streams as f64, "stream", "streams"),
+        count(served.sent as f64),
+        count(served.lost as f64),
+        count(served.duplicated as f64),
+        count(served.reordered as f64),
+    )
+}
+
+fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {
+    let (user, password) = match &arguments.user {
+        None => (None, String::new()),
+        Some(text) => match text.split_once(':') {
+            Some((name, password)) if !name.is_empty() => {
+                (Some(name.to_owned()), password.to_owned())
+            }
+            _ => {
+                return Err(Failure::bad("--user is written NAME:PASSWORD"));
+            }
+        },
+    };
+    Ok(ServerConfig {
+        bitrate: arguments.bitrate,
+        frame_rate: arguments.fps,
+        gop: arguments.gop,
+        audio: arguments.audio,
+        length: arguments.length.map(|length| length.0),
+        streams: arguments.streams,
+        mtu: arguments.mtu.into(),
+        transports: match arguments.transports {
+            args::Transports::Any => Transports::Any,
+            args::Transports::Udp => Transports::Udp,
+            args::Transports::Tcp => Transports::Tcp,
+        },
+        user,
+        password,
+        auth: match arguments.auth {
+            Auth::Digest => AuthScheme::Digest,
+            Auth::DigestSha256 => AuthScheme::DigestSha256,
+            Auth::Basic => AuthScheme::Basic,
+            Auth::Any => AuthScheme::Any,
+        },
+        session_timeout: arguments.session_timeout.0,
+        seed: arguments.seed,
+        first_seq: arguments.first_seq,
+        faults: faults(&arguments.faults)?,
+        wall_clock: since_1970(),
+        ..ServerConfig::default()
+    })
+}
+
+/// The wall clock now: what sender reports count from.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// The faults as they are written on the command line.
+pub(crate) fn faults(written: &[String]) -> Result<ServerFaults, Failure> {
+    let mut faults = ServerFaults::default();
+    for text in written {
+        faults.add(text).map_err(Failure::bad)?;
+    }
+    Ok(faults)
+}

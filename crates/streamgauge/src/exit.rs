@@ -1,0 +1,96 @@
+//! How the command ends: exit codes, and the one message of an error.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use measure::verdict;
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Passed, or did what was asked.
+    Pass,
+    /// A threshold failed.
+    Failed,
+    /// The scenario, an argument or the launch is wrong.
+    Bad,
+    /// Stopped by the user.
+    Stopped,
+    /// The measurement is invalid.
+    Invalid,
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Exit::Pass => verdict::EXIT_PASS,
+            Exit::Failed => verdict::EXIT_FAIL,
+            Exit::Bad => verdict::EXIT_BAD_SCENARIO,
+            Exit::Stopped => verdict::EXIT_STOPPED,
+            Exit::Invalid => verdict::EXIT_INVALID,
+        }
+    }
+
+    /// The code of a run where several may hold: stopped before invalid before failed.
+    pub(crate) fn of_run(stopped: bool, invalid: bool, failed: bool) -> Exit {
+        match (stopped, invalid, failed) {
+            (true, _, _) => Exit::Stopped,
+            (_, true, _) => Exit::Invalid,
+            (_, _, true) => Exit::Failed,
+            _ => Exit::Pass,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why the command could not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: Message,
+}
+
+/// What is said of a failure.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A sentence.
+    Plain(String),
+    /// A message that points at its place in a file.
+    Diagnostic(Box<dyn miette::Diagnostic + Send + Sync>),
+}
+
+impl Failure {
+    /// Something wrong with what was asked for.
+    pub(crate) fn bad(message: impl Display) -> Failure {
+        Failure {
+            exit: Exit::Bad,
+            message: Message::Plain(message.to_string()),
+        }
+    }
+
+    /// Something wrong at a place in a file that can be shown.
+    pub(crate) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) -> Failure {
+        Failure {
+            exit: Exit::Bad,
+            message: Message::Diagnostic(Box::new(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_codes_the_gravest_is_taken() {
+        assert_eq!(Exit::of_run(true, true, true).code(), 105);
+        assert_eq!(Exit::of_run(false, true, true).code(), 110);
+        assert_eq!(Exit::of_run(false, false, true).code(), 99);
+        assert_eq!(Exit::of_run(false, false, false).code(), 0);
+    }
+}

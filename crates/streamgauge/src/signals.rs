@@ -1,0 +1,60 @@
+//! Ctrl-C: once to stop in order, twice to stop at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use engine::Control;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::exit::Exit;
+
+/// Listens for signals as long as it lives.
+pub(crate) struct Watch {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+    came: Arc<AtomicU32>,
+}
+
+impl Watch {
+    /// Hands every signal that asks to end on to `control`.
+    ///
+    /// The first stops in order, the second at once, and the third ends the process whatever it does.
+    pub(crate) fn start(control: Control) -> std::io::Result<Watch> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = signals.handle();
+        let came = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&came);
+        let thread = std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    match counter.fetch_add(1, Ordering::Relaxed) {
+                        0 => control.stop(),
+                        1 => control.kill(),
+                        _ => std::process::exit(i32::from(Exit::Stopped.code())),
+                    }
+                }
+            })?;
+        Ok(Watch {
+            handle,
+            thread: Some(thread),
+            came,
+        })
+    }
+
+    /// Whether any came.
+    pub(crate) fn any(&self) -> bool {
+        self.came.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What a user or a server can get wrong: one clear message each, and the right exit code.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::scripted::{Answer, Scripted};
+use crate::support::{
+    Finished, Process, Report, Server, alone, established, folder, free_port, run, streamgauge,
+    wait_for,
+};
+
+/// A scenario of one viewer that gives up soon.
+fn scenario(url: &str, more: &str) -> String {
+    format!(
+        "name: test\nclients:\n  viewers:\n    protocol: rtsp\n    urls: [\"{url}\"]\n    \
+         transport: tcp\n    connect_timeout: 2s\n    request_timeout: 500ms\n    no_media: 1s\n    \
+         load: {{ clients: 1 }}\n{more}"
+    )
+}
+
+fn run_scenario(folder: &Path, text: &str) -> Finished {
+    fs::write(folder.join("test.yaml"), text).expect("the test's folder can be written");
+    run(folder, ["run", "test.yaml", "--json", "out.json"])
+}
+
+/// A client against `url` fails for one of `reasons`, and the run with it.
+fn fails_with(url: &str, reasons: &[&str]) {
+    let folder = folder();
+    let finished = run_scenario(folder.path(), &scenario(url, "")).expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.result(), "fail");
+    assert_eq!(report.clients("failed"), 1);
+    let failures = &report.0["populations"]["viewers"]["clients"]["failures"];
+    let found: u64 = reasons.iter().map(|reason| report.failures(reason)).sum();
+    assert_eq!(found, 1, "{failures}");
+    let shown = finished.stdout + &finished.stderr;
+    assert!(
+        reasons.iter().any(|reason| shown.contains(reason)),
+        "the summary names the reason: {shown}"
+    );
+}
+
+#[test]
+fn a_key_that_is_misspelt() {
+    let folder = folder();
+    let text = scenario("rtsp://127.0.0.1/a", "").replace("transport:", "transprot:");
+    run_scenario(folder.path(), &text)
+        .expect(104)
+        .names("transprot")
+        .names("transport")
+        .names("test.yaml:6");
+}
+
+#[test]
+fn a_unit_that_is_missing() {
+    let folder = folder();
+    run_scenario(
+        folder.path(),
+        &scenario("rtsp://127.0.0.1/a", "duration: 60\n"),
+    )
+    .expect(104)
+    .names("60s");
+    run(folder.path(), ["load", "rtsp://127.0.0.1/a", "-d", "60"])
+        .expect(104)
+        .names("60");
+}
+
+#[test]
+fn arguments_that_do_not_exist() {
+    let folder = folder();
+    run(
+        folder.path(),
+        ["load", "rtsp://127.0.0.1/a", "--cleints", "3"],
+    )
+    .expect(104)
+    .names("--clients");
+    run(folder.path(), ["run", "missing.yaml"])
+        .expect(104)
+        .names("missing.yaml");
+    run(folder.path(), ["load", "http://127.0.0.1/a"])
+        .expect(104)
+        .names("http");
+    run(folder.path(), ["report", "missing.run"])
+        .expect(104)
+        .names("missing.run");
+    run(
+        folder.path(),
+        [
+            "load",
+            "rtsp://127.0.0.1/a",
+            "--threshold",
+            "viewers.los < 1%",
+        ],
+    )
+    .expect(104)
+    .names("viewers.los < 1%")
+    .names("did you mean `loss`?");
+}
+
+#[test]
+fn check_sends_nothing() {
+    let folder = folder();
+    let server = Scripted::start(|_| Answer::Good);
+    fs::write(folder.path().join("test.yaml"), scenario(&server.url(), "")).expect("written");
+    run(folder.path(), ["check", "test.yaml"]).expect(0);
+    assert_eq!(established(server.port), 0);
+}
+
+#[test]
+fn examples_are_valid() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let folder = folder();
+    let mut checked = 0;
+    for entry in fs::read_dir(examples).expect("there are examples") {
+        let path = entry.expect("it can be read").path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            run(folder.path(), ["check".as_ref(), path.as_os_str()]).expect(0);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 3, "{checked}");
+}
+
+#[test]
+fn a_host_without_a_name() {
+    fails_with(
+        "rtsp://no-such-host.invalid/a",
+        &["name_not_found", "connect_timeout"],
+    );
+}
+
+#[test]
+fn a_host_without_a_way() {
+    // The loopback's broadcast address: the kernel knows no way there for TCP, and sends nothing.
+    fails_with("rtsp://127.255.255.255/a", &["unreachable"]);
+}
+
+#[test]
+fn a_port_that_refuses() {
+    fails_with(&format!("rtsp://127.0.0.1:{}/a", free_port()), &["refused"]);
+}
+
+#[test]
+fn a_name_and_password_that_are_missing() {
+    let server = Scripted::start(|method| match method {
+        "OPTIONS" => Answer::Good,
+        _ => Answer::Status(401),
+    });
+    fails_with(&server.url(), &["status_401"]);
+}
+
+#[test]
+fn a_path_that_does_not_exist() {
+    let server = Scripted::start(|method| match method {
+        "OPTIONS" => Answer::Good,
+        _ => Answer::Status(404),
+    });
+    fails_with(&server.url(), &["status_404"]);
+}
+
+#[test]
+fn a_transport_that_the_server_lacks() {
+    let server = Scripted::start(|method| match method {
+        "SETUP" => Answer::Status(461),
+        _ => Answer::Good,
+    });
+    fails_with(&server.url(), &["status_461"]);
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let server = Scripted::start(|_| Answer::Silence);
+    fails_with(&server.url(), &["timeout_options", "timeout_describe"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_to_play() {
+    let server = Scripted::start(|method| match method {
+        "PLAY" => Answer::Silence,
+        _ => Answer::Good,
+    });
+    fails_with(&server.url(), &["timeout_play"]);
+}
+
+#[test]
+fn a_server_that_hangs_up() {
+    let server = Scripted::start(|method| match method {
+        "SETUP" => Answer::Close,
+        _ => Answer::Good,
+    });
+    fails_with(&server.url(), &["closed_in_setup", "reset_in_setup"]);
+}
+
+#[test]
+fn a_server_that_speaks_something_else() {
+    let server = Scripted::start(|_| Answer::Garbage);
+    fails_with(
+        &server.url(),
+        &[
+            "malformed_response",
+            "message_too_large",
+            "timeout_options",
+            "timeout_describe",
+        ],
+    );
+}
+
+#[test]
+fn a_server_that_plays_without_media() {
+    let server = Scripted::start(|_| Answer::Good);
+    fails_with(&server.url(), &["no_media"]);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle() {
+    let _alone = alone();
+    for transport in ["udp", "tcp"] {
+        let folder = folder();
+        let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+        let arguments = format!(
+            "load {} -c 5 --transport {transport} -d 60s --json out.json",
+            server.url()
+        );
+        let load = Process::start(streamgauge(arguments.split(' ')), folder.path());
+        wait_for("all clients are connected", Duration::from_secs(20), || {
+            (established(server.port) == 5).then_some(())
+        });
+        server.signal("KILL");
+        let died = Instant::now();
+        load.finish(Duration::from_secs(20)).expect(99);
+        assert!(died.elapsed() < Duration::from_secs(20));
+        let report = Report::read(&folder.path().join("out.json"));
+        assert_eq!(report.clients("failed"), 5, "{}", report.0["populations"]);
+    }
+}
+
+#[test]
+fn too_few_file_descriptors() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    let mut command = std::process::Command::new("prlimit");
+    command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_streamgauge")]);
+    command.args(["load", &server.url(), "-c", "100", "-d", "3s"]);
+    let finished = Process::start(command, folder.path()).finish(Duration::from_secs(20));
+    let finished = finished.expect(104).names("64");
+    let needed = finished
+        .stderr
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse::<u64>().ok())
+        .max();
+    assert!(
+        needed >= Some(300),
+        "the number needed is named: {}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn few_file_descriptors_are_raised_where_that_is_allowed() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "50kbps", "--length", "2s"]);
+    let mut command = std::process::Command::new("prlimit");
+    command.args(["--nofile=64:4096", env!("CARGO_BIN_EXE_streamgauge")]);
+    command.args(["load", &server.url(), "-c", "100"]);
+    Process::start(command, folder.path())
+        .finish(Duration::from_secs(30))
+        .expect(0);
+}

@@ -1,0 +1,73 @@
+//! The first thing anybody types.
+
+use crate::support::{Report, alone, folder, run};
+
+#[test]
+fn passes_and_reports() {
+    let _alone = alone();
+    let folder = folder();
+    let json = folder.path().join("demo.json");
+    let finished = run(
+        folder.path(),
+        [
+            "demo",
+            "--clients",
+            "50",
+            "--ramp",
+            "1s",
+            "--duration",
+            "4s",
+            "--json",
+            "demo.json",
+        ],
+    )
+    .expect(0);
+    let shown = finished.stdout + &finished.stderr;
+    assert!(shown.to_lowercase().contains("pass"), "{shown}");
+
+    let report = Report::read(&json);
+    assert_eq!(report.result(), "pass");
+    report.tester_was_fit();
+    assert_eq!(report.clients("started"), 50);
+    assert_eq!(report.clients("failed"), 0);
+    let counts = report.counts();
+    assert!(counts.received > 0);
+    assert_eq!(counts.lost, 0, "{counts:?}");
+    assert!(report.metric("startup_delay")["p95"].as_f64() > Some(0.0));
+    assert!(report.0["windows"].as_array().map_or(0, Vec::len) >= 3);
+}
+
+#[test]
+fn a_fault_shows_and_fails_the_threshold_on_it() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = "demo --clients 20 --ramp 100ms --duration 4s --fault loss=5% --json demo.json";
+    let mut arguments: Vec<&str> = arguments.split(' ').collect();
+    arguments.extend(["--threshold", "viewers.loss < 1%"]);
+    run(folder.path(), arguments).expect(99);
+    let report = Report::read(&folder.path().join("demo.json"));
+    assert_eq!(report.result(), "fail");
+    let loss = report
+        .metric("loss")
+        .as_f64()
+        .expect("packets were expected");
+    assert!((0.01..0.15).contains(&loss), "{loss}");
+}
+
+#[test]
+fn a_run_is_reported_again_with_the_same_figures() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = "demo --clients 5 --ramp 100ms --duration 2s --json first.json --out x.run";
+    run(folder.path(), arguments.split(' ')).expect(0);
+    run(folder.path(), ["report", "x.run", "--json", "again.json"]).expect(0);
+    let first = Report::read(&folder.path().join("first.json"));
+    let again = Report::read(&folder.path().join("again.json"));
+    assert_eq!(first.0, again.0);
+    for left_over in ["x.run-wal", "x.run-shm"] {
+        assert!(
+            !folder.path().join(left_over).exists(),
+            "{left_over} is still there"
+        );
+    }
+}

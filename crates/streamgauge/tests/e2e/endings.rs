@@ -1,0 +1,179 @@
+//! However a run ends, it ends clean and what was measured is kept.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::scripted::{Answer, Scripted};
+use crate::support::{
+    Process, Report, Server, alone, established, folder, number, run, streamgauge, wait_for,
+};
+
+const CLIENTS: usize = 5;
+
+/// Starts a run without an end, and waits until its clients play.
+fn endless(folder: &Path, url: &str, port: u16) -> Process {
+    let arguments = format!("load {url} -c {CLIENTS} --transport tcp --json out.json --out x.run");
+    let load = Process::start(streamgauge(arguments.split(' ')), folder);
+    wait_for("all clients are connected", Duration::from_secs(20), || {
+        (established(port) == CLIENTS).then_some(())
+    });
+    load
+}
+
+/// How many seconds of a run its file holds so far.
+fn windows(folder: &Path) -> usize {
+    let finished = run(folder, ["report", "x.run", "--quiet", "--json", "-"]);
+    let report = serde_json::from_str::<serde_json::Value>(&finished.stdout).ok();
+    report.map_or(0, |report| report["windows"].as_array().map_or(0, Vec::len))
+}
+
+#[test]
+fn ctrl_c_tears_every_session_down_and_reports() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let load = endless(folder.path(), &server.url(), server.port);
+    wait_for("a window is written", Duration::from_secs(20), || {
+        (windows(folder.path()) >= 1).then_some(())
+    });
+    load.signal("INT");
+    load.finish(Duration::from_secs(8)).expect(105);
+
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(
+        report.clients("stopped"),
+        CLIENTS as u64,
+        "{}",
+        report.0["populations"]
+    );
+    assert_eq!(report.clients("failed"), 0, "{}", report.0["populations"]);
+    assert_eq!(report.0["verdict"]["stopped_by_user"], true);
+    let torn_down = number(&report.metric("teardown_delay")["count"]);
+    assert_eq!(torn_down, CLIENTS as u64);
+    report.tester_was_fit();
+    assert_eq!(established(server.port), 0);
+    // Up to the TEARDOWN every packet that left was counted.
+    let (_, done) = server.stop();
+    assert_eq!(report.counts().lost, 0, "{done:?}");
+}
+
+#[test]
+fn a_server_that_ignores_teardown_holds_nothing_up() {
+    let folder = folder();
+    let server = Scripted::start(|method| match method {
+        "TEARDOWN" => Answer::Silence,
+        _ => Answer::Good,
+    });
+    let load = endless(folder.path(), &server.url(), server.port);
+    wait_for("all clients play", Duration::from_secs(10), || {
+        (server.seen("PLAY") == CLIENTS).then_some(())
+    });
+    load.signal("INT");
+    load.finish(Duration::from_secs(15)).expect(105);
+    assert_eq!(server.seen("TEARDOWN"), CLIENTS);
+    assert_eq!(
+        Report::read(&folder.path().join("out.json")).clients("started"),
+        CLIENTS as u64
+    );
+}
+
+#[test]
+fn a_second_ctrl_c_does_not_wait() {
+    let folder = folder();
+    let server = Scripted::start(|method| match method {
+        "TEARDOWN" => Answer::Silence,
+        _ => Answer::Good,
+    });
+    let load = endless(folder.path(), &server.url(), server.port);
+    wait_for("all clients play", Duration::from_secs(10), || {
+        (server.seen("PLAY") == CLIENTS).then_some(())
+    });
+    load.signal("INT");
+    wait_for("TEARDOWN was sent", Duration::from_secs(5), || {
+        (server.seen("TEARDOWN") == CLIENTS).then_some(())
+    });
+    let second = Instant::now();
+    load.signal("INT");
+    load.finish(Duration::from_secs(5)).expect(105);
+    assert!(
+        second.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        second.elapsed()
+    );
+    assert!(folder.path().join("x.run").exists());
+}
+
+#[test]
+fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let begun = Instant::now();
+    let load = endless(folder.path(), &server.url(), server.port);
+    wait_for("some windows are written", Duration::from_secs(20), || {
+        (windows(folder.path()) >= 3).then_some(())
+    });
+    load.signal("KILL");
+    let lasted = begun.elapsed();
+    load.finish(Duration::from_secs(5));
+
+    run(folder.path(), ["report", "x.run", "--json", "again.json"]);
+    let report = Report::read(&folder.path().join("again.json"));
+    assert_eq!(report.0["run"]["finished"], false);
+    let kept = report.0["windows"].as_array().map_or(0, Vec::len);
+    // The window that ran, and the one that was about to be written, may be missing.
+    assert!(
+        kept >= 3 && kept as u64 + 2 >= lasted.as_secs(),
+        "{kept} of {lasted:?}"
+    );
+    assert!(report.counts().received > 0);
+}
+
+/// A small file system that is unmounted with the test.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// `None` where mounting is not allowed.
+    fn mount(place: &'a Path) -> Option<SmallDisk<'a>> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=160k", "tmpfs"])
+            .arg(place)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(SmallDisk(place))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_ends_the_run() {
+    let _alone = alone();
+    let folder = folder();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).expect("the test's folder can be written");
+    // Only root can mount; others cannot make a disk that is full without filling a real one.
+    let Some(_mounted) = SmallDisk::mount(&disk) else {
+        return;
+    };
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let url = server.url();
+    let arguments = ["load", &url, "-c", "20", "-d", "60s", "--out", "disk/x.run"];
+    let load = Process::start(streamgauge(arguments), folder.path());
+    let finished = load.finish(Duration::from_secs(50)).names("x.run");
+    assert!(
+        ["full", "space"]
+            .iter()
+            .any(|word| finished.stderr.contains(word)),
+        "{}",
+        finished.stderr
+    );
+    assert_ne!(finished.status.code(), Some(0));
+    assert!(finished.status.code().is_some(), "it ended of itself");
+    assert_eq!(established(server.port), 0);
+}

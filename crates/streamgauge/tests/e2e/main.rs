@@ -1,0 +1,10 @@
+//! The command from outside: real processes, real sockets, on the loopback interface.
+
+mod bad_input;
+mod demo;
+mod endings;
+mod faults;
+mod scripted;
+mod servers;
+mod support;
+mod whose_server;

@@ -1,0 +1,123 @@
+//! A server that answers as a test wants it to: no code of the reference server, nor of the client.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What it does about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// What a server without faults would.
+    Good,
+    /// This status, without a body.
+    Status(u16),
+    /// Nothing.
+    Silence,
+    /// It closes the connection.
+    Close,
+    /// Bytes that are no RTSP.
+    Garbage,
+}
+
+/// How many requests of each method came.
+type Seen = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// A scripted server. Its threads end with their connections, which end with the client.
+pub(crate) struct Scripted {
+    pub(crate) port: u16,
+    seen: Seen,
+}
+
+const SDP: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=scripted\r\nt=0 0\r\na=control:*\r\n\
+    a=range:npt=0-60\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:video\r\n";
+
+impl Scripted {
+    /// Starts it; `script` is asked about the method of each request.
+    pub(crate) fn start(script: fn(&str) -> Answer) -> Scripted {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let seen = Seen::default();
+        let counter = Arc::clone(&seen);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || serve(&stream, script, &counter));
+            }
+        });
+        Scripted { port, seen }
+    }
+
+    /// How many requests of a method came.
+    pub(crate) fn seen(&self, method: &str) -> usize {
+        let counts = self.seen.lock().expect("nobody panics with it");
+        counts.get(method).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("rtsp://127.0.0.1:{}/a", self.port)
+    }
+}
+
+fn serve(stream: &TcpStream, script: fn(&str) -> Answer, seen: &Seen) {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(first)) = lines.next() {
+        let (mut cseq, mut transport) = (String::new(), String::new());
+        for line in lines.by_ref() {
+            let Ok(line) = line else { return };
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+            match name.to_ascii_lowercase().as_str() {
+                "cseq" => cseq = value.trim().to_owned(),
+                "transport" => transport = value.trim().to_owned(),
+                _ => {}
+            }
+        }
+        let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
+        let url = rest.split(' ').next().unwrap_or_default();
+        let mut counts = seen.lock().expect("nobody panics with it");
+        *counts.entry(method.to_owned()).or_default() += 1;
+        drop(counts);
+        let reply = match script(method) {
+            Answer::Silence => continue,
+            Answer::Close => return,
+            Answer::Garbage => "\u{1}\u{2}not RTSP at all\r\n\r\n".repeat(50),
+            Answer::Status(status) => {
+                let challenge = match status {
+                    401 => "WWW-Authenticate: Basic realm=\"scripted\"\r\n",
+                    _ => "",
+                };
+                format!("RTSP/1.0 {status} No\r\nCSeq: {cseq}\r\n{challenge}\r\n")
+            }
+            Answer::Good => good(method, url, &cseq, &transport),
+        };
+        let mut out = stream;
+        if out.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn good(method: &str, url: &str, cseq: &str, transport: &str) -> String {
+    let head = format!("RTSP/1.0 200 OK\r\nCSeq: {cseq}\r\n");
+    match method {
+        "OPTIONS" => {
+            format!("{head}Public: OPTIONS, DESCRIBE, SETUP, PLAY, TEARDOWN\r\n\r\n")
+        }
+        "DESCRIBE" => format!(
+            "{head}Content-Type: application/sdp\r\nContent-Base: {url}/\r\nContent-Length: {}\r\n\r\n{SDP}",
+            SDP.len()
+        ),
+        "SETUP" => {
+            let server = match transport.contains("interleaved") {
+                true => "",
+                false => ";server_port=6970-6971",
+            };
+            format!("{head}Transport: {transport}{server}\r\nSession: 1;timeout=60\r\n\r\n")
+        }
+        _ => format!("{head}Session: 1\r\n\r\n"),
+    }
+}

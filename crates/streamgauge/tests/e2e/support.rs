@@ -1,0 +1,374 @@
+//! Processes that end with their test, free ports, and waiting for what must come.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a run may take that has nothing special about it.
+pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Held by tests that carry media: side by side they would measure each other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed has left nothing behind that the next could stumble over.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder of the test's own, in which everything it starts works.
+pub(crate) fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("streamgauge-test-")
+        .tempdir()
+        .expect("the system's folder for temporary files can be written")
+}
+
+/// A TCP port that nobody listens on. Somebody else may take it before it is used, which is why it
+/// comes from the kernel's choice: that goes round and does not give one out twice in a row.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Looks at a condition until it gives something, or fails the test.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    within: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {within:?}");
+        thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// A process that does not outlive the test.
+pub(crate) struct Process {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    what: String,
+}
+
+/// What a process that has ended left behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Process {
+    /// Starts a command in a folder, its outputs into files there.
+    pub(crate) fn start(mut command: Command, folder: &Path) -> Process {
+        let what = format!("{command:?}");
+        let output = |kind: &str| {
+            let path = tempfile::Builder::new()
+                .prefix("output-")
+                .suffix(kind)
+                .tempfile_in(folder)
+                .and_then(|file| Ok(file.keep()?.1))
+                .expect("the test's folder can be written");
+            let file = File::create(&path).expect("it was just made");
+            (path, file)
+        };
+        let (stdout, stdout_file) = output(".stdout");
+        let (stderr, stderr_file) = output(".stderr");
+        let child = command
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(stdout_file)
+            .stderr(stderr_file)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        Process {
+            child,
+            stdout,
+            stderr,
+            what,
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it has said so far on standard error.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Sends a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.id().to_string()])
+            .status()
+            .expect("there is a kill");
+        assert!(
+            sent.success(),
+            "{} has ended already: {}",
+            self.what,
+            self.said()
+        );
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self, within: Duration) -> Finished {
+        let deadline = Instant::now() + within;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{} did not end within {within:?}; it said:\n{}",
+                self.what,
+                self.said()
+            );
+            thread::park_timeout(LOOK_EVERY);
+        };
+        Finished {
+            status,
+            stdout: fs::read_to_string(&self.stdout).unwrap_or_default(),
+            stderr: self.said(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.runs() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Finished {
+    /// Demands an exit code; what was said shows why it was another.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Finished {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{}\n{}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Demands that the message names something.
+    #[track_caller]
+    pub(crate) fn names(self, text: &str) -> Finished {
+        assert!(
+            self.stderr.contains(text),
+            "no `{text}` in:\n{}",
+            self.stderr
+        );
+        self
+    }
+}
+
+/// The command under test.
+pub(crate) fn streamgauge<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_streamgauge"));
+    command.args(arguments).env("NO_COLOR", "1");
+    command
+}
+
+/// Runs the command to its end.
+pub(crate) fn run<S: AsRef<OsStr>>(
+    folder: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Finished {
+    Process::start(streamgauge(arguments), folder).finish(RUN_WITHIN)
+}
+
+/// A reference server on a port of its own.
+pub(crate) struct Server {
+    process: Process,
+    pub(crate) port: u16,
+    report: PathBuf,
+}
+
+/// What the reference server did to all streams together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) expected: u64,
+    pub(crate) received: u64,
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
+}
+
+impl Server {
+    /// Starts one with further arguments, and waits until it listens.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
+        let port = free_port();
+        let report = folder.join(format!("served-{port}.jsonl"));
+        let mut command = streamgauge(["serve", "rtsp", "--port", &port.to_string(), "--report"]);
+        command.arg(&report).args(arguments);
+        let mut process = Process::start(command, folder);
+        wait_for("the server listens", Duration::from_secs(20), || {
+            assert!(process.runs(), "the server ended: {}", process.said());
+            listens(port).then_some(())
+        });
+        Server {
+            process,
+            port,
+            report,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("rtsp://127.0.0.1:{}/1", self.port)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
+    /// Stops it, and adds up what it did to each stream.
+    pub(crate) fn stop(self) -> (Vec<Value>, Counts) {
+        self.process.signal("TERM");
+        let report = self.report.clone();
+        self.process.finish(Duration::from_secs(10));
+        let text = fs::read_to_string(&report).expect("the server wrote its report");
+        let streams: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a line of JSON each"))
+            .collect();
+        let sum = |name: &str| streams.iter().map(|stream| number(&stream[name])).sum();
+        let counts = Counts {
+            expected: sum("expected"),
+            received: sum("sent"),
+            lost: sum("lost"),
+            duplicated: sum("duplicated"),
+            reordered: sum("reordered"),
+        };
+        (streams, counts)
+    }
+}
+
+/// Whether somebody listens on a TCP port of 127.0.0.1. Read from the kernel's table: a connection
+/// made to find out would be one more client.
+pub(crate) fn listens(port: u16) -> bool {
+    connections(port, "0A") > 0
+}
+
+/// How many TCP connections a server on that port has.
+pub(crate) fn established(port: u16) -> usize {
+    connections(port, "01")
+}
+
+fn connections(port: u16, state: &str) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
+    let local = format!(":{port:04X}");
+    table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields[1].ends_with(&local) && fields[3] == state)
+        .count()
+}
+
+/// A report in JSON.
+pub(crate) struct Report(pub(crate) Value);
+
+impl Report {
+    pub(crate) fn read(path: &Path) -> Report {
+        let text =
+            fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Report::parse(&text)
+    }
+
+    pub(crate) fn parse(text: &str) -> Report {
+        Report(serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    pub(crate) fn result(&self) -> &str {
+        self.0["verdict"]["result"]
+            .as_str()
+            .expect("a verdict is a word")
+    }
+
+    /// How many clients of the population `viewers` it says so of: `started`, `completed`, ...
+    pub(crate) fn clients(&self, how: &str) -> u64 {
+        number(&self.0["populations"]["viewers"]["clients"][how])
+    }
+
+    /// How many clients failed for a reason.
+    pub(crate) fn failures(&self, reason: &str) -> u64 {
+        let failures = &self.0["populations"]["viewers"]["clients"]["failures"];
+        failures[reason].as_u64().unwrap_or(0)
+    }
+
+    pub(crate) fn metric(&self, name: &str) -> &Value {
+        &self.0["populations"]["viewers"]["metrics"][name]
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            expected: number(self.metric("expected")),
+            received: number(self.metric("received")),
+            lost: number(self.metric("lost")),
+            duplicated: number(self.metric("duplicated")),
+            reordered: number(self.metric("reordered")),
+        }
+    }
+
+    /// Demands that the tester lost nothing itself: then a difference is a wrong count.
+    #[track_caller]
+    pub(crate) fn tester_was_fit(&self) {
+        assert_eq!(
+            number(&self.0["tester"]["overflow"]),
+            0,
+            "{}",
+            self.0["tester"]
+        );
+        assert_ne!(self.result(), "invalid", "{}", self.0["verdict"]);
+    }
+}
+
+#[track_caller]
+pub(crate) fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("not a count: {value}"))
+}
+
+/// Whether a test that needs another program can do its work. If it cannot, that is a failure unless
+/// the environment says that it is meant to be left out.
+pub(crate) fn have(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    assert!(
+        found || std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
+        "{program} is missing: ./test installs it; set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+    );
+    found
+}

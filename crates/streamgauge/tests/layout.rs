@@ -1,0 +1,301 @@
+//! The repository's rules, as tests: what ARCHITECTURE.md says of the crates holds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The crates, in the order in which they may depend on each other: on earlier ones only.
+const ORDER: [&str; 10] = [
+    "measure",
+    "load",
+    "protocol",
+    "net",
+    "runfile",
+    "scenario",
+    "sut",
+    "report",
+    "engine",
+    "streamgauge",
+];
+
+/// The crates that do no I/O and read no clock.
+const PURE: [&str; 3] = ["measure", "load", "protocol"];
+
+/// The longest a source file may be, in lines.
+const LONGEST_FILE: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is two folders up")
+}
+
+/// The names of all crates that a crate needs to run, itself left out, on any platform.
+fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .current_dir(root())
+        .args(["tree", "--offline", "--locked", "--package", name])
+        .args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    if let Some(depth) = depth {
+        command.args(["--depth", &depth.to_string()]);
+    }
+    let output = command
+        .output()
+        .expect("cargo runs this test, so it can be run");
+    assert!(
+        output.status.success(),
+        "cargo tree: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).expect("names of crates are ASCII");
+    text.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|&found| found != name)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// All source files of a crate, by path.
+fn sources(crate_name: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("crates").join(crate_name)];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).expect("the folder was just listed");
+        for entry in entries {
+            let path = entry.expect("the folder can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("sources are UTF-8");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{crate_name} has sources");
+    found
+}
+
+/// The code of a source file: without comments, and without tests, which are written below it.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let end = [
+        "#[cfg(test)]\nmod tests {",
+        "#[cfg(test)]\npub(crate) mod tests {",
+    ]
+    .iter()
+    .filter_map(|mark| text.find(mark))
+    .min()
+    .unwrap_or(text.len());
+    text[..end]
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()))
+}
+
+/// Whether a file holds nothing but tests.
+fn is_test(path: &Path) -> bool {
+    let inside = path.strip_prefix(root()).expect("it is in the workspace");
+    inside.components().any(|part| {
+        let part = part.as_os_str();
+        part == "tests" || part == "tests.rs" || part == "benches" || part == "examples"
+    })
+}
+
+/// Whether `line` holds `word`, not as a part of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(place, _)| {
+        let before = line[..place].chars().next_back();
+        let after = line[place + word.len()..].chars().next();
+        !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
+    })
+}
+
+#[test]
+fn every_crate_has_its_place() {
+    let mut found: Vec<String> = fs::read_dir(root().join("crates"))
+        .expect("it exists")
+        .map(|entry| entry.expect("it can be read").file_name())
+        .map(|name| name.into_string().expect("names of crates are ASCII"))
+        .collect();
+    let mut expected = ORDER.to_vec();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    for (place, name) in ORDER.iter().enumerate() {
+        let direct = dependencies(name, Some(1));
+        for later in &ORDER[place + 1..] {
+            assert!(
+                !direct.contains(*later),
+                "{name} must not depend on {later}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pure_crates_have_no_means_to_do_io() {
+    let forbidden = [
+        "async-io",
+        "async-std",
+        "crossbeam-channel",
+        "futures",
+        "getrandom",
+        "libc",
+        "libsqlite3-sys",
+        "mio",
+        "nix",
+        "polling",
+        "procfs",
+        "quanta",
+        "rusqlite",
+        "rustix",
+        "rustls",
+        "smol",
+        "socket2",
+        "tokio",
+        "windows-sys",
+    ];
+    for name in PURE {
+        let found = dependencies(name, None);
+        for other in forbidden {
+            // sha2's look at the processor's features reads through libc on some platforms.
+            let excused = name == "protocol" && other == "libc";
+            assert!(
+                excused || !found.contains(other),
+                "{name} must not depend on {other}: `cargo tree -p {name} -i {other}`"
+            );
+        }
+        assert!(
+            !found.contains("net") && !found.contains("runfile"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn pure_crates_open_nothing_and_read_no_clock() {
+    let forbidden = [
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "Instant",
+        "SystemTime",
+        "std::thread",
+        "std::fs",
+        "std::process",
+        "std::os",
+        "async",
+        "await",
+    ];
+    for name in PURE {
+        for (path, text) in sources(name) {
+            if is_test(&path) {
+                continue;
+            }
+            for (number, line) in code(&text) {
+                for word in forbidden {
+                    assert!(
+                        !has_word(line, word),
+                        "{}:{number}: {word} in a crate that does no I/O",
+                        path.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reports_are_made_from_run_files_alone() {
+    let found = dependencies("report", None);
+    for other in [
+        "engine", "net", "sut", "scenario", "load", "mio", "socket2", "procfs",
+    ] {
+        assert!(!found.contains(other), "report must not depend on {other}");
+    }
+}
+
+#[test]
+fn nothing_waits_for_futures() {
+    let found = dependencies("streamgauge", None);
+    for other in ["tokio", "async-std", "smol", "futures-executor"] {
+        assert!(!found.contains(other), "an async runtime came in: {other}");
+    }
+}
+
+#[test]
+fn the_machinery_knows_no_protocol_by_name() {
+    for name in ["engine", "net", "measure", "load", "runfile"] {
+        for (path, text) in sources(name) {
+            // Somewhere it must be said which reference servers there are.
+            if is_test(&path) || path.ends_with("engine/src/serve.rs") {
+                continue;
+            }
+            for (number, line) in code(&text) {
+                let line = line.to_ascii_lowercase();
+                for protocol in ["rtsp", "rtmp", "webrtc", "srt"] {
+                    assert!(
+                        !has_word(&line, protocol),
+                        "{}:{number}: {protocol} belongs into its folder in protocol",
+                        path.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_net_alone() {
+    for name in ORDER {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("every crate has a manifest");
+        if name == "net" {
+            continue;
+        }
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{name} does not take the workspace's lints"
+        );
+        for (path, text) in sources(name) {
+            // This file names what it looks for.
+            if path.ends_with("tests/layout.rs") {
+                continue;
+            }
+            for (number, line) in code(&text) {
+                assert!(
+                    !has_word(line, "unsafe"),
+                    "{}:{number}: unsafe",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn files_can_be_read_in_a_sitting() {
+    for name in ORDER {
+        for (path, text) in sources(name) {
+            let lines = text.lines().count();
+            assert!(lines <= LONGEST_FILE, "{}: {lines} lines", path.display());
+        }
+    }
+}
+
+#[test]
+fn words_are_told_from_parts_of_names() {
+    assert!(has_word("let a = Instant::now();", "Instant"));
+    assert!(!has_word("let a = Instantaneous;", "Instant"));
+    assert!(!has_word("forbid(unsafe_code)", "unsafe"));
+    let text = "a // unsafe\nb\n#[cfg(test)]\nmod tests {\nunsafe\n";
+    let lines: Vec<&str> = code(text).map(|(_, line)| line.trim()).collect();
+    assert_eq!(lines, ["a", "b"]);
+}

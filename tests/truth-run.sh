@@ -1,0 +1,169 @@
+#!/bin/bash
+# Holds what streamgauge reports against what tshark sees on the wire.
+#
+# Usage: tests/truth-run.sh [SERVER...]
+#   SERVER: vlc gstreamer-udp gstreamer-tcp faulty-udp faulty-tcp   (default: all)
+#
+# For each server: starts it, captures the loopback interface, lets streamgauge play against it,
+# works the figures out of the capture (tests/truth.py, which shares no code with streamgauge) and
+# compares. Counts must be equal; the mean jitter within 1 % over UDP. Over TCP jitter is not
+# compared: tshark knows when a segment came, streamgauge when it was read.
+#
+# Environment:
+#   STREAMGAUGE  the binary             (default: target/release/streamgauge, else target/debug)
+#   CLIENTS      how many clients play  (default: 10)
+#   MEDIA_SECONDS how long the media is  (default: 10)
+#   OUT          where captures, tables and reports go (default: a fresh folder under /tmp)
+#
+# Needs root (to capture), tshark, ffmpeg, and for the servers VLC and GStreamer: see ./test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+clients=${CLIENTS:-10}
+long=${MEDIA_SECONDS:-10}
+out=${OUT:-$(mktemp -d /tmp/streamgauge-truth.XXXXXX)}
+mkdir -p "$out"
+chmod a+rx "$out"
+if [[ -z ${STREAMGAUGE:-} ]]; then
+    STREAMGAUGE=target/release/streamgauge
+    [[ -x $STREAMGAUGE ]] || STREAMGAUGE=target/debug/streamgauge
+fi
+[[ -x $STREAMGAUGE ]] || { echo "no streamgauge at $STREAMGAUGE: cargo build" >&2; exit 2; }
+
+started=()
+stop_all() {
+    local pid
+    for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${started[@]}"; do wait "$pid" 2>/dev/null || true; done
+    started=()
+}
+trap stop_all EXIT
+
+# Waits until something listens on a TCP port; gives up after 15 s.
+await_port() {
+    local port=$1 deadline=$((SECONDS + 15))
+    until [[ -n $(ss -Hltn "sport = :$port") ]]; do
+        (( SECONDS < deadline )) || { echo "nothing listens on port $port" >&2; return 1; }
+        sleep 0.05
+    done
+}
+
+# Waits until a file holds a line that matches; gives up after 15 s.
+await_line() {
+    local file=$1 pattern=$2 deadline=$((SECONDS + 15))
+    until grep -q -- "$pattern" "$file" 2>/dev/null; do
+        (( SECONDS < deadline )) || { echo "$file never said '$pattern'" >&2; return 1; }
+        sleep 0.05
+    done
+}
+
+# A TCP port that nobody listens on.
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+make_clips() {
+    local n
+    mkdir -p "$out/clips"
+    for n in 1 2 3; do
+        [[ -f $out/clips/clip$n.mp4 ]] || ffmpeg -v error -f lavfi -i testsrc2=s=640x360:r=25 \
+            -f lavfi -i "sine=frequency=$((220 * n))" -t "$long" -c:v libx264 -preset veryfast \
+            -b:v 1M -minrate 1M -maxrate 1M -bufsize 1M -x264-params nal-hrd=cbr -g 50 \
+            -pix_fmt yuv420p -c:a aac -b:a 128k "$out/clips/clip$n.mp4"
+    done
+    chmod -R a+rX "$out/clips"
+}
+
+start_vlc() { # PORT
+    local n
+    make_clips || return 1
+    for n in 1 2 3; do
+        printf 'new clip%d vod enabled\nsetup clip%d input %s\n' "$n" "$n" "$out/clips/clip$n.mp4"
+    done >"$out/vlm.conf"
+    chmod a+r "$out/vlm.conf"
+    local as_nobody=()
+    # VLC refuses to run as root.
+    (( EUID != 0 )) || as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    "${as_nobody[@]}" env HOME=/tmp vlc -I dummy --rtsp-port "$1" --vlm-conf "$out/vlm.conf" \
+        >"$out/vlc.log" 2>&1 &
+    started+=($!)
+    await_port "$1"
+}
+
+start_gstreamer() { # PORT
+    make_clips || return 1
+    /usr/bin/python3 crates/sut/src/catalogue/gstreamer.py --port "$1" --audio \
+        -- "$out"/clips/clip?.mp4 >"$out/gstreamer.log" 2>&1 &
+    started+=($!)
+    await_port "$1"
+}
+
+start_faulty() { # PORT NAME
+    "$STREAMGAUGE" serve rtsp --port "$1" --bitrate 1Mbps --length "${long}s" --first-seq 65000 \
+        --fault loss=2% --fault duplicate=1% --fault reorder=1%x3 --seed 7 \
+        --report "$out/$2-served.json" >"$out/$2-serve.log" 2>&1 &
+    started+=($!)
+    await_port "$1"
+}
+
+# Captures, plays, compares.
+play() { # NAME PORT URL TRANSPORT
+    local name=$1 port=$2 url=$3 transport=$4 capture status=0
+    # Of UDP the first bytes are enough; of TCP everything is needed to take the stream apart.
+    local udp=(-i lo -f udp -s 128) tcp=(-i lo -f "tcp port $port" -s 262144)
+    dumpcap -q "${udp[@]}" "${tcp[@]}" -B 64 -w "$out/$name.pcapng" 2>"$out/$name-dumpcap.log" &
+    capture=$!
+    started+=("$capture")
+    await_line "$out/$name-dumpcap.log" '^File:' || return 1
+
+    # Lost packets are what is tested here: the run must be valid, it need not pass.
+    "$STREAMGAUGE" load "$url" --clients "$clients" --transport "$transport" --seed 7 \
+        --json "$out/$name.json" >"$out/$name.log" 2>&1 || status=$?
+    (( status == 0 || status == 99 )) || {
+        echo "$name: streamgauge ended with $status:" >&2; cat "$out/$name.log" >&2; return 1; }
+
+    kill -INT "$capture"
+    wait "$capture" || true
+    if ! grep -q 'received/dropped' "$out/$name-dumpcap.log" \
+        || grep 'received/dropped' "$out/$name-dumpcap.log" | grep -vq '/0 (pcap:0/dumpcap:0/'; then
+        echo "$name: the capture is not complete:" >&2
+        cat "$out/$name-dumpcap.log" >&2
+        return 1
+    fi
+
+    local tolerance=0.01
+    [[ $transport == udp ]] || tolerance=-1
+    echo "== $name: $clients clients, $transport"
+    tests/truth.py dump "$out/$name.pcapng" --port "$port" --out "$out/$name" || return 1
+    tests/truth.py compare "$out/$name" --port "$port" --report "$out/$name.json" \
+        --jitter "$tolerance"
+}
+
+run() { # SERVER
+    local port
+    port=$(free_port)
+    case $1 in
+        vlc) start_vlc "$port" &&
+             play "$1" "$port" "rtsp://127.0.0.1:$port/clip{1..3}" udp ;;
+        gstreamer-*) start_gstreamer "$port" &&
+             play "$1" "$port" "rtsp://127.0.0.1:$port/clip{1..3}" "${1#*-}" ;;
+        faulty-*) start_faulty "$port" "$1" &&
+             play "$1" "$port" "rtsp://127.0.0.1:$port/1" "${1#*-}" ;;
+        *) echo "unknown server: $1" >&2; return 2 ;;
+    esac
+}
+
+servers=("$@")
+(( $# > 0 )) || servers=(vlc gstreamer-udp gstreamer-tcp faulty-udp faulty-tcp)
+failed=()
+for server in "${servers[@]}"; do
+    # Under || the shell no longer ends at an error, so the functions say themselves where they fail.
+    run "$server" || failed+=("$server")
+    stop_all
+done
+echo "captures and reports: $out"
+if (( ${#failed[@]} > 0 )); then
+    echo "differs: ${failed[*]}" >&2
+    exit 1
+fi
+echo "all agree"

@@ -106,6 +106,22 @@ start_faulty() { # PORT NAME
     await_port "$1"
 }
 
+# Waits until a capture on PORT holds what is sent now, and so all that was sent before: what is in the
+# kernel's queue when a capture is stopped is lost to it.
+flush_capture() { # FILE PORT
+    local mark deadline=$((SECONDS + 15)) kind
+    mark="the-capture-ends-here-$RANDOM$RANDOM"
+    for kind in udp tcp; do
+        # Nobody need be there for either: the SYN of a connection cannot carry the mark, so the server
+        # under test gets it as a request, which it refuses.
+        printf '%s-%s' "$mark" "$kind" >"/dev/$kind/127.0.0.1/$2" || true
+        until grep -aq -- "$mark-$kind" "$1"; do
+            (( SECONDS < deadline )) || { echo "$1 never held the mark" >&2; return 1; }
+            sleep 0.05
+        done
+    done
+}
+
 # Captures, plays, compares.
 play() { # NAME PORT URL TRANSPORT
     local name=$1 port=$2 url=$3 transport=$4 capture status=0
@@ -122,6 +138,7 @@ play() { # NAME PORT URL TRANSPORT
     (( status == 0 || status == 99 )) || {
         echo "$name: streamgauge ended with $status:" >&2; cat "$out/$name.log" >&2; return 1; }
 
+    flush_capture "$out/$name.pcapng" "$port" || return 1
     kill -INT "$capture"
     wait "$capture" || true
     if ! grep -q 'received/dropped' "$out/$name-dumpcap.log" \

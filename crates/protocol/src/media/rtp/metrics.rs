@@ -8,7 +8,9 @@ measure::metrics! {
     counters {
         /// Packets that were sent to us as far as their sequence numbers tell: the highest extended
         /// sequence number less the base, plus one. The base is the `seq` of RTP-Info where the
-        /// server gave one, else the first number seen.
+        /// server gave one, else the first number seen. An outage counts, however long: where
+        /// numbers jump and the RTP timestamp has advanced with the time of arrival, within a second
+        /// or a tenth. Whole turns of 65,536 packets lost in one outage cannot be told.
         EXPECTED = "expected", Count, "RFC 3550, A.3";
         /// Packets that arrived, first copies only.
         RECEIVED = "received", Count, "RFC 3550, A.3";
@@ -22,7 +24,9 @@ measure::metrics! {
         /// Datagrams or frames on a media channel that are no RTP, of a payload type that nobody
         /// announced, or single ones of another source or far ahead of their stream.
         MALFORMED = "malformed", Count, "RFC 3550, A.1";
-        /// Times that a stream began anew: another source, or a jump of its sequence numbers.
+        /// Times that a stream began anew: another source, or a jump of its sequence numbers by 3000
+        /// or more ahead or 2048 or more back that does not go with the time that passed. Nothing is
+        /// counted as lost between.
         RESTARTS = "restarts", Count, "RFC 3550, A.1";
         /// Bursts of lost packets: runs of consecutive sequence numbers that never came.
         LOSS_BURSTS = "loss_bursts", Count, "RFC 3611, 4.7.2";

@@ -5,6 +5,7 @@ pub mod flow;
 pub mod header;
 mod jitter;
 pub mod metrics;
+mod outage;
 mod playout;
 pub mod receiver;
 mod sequence;

@@ -8,13 +8,17 @@ use serde::Serialize;
 use super::header::Header;
 use super::jitter::Jitter;
 use super::metrics as m;
+use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
-use super::sequence::{MAX_DROPOUT, Place, Sequence};
+use super::sequence::{MAX_DROPOUT, Place, Sequence, WINDOW};
 use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 use crate::session::{Arrival, MediaEvent};
 
 /// How far apart the sequence numbers of the two packets may be that begin a stream anew.
 const NEAR: u16 = 16;
+
+/// Without a packet for less than this, numbers cannot have come round to those of the last few.
+const ROUND_MIN: Duration = Duration::from_secs(1);
 
 /// What a receiver is to know of its stream beforehand.
 #[derive(Clone, Debug)]
@@ -65,11 +69,22 @@ impl StreamCounts {
 
 /// Receives one RTP stream: counts, measures, keeps under 1 KiB.
 ///
-/// The first packet counts at once; there is no probation (RFC 3550, A.1). A stream begins anew,
-/// with nothing counted as lost between, by two packets in a row, with sequence numbers near one
-/// another, that either come from one other source, or from the same one but 3000 or more numbers
-/// ahead of or 2048 or more behind the highest. A single one of these is a stray, and is judged
-/// when the next packet comes: behind in its own stream it is late, else malformed.
+/// The first packet counts at once; there is no probation (RFC 3550, A.1). What follows belongs to
+/// the stream where its sequence number is less than 3000 ahead of or less than 2048 behind the
+/// highest. Anything else is decided by two packets in a row:
+///
+/// * An outage of the path: they come from the same source, and since the highest packet the RTP
+///   timestamp has advanced by as much as the arrival time has, within a second or a tenth. The
+///   stream goes on, and all between is lost. How often the numbers went round meanwhile cannot be
+///   told: an outage counts less than 65,536 packets, its length modulo that. Where it could as
+///   well be that the packets are old ones (32,768 or more ahead), the timestamp must have advanced
+///   by more than a second, or a tenth.
+/// * A stream that begins anew, with nothing counted as lost between: they come from one other
+///   source, or from the same one at another time of the media, and their numbers are at most 16
+///   apart.
+///
+/// A single one of these is a stray, and is judged when the next packet comes: behind in its own
+/// stream it is late, else malformed. The very last packet after an outage needs no second one.
 #[derive(Debug)]
 pub struct RtpReceiver {
     counts: StreamCounts,
@@ -78,6 +93,7 @@ pub struct RtpReceiver {
     stray: Option<Stray>,
     jitter: Jitter,
     playout: Playout,
+    clock_rate: u32,
     base: Base,
     first_arrival: Option<Time>,
     last_arrival: Option<Time>,
@@ -92,10 +108,45 @@ struct Source {
     ssrc: u32,
     first: u16,
     sequence: Sequence,
+    /// Of the packet with the highest number.
+    newest: Moment,
     /// First copies, duplicates and late ones, as RFC 3550 counts them for reports.
     arrived: u64,
     /// `expected` and `arrived` when the last report was made.
     reported: (u64, u64),
+}
+
+impl Source {
+    /// Whether a packet whose number seems to be one of the last few is really a turn ahead of them,
+    /// after an outage. Numbers just ahead are taken as they are.
+    #[inline]
+    fn came_round(&self, packet: &Stray, clock_rate: u32) -> bool {
+        packet.at.since(self.newest.at) >= ROUND_MIN
+            && !self.sequence.is_next(packet.sequence)
+            && self.newest.until(packet.moment(), clock_rate) == Clocks::Advance
+    }
+
+    /// Whether a packet goes with one that came after an outage, rather than with what was before.
+    #[cold]
+    fn goes_with(&self, first: &Stray, packet: &Stray) -> bool {
+        let from_highest = packet.sequence.wrapping_sub(self.sequence.highest() as u16) as i16;
+        let from_first = packet.sequence.wrapping_sub(first.sequence) as i16;
+        first.after_outage
+            && first.is_near(packet)
+            && (from_first.unsigned_abs() < from_highest.unsigned_abs()
+                || self.sequence.is_recent(first.sequence))
+    }
+
+    /// Whether a packet that is not just ahead may be the first after an outage.
+    fn is_after_outage(&self, packet: &Stray, clock_rate: u32) -> bool {
+        self.ssrc == packet.ssrc
+            && match self.newest.until(packet.moment(), clock_rate) {
+                Clocks::Disagree => false,
+                // Rather an old packet than so much lost in no time.
+                Clocks::Agree => self.sequence.is_forward(packet.sequence),
+                Clocks::Advance => true,
+            }
+    }
 }
 
 /// A packet that fits no stream as yet: the first of a new one, or a stray.
@@ -106,6 +157,8 @@ struct Stray {
     marker: bool,
     /// Whether it is far behind in the stream that is received, so late where nothing follows it.
     behind: bool,
+    /// Whether it is of the source that is received and its time fits: what lies between was lost.
+    after_outage: bool,
     timestamp: u32,
     payload_length: usize,
     at: Time,
@@ -113,16 +166,31 @@ struct Stray {
 
 impl Stray {
     #[inline]
-    fn new(header: &Header, behind: bool, at: Time) -> Stray {
+    fn new(header: &Header, at: Time) -> Stray {
         Stray {
             ssrc: header.ssrc,
             sequence: header.sequence,
             marker: header.marker,
-            behind,
+            behind: false,
+            after_outage: false,
             timestamp: header.timestamp,
             payload_length: header.payload_length,
             at,
         }
+    }
+
+    #[inline]
+    fn moment(&self) -> Moment {
+        Moment {
+            at: self.at,
+            timestamp: self.timestamp,
+        }
+    }
+
+    /// Whether another packet would be of the stream, were this one the highest of it.
+    fn is_near(&self, other: &Stray) -> bool {
+        let ahead = other.sequence.wrapping_sub(self.sequence);
+        ahead < MAX_DROPOUT || u64::from(ahead.wrapping_neg()) < WINDOW
     }
 }
 
@@ -187,6 +255,7 @@ impl RtpReceiver {
             stray: None,
             jitter: Jitter::new(config.clock_rate),
             playout: Playout::new(config.clock_rate, config.playout_buffer),
+            clock_rate: config.clock_rate,
             base: Base::Unsaid,
             first_arrival: None,
             last_arrival: None,
@@ -209,15 +278,25 @@ impl RtpReceiver {
                 return None;
             }
         };
-        let packet = Stray::new(&header, false, arrival.at);
+        self.take(Stray::new(&header, arrival.at), recorder)
+    }
+
+    /// Takes in a packet that may be of the stream.
+    #[inline]
+    fn take(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         let Some(source) = &mut self.source else {
             self.begin(&packet, recorder);
-            return Some(MediaEvent::First { at: arrival.at });
+            return Some(MediaEvent::First { at: packet.at });
         };
-        let place = if source.ssrc == packet.ssrc {
-            source.sequence.place(packet.sequence, recorder)
-        } else {
+        let elsewhere = source.ssrc != packet.ssrc
+            || source.came_round(&packet, self.clock_rate)
+            || self
+                .stray
+                .is_some_and(|first| source.goes_with(&first, &packet));
+        let place = if elsewhere {
             Place::Ahead
+        } else {
+            source.sequence.place(packet.sequence, recorder)
         };
         match place {
             Place::First {
@@ -277,6 +356,7 @@ impl RtpReceiver {
             ssrc: packet.ssrc,
             first: packet.sequence,
             sequence,
+            newest: packet.moment(),
             arrived: 0,
             reported: (0, 0),
         });
@@ -353,7 +433,13 @@ impl RtpReceiver {
                 recorder.add(m::RTP_INFO_MISMATCH, 1);
             }
         }
-        let base = self.source.as_ref().map_or(0, |s| s.sequence.base());
+        let mut base = 0;
+        if let Some(source) = &mut self.source {
+            base = source.sequence.base();
+            if distance == 0 {
+                source.newest = packet.moment();
+            }
+        }
         let packet = FramePacket {
             extended,
             timestamp: packet.timestamp,
@@ -379,7 +465,7 @@ impl RtpReceiver {
 
     /// Takes a packet that does not fit the stream.
     #[cold]
-    fn stray(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
+    fn stray(&mut self, mut packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         if let Some(first) = self.stray
             && first.ssrc == packet.ssrc
         {
@@ -389,14 +475,39 @@ impl RtpReceiver {
                 recorder.add(m::DUPLICATED, 1);
                 return None;
             }
+            if first.after_outage && self.follows(&first, &packet) {
+                self.stray = None;
+                self.go_on(&first, recorder);
+                return self.take(packet, recorder);
+            }
             if apart.unsigned_abs() <= NEAR {
                 self.stray = None;
                 return self.begin_anew(&first, &packet, recorder);
             }
         }
         self.judge_stray(recorder);
+        packet.after_outage = self
+            .source
+            .as_ref()
+            .is_some_and(|source| source.is_after_outage(&packet, self.clock_rate));
         self.stray = Some(packet);
         None
+    }
+
+    /// Whether a packet bears out that the one before it, which came after an outage, is of the
+    /// stream: by its number, or by its time where there was another outage between them.
+    fn follows(&self, first: &Stray, second: &Stray) -> bool {
+        first.is_near(second)
+            || first.moment().until(second.moment(), self.clock_rate) != Clocks::Disagree
+    }
+
+    /// Goes on after an outage: all up to this packet was lost.
+    fn go_on(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        if let Some(source) = &mut self.source {
+            let (extended, grown) = source.sequence.skip(packet.sequence, recorder);
+            self.first_copy(packet, extended, grown, 0, recorder);
+            self.any_copy(packet, recorder);
+        }
     }
 
     /// Gives up a packet that nothing followed.
@@ -552,7 +663,13 @@ impl RtpReceiver {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
-        self.judge_stray(recorder);
+        match self.stray {
+            Some(last) if last.after_outage => {
+                self.stray = None;
+                self.go_on(&last, recorder);
+            }
+            _ => self.judge_stray(recorder),
+        }
         if let Some(source) = &mut self.source {
             source.sequence.finish(recorder);
             self.playout.finish(source.sequence.base(), recorder);

@@ -12,6 +12,12 @@ pub(super) const MAX_DROPOUT: u16 = 3000;
 /// It stands in the place of RFC 3550's `MAX_MISORDER` too.
 pub(super) const WINDOW: u64 = 2048;
 
+/// How many sequence numbers there are.
+const TURN: u64 = 1 << 16;
+
+/// Numbers so far ahead are rather behind (RFC 1982).
+const HALF: u16 = 0x8000;
+
 /// Added to the first sequence number, so that lower ones can follow without passing below zero.
 const START: u64 = 1 << 32;
 
@@ -113,11 +119,50 @@ impl Sequence {
                 distance: behind,
             };
         }
-        if ahead < 0x8000 {
+        if ahead < HALF {
             Place::Ahead
         } else {
             Place::Behind
         }
+    }
+
+    /// Goes forward to a number, however far ahead, with all between missing; gives it extended, and
+    /// by how much the span grew. The way is never longer than once around: a number that is the
+    /// highest already is a whole turn ahead. Costs what the window costs, however far it goes.
+    #[cold]
+    pub(super) fn skip(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
+        let ahead = match to.wrapping_sub(self.highest as u16) {
+            0 => TURN,
+            ahead => u64::from(ahead),
+        };
+        let extended = self.highest + ahead;
+        let near = extended.min(self.highest + WINDOW);
+        for next in self.highest + 1..=near {
+            self.leave(next - WINDOW, recorder);
+            self.clear(next);
+        }
+        // What lies between the window that was and the one that is.
+        self.run += extended - near;
+        self.highest = extended;
+        self.set(extended);
+        (extended, ahead)
+    }
+
+    /// Whether a number is just ahead, so that it belongs to the stream without further question.
+    #[inline]
+    pub(super) fn is_next(&self, sequence: u16) -> bool {
+        let ahead = sequence.wrapping_sub(self.highest as u16);
+        ahead != 0 && ahead < MAX_DROPOUT
+    }
+
+    /// Whether a number is one of those still in the window, so far as its low half tells.
+    pub(super) fn is_recent(&self, sequence: u16) -> bool {
+        u64::from((self.highest as u16).wrapping_sub(sequence)) < WINDOW
+    }
+
+    /// Whether a number is rather ahead of the highest than behind it.
+    pub(super) fn is_forward(&self, sequence: u16) -> bool {
+        (1..HALF).contains(&sequence.wrapping_sub(self.highest as u16))
     }
 
     /// Lowers the base to a number that never came as yet, and gives by how much; `None` where that

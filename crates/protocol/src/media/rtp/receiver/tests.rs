@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::metrics::CLIENTS;
 
+mod outages;
+
 static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
 
 const SSRC: u32 = 0x1234_5678;
@@ -190,7 +192,24 @@ fn fates() -> impl Strategy<Value = Vec<(bool, u32, Option<u32>)>> {
     prop::collection::vec(part, 1..20).prop_map(|parts| parts.concat())
 }
 
+/// How many packets an outage takes: any number, and those where numbers come round.
+fn outage() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        2 => 0..70_000i64,
+        1 => 2900..3100i64,
+        1 => 32_000..33_500i64,
+        2 => TURN - 2100..TURN + 100,
+    ]
+}
+
+const TURN: i64 = 65_536;
+
 fn arrivals(fates: &[(bool, u32, Option<u32>)]) -> Vec<i64> {
+    timed(fates).into_iter().map(|(_, number)| number).collect()
+}
+
+/// The packets that arrive: when, in packets, and which.
+fn timed(fates: &[(bool, u32, Option<u32>)]) -> Vec<(i64, i64)> {
     let mut arrivals = Vec::new();
     for (number, &(lost, later, copy)) in fates.iter().enumerate() {
         let number = number as i64;
@@ -202,7 +221,7 @@ fn arrivals(fates: &[(bool, u32, Option<u32>)]) -> Vec<i64> {
         }
     }
     arrivals.sort_by_key(|&(at, _)| at);
-    arrivals.into_iter().map(|(_, number)| number).collect()
+    arrivals
 }
 
 proptest! {
@@ -236,6 +255,56 @@ proptest! {
         prop_assert_eq!([late, malformed, restarts, bench.count(m::RTP_INFO_MISMATCH)], [0; 4]);
         prop_assert_eq!(bench.receiver.counts().payload_bytes, r * PAYLOAD as u64);
         prop_assert_eq!(bench.receiver.counts().wire_bytes, arrivals.len() as u64 * (PAYLOAD as u64 + 40));
+    }
+
+    #[test]
+    fn outages_of_any_length_are_losses(
+        parts in prop::collection::vec((fates(), outage()), 1..6),
+        start: u16, first_timestamp: u32, micros in 120u64..4000,
+    ) {
+        // Numbers go on over each outage, and time with them; what was lost before it and after it
+        // is part of it.
+        let mut fates = Vec::new();
+        let mut turns = Vec::new();
+        for (part, outage) in &parts {
+            fates.extend_from_slice(part);
+            // The last before it and the first after it come, so that its length is what it says.
+            fates.push((false, 0, None));
+            // Whole turns cannot be told; a turn and a little is as if it were only a little.
+            if *outage >= TURN { turns.push((fates.len() as i64 + outage % TURN, outage - outage % TURN)); }
+            fates.extend(vec![(true, 0, None); (outage % TURN) as usize]);
+            fates.push((false, 0, None));
+        }
+        let arrivals = timed(&fates);
+        let mut bench = Bench::new();
+        let begin = bench.at;
+        for &(slot, number) in &arrivals {
+            // The time that passed, whole turns included.
+            let later = |number: i64| turns.iter().filter(|&&(from, _)| number >= from).map(|&(_, by)| by).sum::<i64>();
+            bench.at = begin + Duration::from_micros((slot + later(number)) as u64 * micros);
+            let ticks = (number + later(number)) as u64 * micros * 9 / 100;
+            let timestamp = first_timestamp.wrapping_add(ticks as u32);
+            let header = bench.header(start.wrapping_add(number as u16), timestamp, true);
+            bench.send(&header);
+        }
+        bench.finish();
+        let arrivals: Vec<i64> = arrivals.into_iter().map(|(_, number)| number).collect();
+        let mut expected = naive(&arrivals, None);
+        let [e, r, d, o, late, malformed, restarts] = bench.counts();
+        let bursts = spread(bench.values(m::LOSS_BURST_LENGTH));
+        prop_assert_eq!(bursts.len() as u64, bench.count(m::LOSS_BURSTS));
+        let mut distances = spread(bench.values(m::REORDER_DISTANCE));
+        // The histogram keeps three digits.
+        for (ours, theirs) in [(&bursts, &mut expected.bursts), (&distances, &mut expected.distances)] {
+            prop_assert_eq!(ours.len(), theirs.len());
+            for (ours, theirs) in ours.iter().zip(theirs) {
+                prop_assert!(ours.abs_diff(*theirs) <= *theirs / 500, "{} for {}", ours, theirs);
+                *theirs = *ours;
+            }
+        }
+        distances.sort_unstable();
+        prop_assert_eq!(Naive { counts: [e, r, d, o], distances, bursts }, expected);
+        prop_assert_eq!([late, malformed, restarts], [0; 3]);
     }
 
     #[test]

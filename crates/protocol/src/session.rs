@@ -23,7 +23,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use slab::Slab;
 
-use crate::media::rtp::{RtpFlow, RtpReceiver};
+use crate::media::rtp::{RtpFlow, RtpReceiver, StreamSummary};
 
 /// One side of one conversation.
 pub trait Session {
@@ -32,6 +32,14 @@ pub trait Session {
 
     /// When [`Input::Deadline`] is to come, unless something else happens first.
     fn deadline(&self) -> Option<Time>;
+
+    /// What each stream of the session has come to so far, for the client's row in the run file
+    /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing, for
+    /// a session that receives no media or is over.
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+        let _ = sinks;
+        Vec::new()
+    }
 }
 
 /// What a session may use while it handles an input.
@@ -136,7 +144,9 @@ pub enum Input<'a> {
     },
     /// The time that [`Session::deadline`] named has come.
     Deadline,
-    /// Come to a clean end, and be through by `until`: then the engine cuts what is left.
+    /// Come to a clean end, and be through by `until`: then the engine cuts what is left. Before it
+    /// does, this comes once more with an `until` that has passed: [`Output::Ended`] is then to be said in
+    /// that very call, with the session's sinks and flows taken away.
     Stop {
         /// The time left.
         until: Time,
@@ -213,7 +223,7 @@ pub enum Output {
     },
     /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row in
     /// the run file.
-    Streams(Vec<crate::media::rtp::StreamSummary>),
+    Streams(Vec<StreamSummary>),
     /// Something for the run's list of events. The engine bounds how many are kept.
     Note(Note),
     /// What a reference server did to a stream, as a line of its report.
@@ -372,7 +382,11 @@ pub struct Arrival<'a> {
 
 /// A place in [`Sinks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SinkId(usize);
+pub struct SinkId {
+    place: usize,
+    /// Which of those that had the place: it is used again.
+    serial: u64,
+}
 
 /// A place in [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -387,15 +401,23 @@ pub enum Sink {
 
 /// All receivers of one worker, side by side.
 #[derive(Debug, Default)]
-pub struct Sinks(Slab<Sink>);
+pub struct Sinks {
+    places: Slab<(u64, Sink)>,
+    serial: u64,
+}
 
 impl Sinks {
     /// Adds a receiver.
     pub fn insert(&mut self, sink: Sink) -> SinkId {
-        SinkId(self.0.insert(sink))
+        self.serial += 1;
+        SinkId {
+            place: self.places.insert((self.serial, sink)),
+            serial: self.serial,
+        }
     }
 
-    /// Counts a packet. Costs some tens of nanoseconds, allocates nothing.
+    /// Counts a packet. Costs some tens of nanoseconds, allocates nothing. A packet for a receiver
+    /// that was taken out is in no figure.
     #[inline]
     pub fn packet(
         &mut self,
@@ -403,26 +425,39 @@ impl Sinks {
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        match &mut self.0[id.0] {
-            Sink::Rtp(receiver) => receiver.packet(arrival, recorder),
+        match self.places.get_mut(id.place) {
+            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => {
+                receiver.packet(arrival, recorder)
+            }
+            _ => None,
         }
     }
 
     /// The RTP receiver in that place.
+    ///
+    /// # Panics
+    /// If it was taken out: only its session does that.
     pub fn rtp(&mut self, id: SinkId) -> &mut RtpReceiver {
-        match &mut self.0[id.0] {
-            Sink::Rtp(receiver) => receiver,
+        match &mut self.places[id.place] {
+            (serial, Sink::Rtp(receiver)) if *serial == id.serial => receiver,
+            _ => panic!("a session uses a sink that it took out"),
         }
     }
 
     /// Takes a receiver out.
+    ///
+    /// # Panics
+    /// If it was taken out already: only its session does that.
     pub fn remove(&mut self, id: SinkId) -> Sink {
-        self.0.remove(id.0)
+        assert!(self.contains(id), "a session takes a sink out twice");
+        self.places.remove(id.place).1
     }
 
     /// Whether a receiver is in that place.
     pub fn contains(&self, id: SinkId) -> bool {
-        self.0.contains(id.0)
+        self.places
+            .get(id.place)
+            .is_some_and(|(serial, _)| *serial == id.serial)
     }
 }
 

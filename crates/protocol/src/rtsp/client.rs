@@ -27,9 +27,10 @@ use super::failure::Failure;
 use super::headers::Session as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
+use crate::media::rtp::StreamSummary;
 use crate::metrics as clients;
 use crate::session::{
-    ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session,
+    ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
 };
 
 mod answers;
@@ -284,6 +285,10 @@ impl Client {
                 self.ending = Some((Outcome::Completed, cx.now));
                 self.finish(cx);
             }
+            Phase::Playing if self.ended_without_media(cx).is_some() => {
+                let detail = format!("BYE, and then the connection was closed, {ends}");
+                self.fail(cx, Failure::NoMedia, detail);
+            }
             _ => {
                 let method = self.waits_for();
                 let detail = match self.phase {
@@ -377,9 +382,21 @@ impl Session for Client {
             .chain(playing.into_iter().flatten())
             .min()
     }
+
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+        self.summaries(sinks)
+    }
 }
 
 impl Client {
+    /// What each stream has come to so far.
+    fn summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+        self.streams
+            .iter()
+            .map(|s| StreamSummary::new(s.kind, s.url.clone(), sinks.rtp(s.sink)))
+            .collect()
+    }
+
     /// Does everything that is due.
     fn due_work(&mut self, cx: &mut Context<'_>) {
         if let Some(&(_, until)) = self.ending.as_ref()

@@ -5,7 +5,6 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
-use crate::media::rtp::StreamSummary;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Note, Outcome, Output};
@@ -86,14 +85,17 @@ impl Client {
                 channel: self.connection.channel,
             });
         }
-        let mut summaries = Vec::with_capacity(self.streams.len());
-        for stream in std::mem::take(&mut self.streams) {
+        for stream in &self.streams {
             if let Some(channel) = stream.channel {
                 cx.out.push_back(Output::Close { channel });
             }
-            let receiver = cx.sinks.rtp(stream.sink);
-            receiver.finish(cx.recorder);
-            let summary = StreamSummary::new(stream.kind, stream.url, receiver);
+            cx.sinks.rtp(stream.sink).finish(cx.recorder);
+        }
+        let summaries = self.summaries(cx.sinks);
+        for stream in std::mem::take(&mut self.streams) {
+            cx.sinks.remove(stream.sink);
+        }
+        for summary in &summaries {
             if summary.first_arrival.is_none() && self.first_media.is_some() {
                 cx.out.push_back(Output::Note(Note {
                     kind: "silent_stream",
@@ -104,8 +106,6 @@ impl Client {
                     ),
                 }));
             }
-            summaries.push(summary);
-            cx.sinks.remove(stream.sink);
         }
         if !summaries.is_empty() {
             cx.out.push_back(Output::Streams(summaries));

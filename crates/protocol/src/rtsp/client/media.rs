@@ -46,6 +46,17 @@ fn slack(length: Duration) -> Duration {
     (length / 10).min(Duration::from_secs(1))
 }
 
+/// The media has come to its end where it came to so much before it and then stayed silent for
+/// long: stated lengths are those of the longest stream, and estimates often.
+fn end_slack(length: Duration) -> Duration {
+    (length / 20).max(Duration::from_secs(1))
+}
+
+/// Whether media of this length had come to its end when its last packet arrived.
+fn reached_end(length: Duration, first: Time, last: Time) -> bool {
+    last.since(first) >= length.saturating_sub(end_slack(length))
+}
+
 impl Client {
     /// A packet in the connection. The hot path of media over TCP: nothing is allocated.
     #[inline]
@@ -162,6 +173,27 @@ impl Client {
         }
     }
 
+    /// When the first and the last packet of any stream arrived.
+    fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
+        let mut arrivals = None;
+        for stream in &self.streams {
+            let receiver = cx.sinks.rtp(stream.sink);
+            if let (Some(first), Some(last)) = (receiver.first_arrival(), receiver.last_arrival()) {
+                let (from, to) = arrivals.unwrap_or((first, last));
+                arrivals = Some((first.min(from), last.max(to)));
+            }
+        }
+        arrivals
+    }
+
+    /// When the last BYE came, where every stream had one and none ever brought a packet.
+    pub(super) fn ended_without_media(&self, cx: &mut Context<'_>) -> Option<Time> {
+        if self.arrivals(cx).is_some() || self.streams.iter().any(|s| s.bye.is_none()) {
+            return None;
+        }
+        self.streams.iter().filter_map(|stream| stream.bye).max()
+    }
+
     /// When every stream that brought anything had its BYE; `None` where one had not.
     fn all_ended(&self, cx: &mut Context<'_>) -> Option<Time> {
         let mut last = None;
@@ -175,17 +207,14 @@ impl Client {
         last
     }
 
-    /// When media of known length will have played.
-    fn known_end(&self) -> Option<Time> {
-        let length = self.length?;
-        let from = self.first_media.or(self.play_answered)?;
-        Some(from + (length - slack(length)))
-    }
-
     /// Whether all that the server had to send has come, as far as one can tell without waiting.
     pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
-        self.first_media.is_some()
-            && (self.all_ended(cx).is_some() || self.known_end().is_some_and(|end| cx.now >= end))
+        self.arrivals(cx).is_some_and(|(first, last)| {
+            self.all_ended(cx).is_some()
+                || self
+                    .length
+                    .is_some_and(|length| reached_end(length, first, last))
+        })
     }
 
     /// Looks whether media still arrives, and sets the time to look again.
@@ -193,22 +222,32 @@ impl Client {
         if self.phase != Phase::Playing || self.check.is_none_or(|check| cx.now < check) {
             return;
         }
-        let last = self
-            .streams
-            .iter()
-            .filter_map(|stream| cx.sinks.rtp(stream.sink).last_arrival())
-            .max();
-        if let Some(bye) = self.all_ended(cx) {
-            let over = bye.max(self.play_answered.unwrap_or(bye)) + BYE_LINGER;
+        let arrivals = self.arrivals(cx);
+        let lingered = |bye: Time| bye.max(self.play_answered.unwrap_or(bye)) + BYE_LINGER;
+        if arrivals.is_some()
+            && let Some(bye) = self.all_ended(cx)
+        {
+            let over = lingered(bye);
             if cx.now >= over {
                 return self.complete(cx);
             }
             self.check = Some(over);
             return;
         }
-        let Some(last) = last else {
+        let Some((first, last)) = arrivals else {
             let answered = self.play_answered.unwrap_or(cx.now);
-            let until = answered + self.config.no_media.0;
+            let mut until = answered + self.config.no_media.0;
+            if let Some(bye) = self.ended_without_media(cx) {
+                until = until.min(lingered(bye));
+                if cx.now >= until {
+                    let detail = format!(
+                        "BYE of {} streams without a packet of any, {}",
+                        self.streams.len(),
+                        self.ends()
+                    );
+                    return self.fail(cx, Failure::NoMedia, detail);
+                }
+            }
             if cx.now >= until {
                 let detail = format!(
                     "no packet of {} streams within {} after PLAY, {}",
@@ -221,20 +260,28 @@ impl Client {
             self.check = Some(until);
             return;
         };
-        let known_end = self.known_end();
         let silent = last + self.config.silence.0;
-        let over = known_end.map(|end| end.max(last + self.config.end_silence.0));
-        if over.is_some_and(|over| cx.now >= over) {
+        // What counts is how far the media had come with its last packet, not what time it is now:
+        // silence brings no media to its end.
+        let reached = self
+            .length
+            .is_none_or(|length| reached_end(length, first, last));
+        let over = self.length.filter(|_| reached).map(|length| {
+            let end = first + (length - slack(length));
+            end.max(last + self.config.end_silence.0)
+        });
+        if over.is_some_and(|over| cx.now >= over) || (reached && cx.now >= silent) {
             return self.complete(cx);
         }
         if cx.now >= silent {
-            let Some(end) = known_end else {
-                return self.complete(cx);
-            };
+            let came = last.since(first);
             let detail = format!(
                 "no packet for {}, {:.3} s before the media's known end, {}",
                 self.config.silence,
-                end.since(last).as_secs_f64(),
+                self.length
+                    .unwrap_or(came)
+                    .saturating_sub(came)
+                    .as_secs_f64(),
                 self.ends()
             );
             return self.fail(cx, Failure::MediaStopped, detail);

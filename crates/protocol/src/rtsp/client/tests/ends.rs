@@ -1,6 +1,7 @@
 //! How the end of the media is known, and how a session ends.
 
 use super::*;
+use crate::media::rtp::StreamSummary;
 
 /// Answers the TEARDOWN that must come now, and says how it ended.
 fn torn_down(bench: &mut Bench) -> Outcome {
@@ -126,13 +127,149 @@ fn silence_long_before_the_known_end_is_a_failure() {
     assert_eq!(sent, 1, "TEARDOWN is sent all the same");
     let (before, outcome) = bench.ended();
     assert!(
-        matches!(outcome, Outcome::Failed(f) if f.reason == "media_stopped" && f.detail.contains("29.000 s"))
+        matches!(outcome, Outcome::Failed(f) if f.reason == "media_stopped" && f.detail.contains("30.000 s"))
     );
     assert!(
         before
             .iter()
             .any(|o| matches!(o, Output::Note(n) if n.kind == "silent_stream"))
     );
+}
+
+/// Packets ten times a second for so many seconds, then nothing until it is over.
+fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
+    for seq in 0..seconds * 10 + 1 {
+        bench.packet(0, seq);
+        bench.input(Input::Deadline);
+        bench.after(100);
+    }
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    while bench.out.is_empty() {
+        bench.deadline();
+    }
+    let is_teardown_answered = matches!(bench.out.back(), Some(Output::Ended(_)));
+    if is_teardown_answered {
+        bench.ended().1
+    } else {
+        torn_down(bench)
+    }
+}
+
+#[test]
+fn silence_brings_no_media_to_its_end() {
+    // It falls silent at 22 s of 30, and the end is past before 10 s of silence are.
+    for (seconds, stopped) in [(22, true), (28, true), (29, false), (30, false)] {
+        let mut bench = quiet(TWO, 2);
+        let outcome = plays_then_falls_silent(&mut bench, seconds);
+        match outcome {
+            Outcome::Failed(f) if stopped => assert_eq!(f.reason, "media_stopped"),
+            Outcome::Completed if !stopped => {}
+            other => panic!("{seconds} s: {other:?}"),
+        }
+    }
+    // A twentieth of a long one may be missing.
+    let long = TWO.replace("npt=0-30", "npt=0-100");
+    for (seconds, stopped) in [(94, true), (95, false)] {
+        let mut bench = quiet(&long, 2);
+        let outcome = plays_then_falls_silent(&mut bench, seconds);
+        assert_eq!(
+            matches!(outcome, Outcome::Failed(_)),
+            stopped,
+            "{seconds} s: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn a_late_wake_up_makes_no_end_of_silence() {
+    // Whoever drives it may call it only when all times are past.
+    let mut bench = quiet(TWO, 2);
+    bench.packet(0, 1);
+    bench.after(60_000);
+    bench.input(Input::Deadline);
+    let Outcome::Failed(failure) = bench.ended().1 else {
+        panic!("one packet is not 30 s of media");
+    };
+    assert_eq!(failure.reason, "media_stopped");
+}
+
+#[test]
+fn a_server_that_closes_after_silence_has_not_completed() {
+    let mut bench = quiet(TWO, 2);
+    bench.client.config.silence = TimeSpan(Duration::from_secs(100));
+    bench.packet(0, 1);
+    bench.after(40_000);
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::End,
+    });
+    assert_eq!(bench.failed().0, "closed_in_play");
+}
+
+#[test]
+fn a_bye_without_a_packet_is_no_media() {
+    let mut bench = quiet(TWO, 2);
+    bench.rtcp(0, &bye());
+    bench.after(1000);
+    bench.input(Input::Deadline);
+    assert!(bench.out.is_empty(), "the other stream may still begin");
+    bench.rtcp(1, &bye());
+    let at = bench.now;
+    bench.deadline();
+    assert_eq!(bench.now, at + Duration::from_millis(200));
+    assert_eq!(bench.failed().0, "no_media");
+
+    // All times are past at once.
+    let mut bench = quiet(TWO, 2);
+    bench.rtcp(0, &bye());
+    bench.rtcp(1, &bye());
+    bench.after(60_000);
+    bench.input(Input::Deadline);
+    assert_eq!(bench.failed().0, "no_media");
+
+    // The other stream never says a word.
+    let mut bench = quiet(TWO, 2);
+    bench.rtcp(0, &bye());
+    bench.after(60_000);
+    bench.input(Input::Deadline);
+    assert_eq!(bench.failed().0, "no_media");
+
+    // The server closes right after it.
+    let mut bench = quiet(ONE, 1);
+    bench.rtcp(0, &bye());
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::End,
+    });
+    assert_eq!(bench.failed().0, "no_media");
+}
+
+#[test]
+fn streams_are_told_of_while_they_play() {
+    let mut bench = quiet(TWO, 2);
+    for seq in [1, 2, 5] {
+        bench.packet(0, seq);
+    }
+    let now = bench.client.streams(&mut bench.sinks);
+    assert_eq!(now.len(), 2);
+    assert_eq!((now[0].counts.expected, now[0].counts.received), (5, 3));
+    assert_eq!(now[1].counts.received, 0);
+    bench.rtcp(0, &bye());
+    bench.deadline();
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    let teardown = bench.asked(Method::Teardown);
+    bench.answer(&teardown, 200, &[], "");
+    let (before, _) = bench.ended();
+    let last = before.iter().find_map(|output| match output {
+        Output::Streams(streams) => Some(streams),
+        _ => None,
+    });
+    // The last frames are judged at the end only.
+    let counts = |streams: &[StreamSummary]| streams.iter().map(|s| s.counts).collect::<Vec<_>>();
+    assert_eq!(last.map(|streams| counts(streams)), Some(counts(&now)));
+    assert_eq!(bench.client.streams(&mut bench.sinks), []);
 }
 
 #[test]

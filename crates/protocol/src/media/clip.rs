@@ -207,14 +207,8 @@ impl Clip {
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
         for (frame, nals) in stream.pictures.iter().enumerate() {
-            let (sets, rest) = nals.split_at(nals.iter().take_while(|nal| is_set(nal)).count());
-            if !sets.is_empty() {
-                let sets: Vec<&[u8]> = sets.iter().map(Vec::as_slice).collect();
-                payloads.push(packets::aggregate(&sets));
-            }
-            for nal in rest {
-                packets::single_or_fragments(nal, settings.mtu, &mut payloads);
-            }
+            let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
+            packets::cut(&nals, settings.mtu, &mut payloads);
             add_frame(&mut packets, frame as u32, &mut payloads, |last| last);
         }
         let [_, profile, constraints, level, ..] = stream.sps[..] else {
@@ -311,11 +305,6 @@ impl Clip {
     }
 }
 
-/// Whether a NAL unit is a parameter set.
-fn is_set(nal: &[u8]) -> bool {
-    matches!(nal[0] & 0x1f, 7 | 8)
-}
-
 /// Adds the packets of one frame; `marker` says of its last packet and the others whether they bear
 /// the marker bit.
 fn add_frame(
@@ -394,6 +383,32 @@ mod tests {
         assert_eq!(markers, 50);
         assert_eq!(clip.packets[0].payload[0] & 0x1f, 24);
         assert!(clip.parameters().contains("profile-level-id=42C0"));
+    }
+
+    #[test]
+    fn small_frames_are_one_packet_each() {
+        for (bits_per_second, frames, gop) in [(100_000, 25, 50), (250_000, 30, 1), (30_000, 10, 5)]
+        {
+            let clip = Clip::video(&H264Settings {
+                bits_per_second,
+                frame_rate: FrameRate::whole(frames),
+                gop,
+                mtu: 1400,
+            })
+            .unwrap();
+            assert_eq!(
+                clip.packets.len(),
+                clip.frames as usize,
+                "{bits_per_second}"
+            );
+            assert!(clip.packets.iter().all(|packet| packet.part == (0, 1)));
+            let wanted = bits_per_second * u64::from(clip.frames) / u64::from(frames) / 8;
+            assert!(
+                clip.loop_bytes().abs_diff(wanted) <= 8,
+                "{}",
+                clip.loop_bytes()
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One loop of video of a stated bit rate.
 
 use super::bits::{BitWriter, nal_unit};
-use super::packets::{MTU_MIN, aggregate_bytes, longest_within, payload_bytes};
+use super::packets::{MTU_MIN, aggregate_bytes, cut_bytes, longest_within, payload_bytes};
 use super::picture::{Canvas, FRAME_NUM_BITS, QP, Slot};
 use crate::media::clip::FrameRate;
 
@@ -207,8 +207,7 @@ impl Plan<'_> {
         };
         let (sps, pps) = parameter_sets(self.settings, size);
         let mtu = self.settings.mtu;
-        let idr = payload_bytes(vcl(slot, &canvas.slice(slot, 0)).len(), mtu)
-            + aggregate_bytes(&[&sps, &pps]);
+        let idr = cut_bytes(&[&sps, &pps, &vcl(slot, &canvas.slice(slot, 0))], mtu);
         // The bar costs a little more in some columns than in others; the smallest picture, which
         // decides whether a rate can be met at all, has but four.
         let columns = u64::from(size.0 / 16)
@@ -237,7 +236,8 @@ impl Plan<'_> {
                 weights += if in_gop == 0 { IDR_WEIGHT } else { 1 };
                 let target = u128::from(self.bytes) * u128::from(weights)
                     / u128::from(weights_per_gop * self.gops);
-                let budget = (target as u64).saturating_sub(spent);
+                let budget = (target as u64).saturating_sub(spent) as usize;
+                let budget = self.whole_packet(budget, in_gop);
                 let slot = Slot {
                     index: pictures.len() as u64,
                     in_gop,
@@ -245,23 +245,17 @@ impl Plan<'_> {
                     texture_from,
                 };
                 let mut nals = Vec::new();
-                let mut used = 0;
+                let mut room = budget;
                 if in_gop == 0 {
-                    used = aggregate_bytes(&[&sps, &pps]);
+                    // Where the picture shares their packet, two bytes tell its length.
+                    room = room.saturating_sub(aggregate_bytes(&[&sps, &pps]) + 2);
                     nals.extend([sps.clone(), pps.clone()]);
                 }
-                let room = (budget as usize).saturating_sub(used);
                 let (nal, texture) = self.fill(&mut canvas, slot, room);
                 texture_from = (texture_from + texture) % canvas.macroblocks();
-                used += payload_bytes(nal.len(), self.settings.mtu);
                 nals.push(nal);
-                let rest = (budget as usize).saturating_sub(used);
-                if rest >= FILLER_MIN {
-                    let filler = filler(longest_within(rest, self.settings.mtu));
-                    used += payload_bytes(filler.len(), self.settings.mtu);
-                    nals.push(filler);
-                }
-                spent += used as u64;
+                nals.extend(self.filler_for(&nals, budget));
+                spent += cut_bytes(&slices(&nals), self.settings.mtu) as u64;
                 pictures.push(nals);
             }
         }
@@ -271,6 +265,31 @@ impl Plan<'_> {
             pictures,
             size,
         }
+    }
+
+    /// What a picture may take: as it was shared out, but an IDR picture that would spill just a
+    /// little into a second packet leaves that to the pictures after it.
+    fn whole_packet(&self, budget: usize, in_gop: u32) -> usize {
+        let mtu = self.settings.mtu;
+        let spills = in_gop == 0 && self.settings.gop > 1 && budget > mtu;
+        if spills && budget <= mtu + mtu / 2 {
+            mtu
+        } else {
+            budget
+        }
+    }
+
+    /// The filler that brings a picture's NAL units to `budget` bytes of payload: in one packet with
+    /// them where one holds it all, else in packets of its own.
+    fn filler_for(&self, nals: &[Vec<u8>], budget: usize) -> Option<Vec<u8>> {
+        let mtu = self.settings.mtu;
+        let nals = slices(nals);
+        let length = if budget <= mtu {
+            budget.saturating_sub(aggregate_bytes(&nals) + 2)
+        } else {
+            longest_within(budget.saturating_sub(cut_bytes(&nals, mtu)), mtu)
+        };
+        (length >= FILLER_MIN).then(|| filler(length))
     }
 
     /// Writes one picture with as much texture as fits into `room` bytes of payload.
@@ -294,6 +313,10 @@ impl Plan<'_> {
         *canvas = plain;
         (nal, 0)
     }
+}
+
+fn slices(nals: &[Vec<u8>]) -> Vec<&[u8]> {
+    nals.iter().map(Vec::as_slice).collect()
 }
 
 fn canvas((width, height): (u32, u32)) -> Canvas {

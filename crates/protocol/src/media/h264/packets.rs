@@ -31,7 +31,42 @@ pub(super) fn longest_within(payload: usize, mtu: usize) -> usize {
     length
 }
 
-/// How many bytes of RTP payload the parameter sets take: one aggregation packet.
+/// How many NAL units, from the first on, share a packet: as many as fit.
+fn sharing(nals: &[&[u8]], mtu: usize) -> usize {
+    (1..=nals.len())
+        .rev()
+        .find(|&count| count == 1 || aggregate_bytes(&nals[..count]) <= mtu)
+        .unwrap_or(0)
+}
+
+/// How many bytes of RTP payload [`cut`] makes of a picture.
+pub(super) fn cut_bytes(mut nals: &[&[u8]], mtu: usize) -> usize {
+    let mut bytes = 0;
+    while !nals.is_empty() {
+        let (first, rest) = nals.split_at(sharing(nals, mtu));
+        bytes += match first {
+            [nal] => payload_bytes(nal.len(), mtu),
+            several => aggregate_bytes(several),
+        };
+        nals = rest;
+    }
+    bytes
+}
+
+/// Cuts the NAL units of a picture into packets: those that fit into one share it, those that are
+/// too long for one are fragmented.
+pub fn cut(mut nals: &[&[u8]], mtu: usize, packets: &mut Vec<Bytes>) {
+    while !nals.is_empty() {
+        let (first, rest) = nals.split_at(sharing(nals, mtu));
+        match first {
+            [nal] => single_or_fragments(nal, mtu, packets),
+            several => packets.push(aggregate(several)),
+        }
+        nals = rest;
+    }
+}
+
+/// How many bytes of RTP payload an aggregation packet takes.
 pub(super) fn aggregate_bytes(nals: &[&[u8]]) -> usize {
     1 + nals.iter().map(|nal| 2 + nal.len()).sum::<usize>()
 }
@@ -42,7 +77,7 @@ pub fn aggregate(nals: &[&[u8]]) -> Bytes {
     let importance = nals.iter().map(|nal| nal[0] & 0x60).max().unwrap_or(0);
     payload.push(importance | STAP_A);
     for nal in nals {
-        let length = u16::try_from(nal.len()).expect("only parameter sets are aggregated");
+        let length = u16::try_from(nal.len()).expect("shorter than a packet");
         payload.extend_from_slice(&length.to_be_bytes());
         payload.extend_from_slice(nal);
     }
@@ -81,7 +116,49 @@ mod tests {
         );
     }
 
+    /// The NAL units in packets.
+    fn unpack(packets: &[Bytes]) -> Vec<Vec<u8>> {
+        let mut nals: Vec<Vec<u8>> = Vec::new();
+        for packet in packets {
+            match packet[0] & 0x1f {
+                STAP_A => {
+                    let mut rest = &packet[1..];
+                    while let [high, low, after @ ..] = rest {
+                        let length = usize::from(*high) << 8 | usize::from(*low);
+                        nals.push(after[..length].to_vec());
+                        rest = &after[length..];
+                    }
+                }
+                FU_A => {
+                    if packet[1] & 0x80 != 0 {
+                        nals.push(vec![packet[0] & 0xe0 | packet[1] & 0x1f]);
+                    }
+                    nals.last_mut().unwrap().extend_from_slice(&packet[2..]);
+                }
+                _ => nals.push(packet.to_vec()),
+            }
+        }
+        nals
+    }
+
     proptest! {
+        #[test]
+        fn a_picture_is_cut_into_as_few_packets_as_its_units_fit(
+            lengths in proptest::collection::vec(prop_oneof![2usize..60, 2usize..3000], 1..6),
+            mtu in MTU_MIN..1500,
+        ) {
+            let nals: Vec<Vec<u8>> = lengths.iter().map(|&length| vec![0x61; length]).collect();
+            let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
+            let mut packets = Vec::new();
+            cut(&nals, mtu, &mut packets);
+            prop_assert!(packets.iter().all(|packet| packet.len() <= mtu));
+            prop_assert_eq!(packets.iter().map(Bytes::len).sum::<usize>(), cut_bytes(&nals, mtu));
+            prop_assert_eq!(unpack(&packets), nals.clone());
+            if aggregate_bytes(&nals) <= mtu {
+                prop_assert_eq!(packets.len(), 1);
+            }
+        }
+
         #[test]
         fn fragments_make_the_unit_again(
             nal in proptest::collection::vec(any::<u8>(), 1..5000),

@@ -17,18 +17,11 @@ fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> H264Settin
 }
 
 fn payload_of(stream: &H264Stream, mtu: usize) -> u64 {
-    let mut bytes = 0;
-    for nals in &stream.pictures {
-        let sets = if nals[0][0] & 0x1f == 7 { 2 } else { 0 };
-        if sets > 0 {
-            bytes += aggregate_bytes(&[&nals[0], &nals[1]]);
-        }
-        bytes += nals[sets..]
-            .iter()
-            .map(|nal| payload_bytes(nal.len(), mtu))
-            .sum::<usize>();
-    }
-    bytes as u64
+    let bytes = stream
+        .pictures
+        .iter()
+        .map(|nals| cut_bytes(&slices(nals), mtu));
+    bytes.sum::<usize>() as u64
 }
 
 /// Runs a tool on the stream; `None` where it is missing and may be.

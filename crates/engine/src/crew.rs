@@ -3,7 +3,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use mio::Poll;
 use net::{Clock, PortRange};
 
@@ -21,6 +21,8 @@ pub(crate) struct Crew {
     pub(crate) reports: Receiver<Report>,
     mailboxes: Vec<Mailbox>,
     threads: Vec<JoinHandle<()>>,
+    /// Where each worker waits for the run to begin.
+    gates: Vec<Sender<Clock>>,
 }
 
 /// What one worker is to do.
@@ -31,9 +33,8 @@ pub(crate) struct Duty {
 }
 
 impl Crew {
-    /// Starts one worker for each duty.
+    /// Starts one worker for each duty. They all stand, and wait for [`Crew::begin`].
     pub(crate) fn start(
-        clock: &Clock,
         duties: Vec<Duty>,
         stop_timeout: Duration,
         seed: u64,
@@ -55,7 +56,9 @@ impl Crew {
             reports: inbox,
             mailboxes,
             threads: Vec::new(),
+            gates: Vec::new(),
         };
+        let (standing, stand) = bounded(duties.len());
         for (index, (duty, (poll, mailbox, commands))) in
             (0u32..).zip(duties.into_iter().zip(polls))
         {
@@ -63,7 +66,6 @@ impl Crew {
             let others = others.filter(|(other, _)| *other != index);
             let config = Config {
                 index,
-                clock: clock.same_start(),
                 poll,
                 commands,
                 reports: reports.clone(),
@@ -76,13 +78,27 @@ impl Crew {
                 stop_timeout,
                 seed,
             };
+            let (gate, begin) = bounded(1);
+            let standing = standing.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || worker::run(config))
+                .spawn(move || worker::run(config, standing, &begin))
                 .map_err(failed())?;
             crew.threads.push(thread);
+            crew.gates.push(gate);
         }
+        drop(standing);
+        // It ends when every worker has said so or is gone.
+        stand.iter().for_each(drop);
         Ok(crew)
+    }
+
+    /// Lets all workers begin, by that clock.
+    pub(crate) fn begin(&mut self, clock: &Clock) {
+        for gate in self.gates.drain(..) {
+            // A worker that is gone is found so by its thread.
+            let _ = gate.send(clock.same_start());
+        }
     }
 
     /// How many workers there are.
@@ -107,6 +123,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
+        self.gates.clear();
         self.tell(|| Command::Kill);
         // A worker that waits for room in the queue of reports has to be let on.
         while self.threads.iter().any(|thread| !thread.is_finished()) {

@@ -18,7 +18,7 @@ pub(crate) enum Command {
     /// What a name stands for.
     Resolved(Answer),
     /// A session of another worker said something.
-    Told { topic: String, message: Arc<str> },
+    Told { topic: Arc<str>, message: Arc<str> },
 }
 
 /// What a worker says.
@@ -33,8 +33,8 @@ pub(crate) enum Report {
         populations: Vec<Window>,
         tester: Window,
     },
-    /// A client has ended.
-    Client(Box<EndedClient>),
+    /// A client has ended, or how one stands that has not.
+    Client(Box<ClientState>),
     /// Something for the list of events.
     Event {
         at: Time,
@@ -51,9 +51,9 @@ pub(crate) enum Report {
     },
 }
 
-/// What became of a client.
+/// What has become of a client so far.
 #[derive(Debug)]
-pub(crate) struct EndedClient {
+pub(crate) struct ClientState {
     /// Unique in the run.
     pub(crate) id: u64,
     pub(crate) population: String,
@@ -63,7 +63,7 @@ pub(crate) struct EndedClient {
     pub(crate) due: Time,
     pub(crate) begun: Time,
     pub(crate) first_media: Option<Time>,
-    pub(crate) ended: Time,
-    pub(crate) outcome: protocol::session::Outcome,
+    /// When it ended and how; none while it lives.
+    pub(crate) ended: Option<(Time, protocol::session::Outcome)>,
     pub(crate) streams: Vec<StreamSummary>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
@@ -10,6 +11,7 @@ use measure::threshold::{Judge, Threshold, ThresholdResult};
 use measure::totals::Statistic;
 use measure::{Catalogue, Health, Recorder, Time, Totals, Verdict, Window, server, tester};
 use net::{Clock, PortRange};
+use protocol::registry;
 use protocol::session::Outcome;
 use runfile::{ClientOutcome, ClientRow, EventRow, Header, RunFile, SubjectHeader, WindowRow};
 use scenario::Scenario;
@@ -20,9 +22,9 @@ use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::machine;
-use crate::messages::{Command, EndedClient, Report};
+use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
-use crate::worker::{ClientPlan, PopulationPlan, WINDOW};
+use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
 
 /// What the scenario does not say about a run.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +119,9 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 /// One core stands for some thousands; a second worker takes a core that the server may want.
 const CLIENTS_A_WORKER: u64 = 1000;
 
+/// How media is received, as reports name it.
+const RECEIVE_PATH: &str = "sockets";
+
 /// Runs a scenario to its end.
 ///
 /// `progress` is called from the calling thread: while the server is started, then once a window.
@@ -125,6 +130,17 @@ const CLIENTS_A_WORKER: u64 = 1000;
 /// Whatever keeps the run from beginning. What goes wrong later is in the verdict.
 pub fn run(
     scenario: &Scenario,
+    options: &Options,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Finished, EngineError> {
+    run_duties(scenario, duties(scenario), options, control, progress)
+}
+
+/// Runs a scenario with what workers do given.
+fn run_duties(
+    scenario: &Scenario,
+    duties: Vec<Duty>,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
@@ -142,10 +158,8 @@ pub fn run(
     let invalid = sut
         .as_ref()
         .map_or_else(Vec::new, |sut| ownership::check(scenario, sut));
-    // From here on the run has begun; the header says when.
-    let clock = Clock::start();
     let header = Header {
-        started_at: Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0)),
+        started_at: since_1970(&Clock::start()),
         ..header
     };
     let run_file = if options.overwrite {
@@ -153,12 +167,12 @@ pub fn run(
     } else {
         RunFile::create(&options.run_file, &header)?
     };
-    let crew = Crew::start(
-        &clock,
-        duties(scenario),
-        scenario.stop_timeout,
-        scenario.seed,
-    )?;
+    let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
+    // From here on the run has begun: whatever had to be made ready is.
+    let clock = Clock::start();
+    crew.begin(&clock);
+    run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
+    run_file.meta("receive_path", RECEIVE_PATH.into());
     let coordinator = Coordinator {
         scenario,
         control,
@@ -184,6 +198,7 @@ pub fn run(
         health,
         server: Recorder::new(server::SERVER_CATALOGUE),
         process: machine::Process::new(),
+        dead_looked_for: Time::ZERO,
         sut,
         server_is_gone: false,
         run_file,
@@ -289,6 +304,11 @@ fn start_server(
     }
 }
 
+/// When the run of a clock began.
+fn since_1970(clock: &Clock) -> Duration {
+    Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0))
+}
+
 fn in_words(step: &sut::Progress) -> String {
     match step {
         sut::Progress::MakingClip {
@@ -337,7 +357,7 @@ fn duties(scenario: &Scenario) -> Vec<Duty> {
                         urls: population.urls.clone(),
                         pick: population.pick,
                         leave: population.leave,
-                        config: population.config.clone(),
+                        client: maker(population.config.clone()),
                     }),
                 })
                 .collect(),
@@ -345,6 +365,10 @@ fn duties(scenario: &Scenario) -> Vec<Duty> {
             ports: PortRange::share(net::ports::DEFAULT_RANGE, worker, workers),
         })
         .collect()
+}
+
+fn maker(config: registry::ClientConfig) -> MakeClient {
+    Arc::new(move |url, seed| registry::client(&config, url, seed))
 }
 
 struct Coordinator<'a> {
@@ -362,6 +386,8 @@ struct Coordinator<'a> {
     health: Health,
     server: Recorder,
     process: machine::Process,
+    /// When it was last looked whether all workers live.
+    dead_looked_for: Time,
     sut: Option<Sut>,
     server_is_gone: bool,
     run_file: RunFile,
@@ -380,8 +406,15 @@ impl Coordinator<'_> {
         while !self.assembly.is_over() {
             match self.crew.reports.recv_timeout(LOOK_UP) {
                 Ok(report) => self.take(report),
-                Err(RecvTimeoutError::Timeout) => self.look_for_the_dead(),
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                // All are gone, and what they said has been taken in.
+                Err(RecvTimeoutError::Disconnected) => self.look_for_the_dead(),
+            }
+            // By the clock, because those that live may always have something to say.
+            let now = self.clock.now();
+            if now.since(self.dead_looked_for) >= LOOK_UP {
+                self.dead_looked_for = now;
+                self.look_for_the_dead();
             }
             while let Some(window) = self.assembly.take() {
                 let seen = self.window(window);
@@ -636,11 +669,13 @@ impl Coordinator<'_> {
     }
 }
 
-fn client_row(client: EndedClient) -> ClientRow {
-    let (outcome, failure) = match client.outcome {
-        Outcome::Completed => (ClientOutcome::Completed, None),
-        Outcome::Stopped => (ClientOutcome::Stopped, None),
-        Outcome::Failed(failure) => (ClientOutcome::Failed, Some(failure)),
+fn client_row(client: ClientState) -> ClientRow {
+    let (ended, outcome) = client.ended.unzip();
+    let (outcome, failure) = match outcome {
+        None => (None, None),
+        Some(Outcome::Completed) => (Some(ClientOutcome::Completed), None),
+        Some(Outcome::Stopped) => (Some(ClientOutcome::Stopped), None),
+        Some(Outcome::Failed(failure)) => (Some(ClientOutcome::Failed), Some(failure)),
     };
     ClientRow {
         id: client.id,
@@ -651,10 +686,57 @@ fn client_row(client: EndedClient) -> ClientRow {
         due: client.due,
         begun: Some(client.begun),
         first_media: client.first_media,
-        ended: Some(client.ended),
-        outcome: Some(outcome),
+        ended,
+        outcome,
         reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
         detail: failure.map(|failure| failure.detail),
         streams: serde_json::to_value(client.streams).unwrap_or(serde_json::Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::session::{Context, Input, Session};
+    use scenario::Pick;
+
+    /// A session with a fault in it.
+    struct Broken;
+
+    impl Session for Broken {
+        fn handle(&mut self, _: &mut Context<'_>, _: Input<'_>) {
+            panic!("on purpose");
+        }
+
+        fn deadline(&self) -> Option<Time> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_worker_that_breaks_down_makes_the_run_invalid_and_does_not_hold_it_up() {
+        let text = "clients: {viewers: {protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], \
+                    load: {clients: 2}}}\nworkers: 2\n";
+        let scenario = Scenario::parse("test", text, &scenario::Overrides::default())
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options {
+            run_file: folder.path().join("run"),
+            ..Options::default()
+        };
+        let mut duties = duties(&scenario);
+        assert_eq!(duties.len(), 2);
+        let mut plan = duties[0].populations[0].clients.take().expect("clients");
+        plan.pick = Pick::InTurn;
+        plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
+        duties[0].populations[0].clients = Some(plan);
+        let run = run_duties(&scenario, duties, &options, &Control::new(), &mut |_| {});
+        let finished = run.expect("a report all the same");
+        let reasons = &finished.verdict.reasons;
+        assert!(
+            reasons.iter().any(|reason| reason.contains("broke down")),
+            "{reasons:?}"
+        );
+        assert_eq!(finished.verdict.result, measure::VerdictResult::Invalid);
     }
 }

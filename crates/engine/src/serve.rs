@@ -25,7 +25,7 @@ use crate::worker::{Accept, PopulationPlan, Serving};
 pub struct ServeOptions {
     /// Where it listens. One worker serves each address. A port of 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// What it serves, and what it does wrong on purpose.
+    /// What it serves, and what it does wrong on purpose. Its `wall_clock` is set by [`serve`].
     pub config: ServerConfig,
     /// Where a line of JSON goes for each stream that was served, when its session has ended.
     pub report: Option<PathBuf>,
@@ -74,7 +74,13 @@ pub fn serve(
     control: &Control,
     progress: &mut dyn FnMut(&ServeProgress),
 ) -> Result<ServeFinished, EngineError> {
-    let server = Server::new(options.config.clone()).map_err(EngineError::Settings)?;
+    // Before all else, because the streams' sender reports count from its beginning.
+    let clock = Clock::start();
+    let config = ServerConfig {
+        wall_clock: Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0)),
+        ..options.config.clone()
+    };
+    let server = Server::new(config).map_err(EngineError::Settings)?;
     let server = Arc::new(server);
     let accept: Accept = {
         let server = server.clone();
@@ -108,8 +114,8 @@ pub fn serve(
             ),
         });
     }
-    let clock = Clock::start();
-    let crew = Crew::start(&clock, duties, options.stop_timeout, options.config.seed)?;
+    let mut crew = Crew::start(duties, options.stop_timeout, options.config.seed)?;
+    crew.begin(&clock);
     let mut assembly = Assembly::new(
         crew.len(),
         vec![server.catalogue()],
@@ -163,10 +169,13 @@ pub fn serve(
             }
             Ok(Report::Client(_) | Report::Event { .. }) => {}
             Err(RecvTimeoutError::Timeout) => {
-                let dead: Vec<u32> = assembly.at_work().filter(|&w| crew.is_gone(w)).collect();
-                dead.into_iter().for_each(|worker| assembly.ended(worker));
+                // One that has just ended has said so, and is heard before this is looked at again.
+                let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
+                if assembly.at_work().any(dead) {
+                    return Err(broke_down());
+                }
             }
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return Err(broke_down()),
         }
         while let Some(window) = assembly.take() {
             tell(
@@ -188,6 +197,13 @@ pub fn serve(
         report.finish()?;
     }
     Ok(served)
+}
+
+fn broke_down() -> EngineError {
+    EngineError::System {
+        what: "a worker of the reference server broke down".to_owned(),
+        error: io::Error::other("its thread panicked"),
+    }
 }
 
 impl ServeFinished {

@@ -61,6 +61,14 @@ impl PortRange {
         PortRange::new(port(at(worker))..port(at(worker + 1)))
     }
 
+    /// The same with another receive buffer for media sockets; 0 is the system's default.
+    pub fn with_receive_buffer(self, bytes: usize) -> PortRange {
+        PortRange {
+            receive_buffer: bytes,
+            ..self
+        }
+    }
+
     /// How many pairs there are, free or not.
     pub fn pairs(&self) -> usize {
         self.taken.len()

@@ -11,6 +11,8 @@ mod receive;
 mod sessions;
 mod sockets;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +35,7 @@ use crate::resolver::{Addresses, Resolver};
 use flows::Sending;
 use outputs::Pending;
 use plan::Population;
-pub(crate) use plan::{ClientPlan, PopulationPlan};
+pub(crate) use plan::{ClientPlan, MakeClient, PopulationPlan};
 use sessions::{SessionKey, Slot};
 use sockets::Socket;
 use timers::{Task, Timers};
@@ -47,8 +49,14 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 /// What one read of a connection takes at most.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How many notes of a kind are passed on; the others are only counted.
+/// How many notes of a kind are passed on one by one; the others are told of together, at the end.
 const NOTES_OF_A_KIND: u64 = 100;
+
+/// How many messages of other workers' sessions may wait for a worker.
+const TOLD_WAITING: usize = 1 << 16;
+
+/// Over less than this no use of the processor is worked out: the figure would be chance.
+const CPU_SPAN: Duration = Duration::from_millis(100);
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -65,7 +73,6 @@ pub(crate) struct Serving {
 /// Everything a worker needs, as it can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
-    pub(crate) clock: Clock,
     pub(crate) poll: Poll,
     pub(crate) commands: Receiver<Command>,
     pub(crate) reports: Sender<Report>,
@@ -89,6 +96,8 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// A way to reach the worker that will own `poll`.
     pub(crate) fn new(poll: &Poll) -> io::Result<(Mailbox, Receiver<Command>)> {
+        // Without a bound, because whoever commands must never wait for a worker that waits for it.
+        // What the coordinator and the resolver say is little; for the rest see `pass_on`.
         let (commands, inbox) = crossbeam_channel::unbounded();
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         Ok((Mailbox { commands, waker }, inbox))
@@ -99,6 +108,18 @@ impl Mailbox {
         if self.commands.send(command).is_ok() {
             let _ = self.waker.wake();
         }
+    }
+
+    /// Passes on what a session of another worker said; says whether there was room.
+    pub(crate) fn pass_on(&self, topic: &Arc<str>, message: &Arc<str>) -> bool {
+        if self.commands.len() >= TOLD_WAITING {
+            return false;
+        }
+        self.tell(Command::Told {
+            topic: topic.clone(),
+            message: message.clone(),
+        });
+        true
     }
 }
 
@@ -132,7 +153,7 @@ struct Worker {
     populations: Vec<Population>,
     acceptors: Vec<Accept>,
     timers: Timers,
-    topics: HashMap<String, Topic>,
+    topics: HashMap<Arc<str>, Topic>,
 
     out: VecDeque<Output>,
     pending: VecDeque<(SessionKey, Pending)>,
@@ -140,18 +161,22 @@ struct Worker {
     read_buffer: Vec<u8>,
 
     tester: Recorder,
+    /// Processor time used as far as it has been taken up, and when that was.
     cpu_nanos: u64,
+    cpu_at: Time,
     notes: HashMap<&'static str, u64>,
     window: u64,
     window_begins: Time,
     heartbeat: Time,
+    /// When the running turn of the loop began.
+    turn: Time,
     stopping: bool,
     killed: bool,
 }
 
 /// What is known of a name.
 enum Resolution {
-    Asked(Vec<(SessionKey, protocol::session::ChannelId, u16, Time)>),
+    Asked(Vec<(SessionKey, protocol::session::ChannelId, u16)>),
     Known(Addresses),
 }
 
@@ -162,10 +187,20 @@ struct Topic {
 }
 
 /// Runs a worker on the calling thread until it has nothing left to do, or is told to stop.
-pub(crate) fn run(config: Config) {
+///
+/// It says when it stands, and then waits for the run's clock: the run begins for all at once, and none
+/// has to make up for the time that threads take to start. Without a clock there is no run.
+pub(crate) fn run(config: Config, standing: Sender<()>, begin: &Receiver<Clock>) {
     let index = config.index;
     let reports = config.reports.clone();
-    let result = Worker::new(config).and_then(|mut worker| worker.run());
+    let worker = Worker::new(config);
+    let _ = standing.send(());
+    drop(standing);
+    let Ok(clock) = begin.recv() else { return };
+    let result = worker.and_then(|mut worker| {
+        worker.clock = clock;
+        worker.run()
+    });
     // The coordinator waits for this message; without a coordinator there is nobody to tell.
     let _ = reports.send(Report::Finished {
         worker: index,
@@ -188,7 +223,7 @@ impl Worker {
             .collect();
         let mut worker = Worker {
             index: config.index,
-            clock: config.clock,
+            clock: Clock::start(),
             poll: config.poll,
             timer,
             commands: config.commands,
@@ -219,10 +254,12 @@ impl Worker {
             read_buffer: vec![0; READ_BYTES],
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             cpu_nanos: net::clock::thread_cpu_nanos(),
+            cpu_at: Time::ZERO,
             notes: HashMap::new(),
             window: 0,
             window_begins: Time::ZERO,
             heartbeat: Time::ZERO + HEARTBEAT,
+            turn: Time::ZERO,
             stopping: false,
             killed: false,
         };
@@ -260,7 +297,13 @@ impl Worker {
             }
             self.settle();
         }
-        self.close_window(self.clock.now());
+        if self.killed {
+            self.end_all_now();
+        }
+        self.tell_of_notes_left_out();
+        let now = self.clock.now();
+        self.keep_time(now);
+        self.close_window(now);
         Ok(())
     }
 
@@ -293,14 +336,8 @@ impl Worker {
 
     fn work_that_is_due(&mut self) {
         let now = self.clock.now();
-        if now >= self.heartbeat {
-            self.tester
-                .record(tester::LAG, now.since(self.heartbeat).as_nanos() as u64);
-            self.heartbeat = now + HEARTBEAT;
-        }
-        while now >= self.window_begins + WINDOW {
-            self.close_window(self.window_begins + WINDOW);
-        }
+        self.turn = now;
+        self.keep_time(now);
         self.start_and_stop_clients(now);
         while let Some((_, task)) = self.timers.due(now) {
             self.do_task(task, now);
@@ -308,6 +345,23 @@ impl Worker {
         }
         self.send_flows(now);
         self.settle();
+    }
+
+    /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a loop
+    /// that stood still for a second was late a hundred times, not once.
+    fn keep_time(&mut self, now: Time) {
+        loop {
+            let end = self.window_begins + WINDOW;
+            while self.heartbeat <= now.min(end) {
+                let lag = now.since(self.heartbeat);
+                self.tester.record(tester::LAG, lag.as_nanos() as u64);
+                self.heartbeat += HEARTBEAT;
+            }
+            if now < end {
+                return;
+            }
+            self.close_window(end);
+        }
     }
 
     fn do_task(&mut self, task: Task, now: Time) {
@@ -322,15 +376,15 @@ impl Worker {
             }
             Task::Leave(key) => self.stop_session(key, now),
             Task::Cut(key) => self.cut_session(key),
-            Task::Connect { socket, session } => self.give_up_connecting(socket, session),
+            Task::Connect { session, channel } => self.give_up_connecting(session, channel),
+            Task::Accept { socket } => self.readable(socket),
             Task::Linger { socket, serial } => self.give_up_closing(socket, serial),
         }
     }
 
     fn obey(&mut self, command: Command) {
-        let now = self.clock.now();
         match command {
-            Command::Stop { until } => self.stop_all(now, until),
+            Command::Stop { until } => self.stop_all(until),
             Command::Kill => self.killed = true,
             Command::Resolved(answer) => self.resolved(answer),
             Command::Told { topic, message } => self.tell_listeners(&topic, &message),
@@ -378,7 +432,10 @@ impl Worker {
         };
         if deadline < slot.armed {
             slot.armed = deadline;
-            self.timers.add(deadline, Task::Deadline(key));
+            // One that has passed already comes in the next turn: a session that names it over and over
+            // costs time, but keeps nobody from being heard.
+            let at = deadline.max(self.turn + Duration::from_nanos(1));
+            self.timers.add(at, Task::Deadline(key));
         }
     }
 
@@ -402,15 +459,11 @@ impl Worker {
                 ),
             );
         }
-        let cpu = net::clock::thread_cpu_nanos();
-        let used = cpu.saturating_sub(self.cpu_nanos);
-        self.cpu_nanos = cpu;
-        if seconds > 0.0 {
-            let cores = used as f64 / 1e9 / seconds;
-            self.tester.set(tester::CPU, cores);
-            self.tester.set(tester::CPU_HOTTEST_WORKER, cores);
-        }
+        self.take_cpu();
         self.collect_drops();
+        let (sessions, sockets) = (&self.sessions, &self.sockets);
+        self.timers
+            .sweep(|task| outputs::has_object(task, sessions, sockets));
         let populations = self
             .populations
             .iter_mut()
@@ -433,8 +486,25 @@ impl Worker {
             tester: self.tester.take_window(),
         };
         self.report(report);
+        self.report_the_living();
         self.window += 1;
         self.window_begins = end;
+    }
+
+    /// Takes up the processor time used. Of windows that are closed late, one right after the other, each
+    /// is given the same share.
+    fn take_cpu(&mut self) {
+        let now = self.clock.now();
+        let span = now.since(self.cpu_at);
+        if span < CPU_SPAN {
+            return;
+        }
+        let cpu = net::clock::thread_cpu_nanos();
+        let used = cpu.saturating_sub(self.cpu_nanos);
+        let cores = used as f64 / span.as_nanos() as f64;
+        (self.cpu_nanos, self.cpu_at) = (cpu, now);
+        self.tester.set(tester::CPU, cores);
+        self.tester.set(tester::CPU_HOTTEST_WORKER, cores);
     }
 
     fn report(&mut self, report: Report) {
@@ -455,6 +525,20 @@ impl Worker {
                 subject,
                 text,
             });
+        }
+    }
+
+    fn tell_of_notes_left_out(&mut self) {
+        let at = self.clock.now();
+        for (kind, count) in std::mem::take(&mut self.notes) {
+            if let Some(more @ 1..) = count.checked_sub(NOTES_OF_A_KIND) {
+                self.report(Report::Event {
+                    at,
+                    kind,
+                    subject: None,
+                    text: format!("{more} more of this kind on worker {}", self.index),
+                });
+            }
         }
     }
 }

@@ -8,11 +8,13 @@ use protocol::session::{
     ChannelError, ChannelId, Closed, FlowId, Input, MediaEvent, Note, Open, Outcome, Output, Port,
     SinkId,
 };
+use slab::Slab;
 
-use super::sessions::{Channel, Client, Peer, SessionKey};
+use super::sessions::{Channel, Client, Peer, SessionKey, Slot};
 use super::sockets::Socket;
+use super::timers::Task;
 use super::{Topic, Worker};
-use crate::messages::{Command, Report};
+use crate::messages::Report;
 
 /// How many topics a run may have: a server's answer must not make the tester grow without end.
 const TOPICS: usize = 100_000;
@@ -40,7 +42,7 @@ pub(super) enum Pending {
         flow: FlowId,
     },
     Told {
-        topic: String,
+        topic: Arc<str>,
         message: Arc<str>,
     },
 }
@@ -101,13 +103,13 @@ impl Worker {
                 self.start_flow(key, flow, channel, framing);
             }
             Output::StopFlow { flow } => self.stop_flow(key, flow),
-            Output::Listen { topic } => self.listen_to(key, topic),
+            Output::Listen { topic } => self.listen_to(key, topic.into()),
             Output::Tell { topic, message } => {
-                for other in &self.others {
-                    other.tell(Command::Told {
-                        topic: topic.clone(),
-                        message: message.clone(),
-                    });
+                let topic: Arc<str> = topic.into();
+                let full = self.others.iter().filter(|o| !o.pass_on(&topic, &message));
+                if full.count() > 0 {
+                    let text = format!("another worker has no room for what was said on {topic}");
+                    self.note("message_lost", None, text);
                 }
                 self.tell_listeners(&topic, &message);
             }
@@ -146,8 +148,12 @@ impl Worker {
                 port,
                 timeout,
             } => {
-                let deadline = self.clock.now() + timeout;
-                self.connect_by_name(key, channel, host, port, deadline);
+                let task = Task::Connect {
+                    session: key,
+                    channel,
+                };
+                self.timers.add(self.clock.now() + timeout, task);
+                self.connect_by_name(key, channel, host, port);
                 return;
             }
             Open::UdpPair {
@@ -185,10 +191,10 @@ impl Worker {
                 let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
                     return;
                 };
-                if !stream.queue([bytes, &[], &[]]) {
+                if !stream.queue_control(bytes) {
                     self.tester.add(tester::SENDS_FAILED, 1);
                     self.lose_stream(place, Closed::Stuck);
-                } else if stream.flush().is_err() {
+                } else if stream.is_open() && stream.flush().is_err() {
                     self.lose_stream(place, Closed::Reset);
                 }
             }
@@ -217,12 +223,15 @@ impl Worker {
         }
     }
 
-    fn listen_to(&mut self, key: SessionKey, name: String) {
-        let Some(slot) = self.slot(key) else { return };
-        slot.topics.push(name.clone());
-        if self.topics.len() >= TOPICS && !self.topics.contains_key(&name) {
+    fn listen_to(&mut self, key: SessionKey, name: Arc<str>) {
+        if !self.has_room_for(&name) {
             return;
         }
+        let Some(slot) = self.slot(key) else { return };
+        if slot.topics.contains(&name) {
+            return;
+        }
+        slot.topics.push(name.clone());
         let topic = self.topics.entry(name.clone()).or_default();
         topic.listeners.push(key);
         if let Some(message) = topic.last.clone() {
@@ -236,15 +245,24 @@ impl Worker {
         }
     }
 
-    pub(super) fn tell_listeners(&mut self, name: &str, message: &Arc<str>) {
-        if self.topics.len() >= TOPICS && !self.topics.contains_key(name) {
+    fn has_room_for(&mut self, topic: &str) -> bool {
+        let room = self.topics.len() < TOPICS || self.topics.contains_key(topic);
+        if !room {
+            let text = format!("{topic} is one topic more than the {TOPICS} there may be");
+            self.note("topic_refused", None, text);
+        }
+        room
+    }
+
+    pub(super) fn tell_listeners(&mut self, name: &Arc<str>, message: &Arc<str>) {
+        if !self.has_room_for(name) {
             return;
         }
-        let topic: &mut Topic = self.topics.entry(name.to_owned()).or_default();
+        let topic: &mut Topic = self.topics.entry(name.clone()).or_default();
         topic.last = Some(message.clone());
         for &key in &topic.listeners {
             let told = Pending::Told {
-                topic: name.to_owned(),
+                topic: name.clone(),
                 message: message.clone(),
             };
             self.pending.push_back((key, told));
@@ -261,16 +279,33 @@ impl Worker {
             self.sending.remove(place);
         }
         for &(_, channel) in &slot.channels {
-            self.drop_channel(channel);
+            self.drop_channel(key, channel);
         }
-        for topic in &slot.topics {
-            if let Some(topic) = self.topics.get_mut(topic) {
+        for name in &slot.topics {
+            if let Some(topic) = self.topics.get_mut(name) {
                 topic.listeners.retain(|&listener| listener != key);
+                // What was said on it is kept for those who are yet to come.
+                if topic.listeners.is_empty() && topic.last.is_none() {
+                    self.topics.remove(name);
+                }
             }
         }
         if let Some(client) = slot.client {
             self.client_ended(slot.population, client, outcome);
         }
+    }
+}
+
+/// Whether what a task is for is still there.
+pub(super) fn has_object(task: &Task, sessions: &Slab<Slot>, sockets: &Slab<Socket>) -> bool {
+    match *task {
+        Task::Deadline(key)
+        | Task::Leave(key)
+        | Task::Cut(key)
+        | Task::Connect { session: key, .. } => sessions
+            .get(key.place)
+            .is_some_and(|slot| slot.serial == key.serial),
+        Task::Accept { socket } | Task::Linger { socket, .. } => sockets.contains(socket),
     }
 }
 

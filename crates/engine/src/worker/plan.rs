@@ -1,18 +1,18 @@
 //! Clients as the plan wants them: when they begin, which media they ask for, when they leave.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, health, tester};
 use protocol::metrics as clients;
-use protocol::registry;
-use protocol::session::{Failure, Input, Outcome};
+use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::{Leave, Pick};
 
 use super::sessions::{Client, SessionKey, Slot};
 use super::timers::Task;
 use super::{Worker, outputs};
-use crate::messages::{EndedClient, Report};
+use crate::messages::Report;
 
 /// What one worker is to do for a population.
 pub(crate) struct PopulationPlan {
@@ -27,8 +27,12 @@ pub(crate) struct ClientPlan {
     pub(crate) urls: Vec<String>,
     pub(crate) pick: Pick,
     pub(crate) leave: Leave,
-    pub(crate) config: registry::ClientConfig,
+    pub(crate) client: MakeClient,
 }
+
+/// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not do.
+pub(crate) type MakeClient =
+    Arc<dyn Fn(&str, u64) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
 /// A population on one worker, at work.
 pub(super) struct Population {
@@ -90,6 +94,9 @@ impl Population {
 /// microseconds, and a thousand at once must not keep what arrives waiting.
 const BEGIN_AT_ONCE: usize = 64;
 
+/// In how many windows the rows of all clients that live are sent once.
+const LIVING_EVERY: u64 = 10;
+
 impl Worker {
     pub(super) fn start_and_stop_clients(&mut self, now: Time) {
         for index in 0..self.populations.len() {
@@ -131,7 +138,7 @@ impl Worker {
             Pick::InTurn => slot + u64::from(generation),
         };
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
-        let session = registry::client(&plan.config, &url, seed);
+        let session = (plan.client)(&url, seed);
         let leave = plan.leave;
         population.recorder.add(clients::STARTED, 1);
         let late = begun.since(due);
@@ -178,7 +185,7 @@ impl Worker {
 
     pub(super) fn add_session(
         &mut self,
-        session: Box<dyn protocol::session::Session>,
+        session: Box<dyn Session>,
         population: usize,
         client: Option<Client>,
     ) -> SessionKey {
@@ -214,7 +221,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn stop_all(&mut self, _now: Time, until: Time) {
+    pub(super) fn stop_all(&mut self, until: Time) {
         self.stopping = true;
         for population in &mut self.populations {
             if let Some(plan) = &mut population.plan {
@@ -222,17 +229,47 @@ impl Worker {
             }
         }
         self.stop_listening();
-        let keys: Vec<SessionKey> = self
-            .sessions
-            .iter()
-            .map(|(place, slot)| SessionKey {
-                place,
-                serial: slot.serial,
-            })
-            .collect();
-        for key in keys {
+        for key in self.keys() {
             self.stop_session_until(key, until);
         }
+    }
+
+    /// Ends every session where it stands.
+    pub(super) fn end_all_now(&mut self) {
+        for population in &mut self.populations {
+            if let Some(plan) = &mut population.plan {
+                plan.share.close();
+            }
+        }
+        for key in self.keys() {
+            self.end_session_now(key);
+        }
+    }
+
+    /// Sends the rows of some of the clients that live, others in each window: every client's comes round
+    /// once in so many windows.
+    pub(super) fn report_the_living(&mut self) {
+        let first = usize::try_from(self.window % LIVING_EVERY).unwrap_or(0);
+        let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
+        // By place, so that the cost is a share of the places and not all of them.
+        let end = self.sessions.capacity();
+        for place in (first..end).step_by(step) {
+            let Some(slot) = self.sessions.get(place) else {
+                continue;
+            };
+            let Some(client) = &slot.client else { continue };
+            let mut state = client.state(self.populations[slot.population].name.clone());
+            state.streams = slot.session.streams(&mut self.sinks);
+            self.report(Report::Client(Box::new(state)));
+        }
+    }
+
+    fn keys(&self) -> Vec<SessionKey> {
+        let key = |(place, slot): (usize, &Slot)| SessionKey {
+            place,
+            serial: slot.serial,
+        };
+        self.sessions.iter().map(key).collect()
     }
 
     /// Ends a session that did not come to an end in the time it was given.
@@ -249,6 +286,14 @@ impl Worker {
             Some(population),
             format!("{who}: not ended in time, cut off"),
         );
+        self.end_session_now(key);
+    }
+
+    /// Tells a session that no time is left, so that it hands in its figures and takes its sinks and flows
+    /// away; and takes it away itself where it does not obey.
+    fn end_session_now(&mut self, key: SessionKey) {
+        let until = self.clock.now();
+        self.deliver(key, Input::Stop { until });
         self.end_session(key, Outcome::Stopped);
     }
 
@@ -272,19 +317,10 @@ impl Worker {
         if let Some(plan) = &mut population.plan {
             plan.share.ended(client.slot, ended);
         }
-        let report = EndedClient {
-            id: client.id,
-            population: population.name.clone(),
-            slot: client.slot,
-            generation: client.generation,
-            url: client.url,
-            due: client.due,
-            begun: client.begun,
-            first_media: client.first_media,
-            ended,
-            outcome,
-            streams: client.streams,
-        };
-        self.report(Report::Client(Box::new(report)));
+        let population = population.name.clone();
+        let mut state = client.state(population);
+        state.ended = Some((ended, outcome));
+        state.streams = client.streams;
+        self.report(Report::Client(Box::new(state)));
     }
 }

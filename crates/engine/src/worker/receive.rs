@@ -1,6 +1,7 @@
 //! What arrives: connections, bytes, datagrams.
 
 use std::io::{self, Read};
+use std::time::Duration;
 
 use measure::tester;
 use mio::event::Event;
@@ -14,9 +15,13 @@ use super::outputs::Pending;
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 use super::stream::{State, Stream};
+use super::timers::Task;
 
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
+
+/// How long after a connection could not be accepted the next attempt is made.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Worker {
     pub(super) fn ready(&mut self, place: usize, event: &Event) {
@@ -77,9 +82,12 @@ impl Worker {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // Out of descriptors, or a connection that was gone again: the others still wait.
+                    // A connection that was gone again, or no descriptor left: the others still wait,
+                    // and are not told of a second time.
                     self.note("accept_failed", None, error.to_string());
                     if error.kind() != io::ErrorKind::ConnectionAborted {
+                        let task = Task::Accept { socket: place };
+                        self.timers.add(self.clock.now() + ACCEPT_AGAIN, task);
                         return;
                     }
                 }
@@ -193,7 +201,16 @@ impl Worker {
                 Some(Socket::Shared(end)) => batch.receive(&end.socket),
                 _ => break,
             };
-            let Ok(filled) = result else { break };
+            let filled = match result {
+                Ok(filled) => filled,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An error stands for one datagram or none; those behind it are not told of again.
+                Err(_) if turn < READS_A_TURN => continue,
+                Err(_) => {
+                    self.unread.push(place);
+                    break;
+                }
+            };
             if let Some(drops) = filled.drops {
                 self.count_drops(place, drops);
             }

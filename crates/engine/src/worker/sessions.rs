@@ -1,9 +1,12 @@
 //! The sessions of a worker, and what it knows about each.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use measure::Time;
 use protocol::session::{ChannelId, FlowId, Session};
+
+use crate::messages::ClientState;
 
 /// Names a session for as long as the worker lives: its place may be used again, its serial number not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +26,7 @@ pub(super) struct Slot {
     pub(super) channels: Vec<(ChannelId, Channel)>,
     /// Flows that are sending: which, and its place among the active ones.
     pub(super) flows: Vec<(FlowId, usize)>,
-    pub(super) topics: Vec<String>,
+    pub(super) topics: Vec<Arc<str>>,
     /// When a deadline task is waiting for it; the earliest, where there are several.
     pub(super) armed: Time,
     pub(super) stopping: bool,
@@ -40,6 +43,24 @@ pub(super) struct Client {
     pub(super) begun: Time,
     pub(super) first_media: Option<Time>,
     pub(super) streams: Vec<protocol::media::rtp::StreamSummary>,
+}
+
+impl Client {
+    /// Its row while it lives, its streams left out.
+    pub(super) fn state(&self, population: String) -> ClientState {
+        ClientState {
+            id: self.id,
+            population,
+            slot: self.slot,
+            generation: self.generation,
+            url: self.url.clone(),
+            due: self.due,
+            begun: self.begun,
+            first_media: self.first_media,
+            ended: None,
+            streams: Vec::new(),
+        }
+    }
 }
 
 /// What stands behind a channel of a session.

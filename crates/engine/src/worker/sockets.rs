@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use measure::{Time, tester};
+use measure::tester;
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Interest, Token};
+use net::ports::Pair;
 use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId};
 
 use super::outputs::Pending;
@@ -60,6 +61,19 @@ pub(super) struct SharedEnd {
     pub(super) dropped: u32,
 }
 
+impl SharedEnd {
+    /// Takes a session's route away; one that another session has been given meanwhile stays.
+    fn forget_route(&mut self, address: SocketAddr, session: SessionKey) {
+        if self
+            .routes
+            .get(&address)
+            .is_some_and(|(key, _)| *key == session)
+        {
+            self.routes.remove(&address);
+        }
+    }
+}
+
 impl Socket {
     pub(super) fn is_closing(&self) -> bool {
         matches!(
@@ -97,30 +111,30 @@ impl Worker {
         channel: ChannelId,
         host: String,
         port: u16,
-        deadline: Time,
     ) {
         let Some(slot) = self.slot(key) else { return };
         slot.set_channel(channel, Channel::Resolving);
-        let literal = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>();
-        if let Ok(address) = literal {
-            self.connect(key, channel, vec![SocketAddr::new(address, port)], deadline);
+        // A literal with a zone (`fe80::1%eth0`) goes to the resolver, which knows the interfaces.
+        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(literal) => literal.to_owned(),
+            None => host,
+        };
+        if let Ok(address) = host.parse::<IpAddr>() {
+            self.connect(key, channel, vec![SocketAddr::new(address, port)]);
             return;
         }
         match self.resolved.get_mut(&host) {
             Some(Resolution::Known(addresses)) => {
                 let addresses = with_port(addresses, port);
-                self.connect(key, channel, addresses, deadline);
+                self.connect(key, channel, addresses);
             }
-            Some(Resolution::Asked(waiting)) => waiting.push((key, channel, port, deadline)),
+            Some(Resolution::Asked(waiting)) => waiting.push((key, channel, port)),
             None => {
                 let mailbox = self.mailbox.clone();
                 let answer = move |answer| mailbox.tell(Command::Resolved(answer));
                 let asked = self.resolved.len() < NAMES && self.resolver.ask(host.clone(), answer);
                 if asked {
-                    let waiting = vec![(key, channel, port, deadline)];
+                    let waiting = vec![(key, channel, port)];
                     self.resolved.insert(host, Resolution::Asked(waiting));
                 } else {
                     self.fail_to_open(key, channel, ChannelError::NameNotFound);
@@ -130,24 +144,23 @@ impl Worker {
     }
 
     pub(super) fn resolved(&mut self, answer: Answer) {
-        let addresses: crate::resolver::Addresses = answer.addresses.into();
-        let known = Resolution::Known(addresses.clone());
-        let Some(Resolution::Asked(waiting)) = self.resolved.insert(answer.host, known) else {
+        let Some(Resolution::Asked(waiting)) = self.resolved.remove(&answer.host) else {
             return;
         };
-        for (key, channel, port, deadline) in waiting {
-            self.connect(key, channel, with_port(&addresses, port), deadline);
+        let addresses: crate::resolver::Addresses = answer.addresses.into();
+        for (key, channel, port) in waiting {
+            self.connect(key, channel, with_port(&addresses, port));
+        }
+        // That nothing is known of a name is not kept: the next client asks again.
+        if !addresses.is_empty() {
+            self.resolved
+                .insert(answer.host, Resolution::Known(addresses));
         }
     }
 
-    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
-    fn connect(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        mut addresses: Vec<SocketAddr>,
-        deadline: Time,
-    ) {
+    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails. All
+    /// that together may take as long as the task says that was set when the channel was asked for.
+    fn connect(&mut self, key: SessionKey, channel: ChannelId, mut addresses: Vec<SocketAddr>) {
         if self
             .slot(key)
             .and_then(|slot| slot.channel(channel))
@@ -158,16 +171,7 @@ impl Worker {
         let mut error = ChannelError::NameNotFound;
         while !addresses.is_empty() {
             match self.begin_connection(key, channel, addresses.remove(0), addresses.clone()) {
-                Ok(place) => {
-                    self.timers.add(
-                        deadline,
-                        Task::Connect {
-                            socket: place,
-                            session: key,
-                        },
-                    );
-                    return;
-                }
+                Ok(()) => return,
                 Err(failed) => error = channel_error(&failed),
             }
         }
@@ -180,7 +184,7 @@ impl Worker {
         channel: ChannelId,
         to: SocketAddr,
         others: Vec<SocketAddr>,
-    ) -> io::Result<usize> {
+    ) -> io::Result<()> {
         let mut socket = TcpStream::connect(to)?;
         socket.set_nodelay(true)?;
         let entry = self.sockets.vacant_entry();
@@ -198,7 +202,7 @@ impl Worker {
         if let Some(slot) = self.slot(key) {
             slot.set_channel(channel, Channel::Stream(place));
         }
-        Ok(place)
+        Ok(())
     }
 
     /// Finds out how a connection attempt went, when its socket became ready.
@@ -232,6 +236,8 @@ impl Worker {
                     remote: Some(remote),
                 };
                 self.pending.push_back((key, opened));
+                // What was sent before it stood; that it is writable is told just this once.
+                self.writable(place);
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             Err(error) => {
@@ -240,30 +246,26 @@ impl Worker {
                 if others.is_empty() {
                     self.fail_to_open(key, channel, channel_error(&error));
                 } else {
-                    // The time that is left is the task's that waits for the first attempt: a new one
-                    // is given what one attempt gets.
-                    let deadline = self.clock.now() + self.stop_timeout;
-                    self.connect(key, channel, others, deadline);
+                    self.connect(key, channel, others);
                 }
             }
         }
     }
 
-    pub(super) fn give_up_connecting(&mut self, place: usize, key: SessionKey) {
-        let Some(Socket::Stream(Stream {
-            state: State::Connecting {
-                session, channel, ..
+    pub(super) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
+        match self.slot(key).and_then(|slot| slot.channel(channel)) {
+            Some(Channel::Resolving) => {}
+            Some(Channel::Stream(place)) => match self.sockets.get(place) {
+                Some(Socket::Stream(stream))
+                    if matches!(stream.state, State::Connecting { .. }) =>
+                {
+                    self.sockets.remove(place);
+                }
+                _ => return,
             },
-            ..
-        })) = self.sockets.get(place)
-        else {
-            return;
-        };
-        if *session == key {
-            let channel = *channel;
-            self.sockets.remove(place);
-            self.fail_to_open(key, channel, ChannelError::TimedOut);
+            Some(Channel::Pair { .. }) | None => return,
         }
+        self.fail_to_open(key, channel, ChannelError::TimedOut);
     }
 
     fn fail_to_open(&mut self, key: SessionKey, channel: ChannelId, error: ChannelError) {
@@ -288,30 +290,20 @@ impl Worker {
             .map_err(|error| channel_error(&error))?;
         let address = SocketAddr::new(local, pair.port);
         let overhead = if local.is_ipv4() { 28 } else { 48 };
-        let mut places = [0; 2];
-        let ends = [
-            (pair.media, Port::Media, sink),
-            (pair.control, Port::Control, None),
-        ];
-        for (place, (socket, port, sink)) in places.iter_mut().zip(ends) {
-            let socket = UdpSocket::from_std(socket);
-            *place = self
-                .add_udp(socket, |socket| {
-                    Socket::Udp(UdpEnd {
-                        socket,
-                        session: key,
-                        channel,
-                        port,
-                        sink,
-                        peer: None,
-                        overhead,
-                        dropped: 0,
-                        pair: pair.port,
-                    })
-                })
-                .map_err(|error| channel_error(&error))?;
-        }
-        let [media, control] = places;
+        let even = pair.port;
+        let (media, control) = self.add_pair(pair, |socket, port| {
+            Socket::Udp(UdpEnd {
+                socket,
+                session: key,
+                channel,
+                port,
+                sink: sink.filter(|_| port == Port::Media),
+                peer: None,
+                overhead,
+                dropped: 0,
+                pair: even,
+            })
+        })?;
         if let Some(slot) = self.slot(key) {
             slot.set_channel(
                 channel,
@@ -340,24 +332,16 @@ impl Worker {
                     .ports
                     .bind(local)
                     .map_err(|error| channel_error(&error))?;
-                let mut places = [0; 2];
-                let ends = [(pair.media, Port::Media), (pair.control, Port::Control)];
-                for (place, (socket, port)) in places.iter_mut().zip(ends) {
-                    let socket = UdpSocket::from_std(socket);
-                    *place = self
-                        .add_udp(socket, |socket| {
-                            let routes = HashMap::new();
-                            Socket::Shared(SharedEnd {
-                                socket,
-                                port,
-                                routes,
-                                dropped: 0,
-                            })
-                        })
-                        .map_err(|error| channel_error(&error))?;
-                }
-                self.shared_pairs.insert(local, (places[0], places[1]));
-                (places[0], places[1])
+                let places = self.add_pair(pair, |socket, port| {
+                    Socket::Shared(SharedEnd {
+                        socket,
+                        port,
+                        routes: HashMap::new(),
+                        dropped: 0,
+                    })
+                })?;
+                self.shared_pairs.insert(local, places);
+                places
             }
         };
         let Some(Socket::Shared(end)) = self.sockets.get(media) else {
@@ -379,6 +363,31 @@ impl Worker {
             );
         }
         Ok(address)
+    }
+
+    /// Takes both sockets of a pair in, or neither.
+    fn add_pair(
+        &mut self,
+        pair: Pair,
+        make: impl Fn(UdpSocket, Port) -> Socket,
+    ) -> Result<(usize, usize), ChannelError> {
+        let mut add = |socket, port| {
+            let socket = UdpSocket::from_std(socket);
+            self.add_udp(socket, |socket| make(socket, port))
+        };
+        let media = add(pair.media, Port::Media);
+        let control = add(pair.control, Port::Control);
+        match (media, control) {
+            (Ok(media), Ok(control)) => Ok((media, control)),
+            (media, control) => {
+                for place in [&media, &control].into_iter().flatten() {
+                    self.sockets.remove(*place);
+                }
+                self.ports.release(pair.port);
+                let error = media.and(control).err();
+                Err(error.map_or(ChannelError::Other(0), |error| channel_error(&error)))
+            }
+        }
     }
 
     fn add_udp(
@@ -421,7 +430,7 @@ impl Worker {
                 Some(Socket::Udp(end)) => end.peer = Some(address.ip()),
                 Some(Socket::Shared(end)) => {
                     if let Some(old) = old {
-                        end.routes.remove(&old);
+                        end.forget_route(old, key);
                     }
                     end.routes.insert(address, (key, channel));
                 }
@@ -436,12 +445,12 @@ impl Worker {
             return;
         };
         slot.forget_channel(channel);
-        self.drop_channel(state);
+        self.drop_channel(key, state);
     }
 
     /// Closes what stands behind a channel. A connection that still has something to send gets a
     /// moment to do so.
-    pub(super) fn drop_channel(&mut self, channel: Channel) {
+    pub(super) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
         match channel {
             Channel::Resolving => {}
             Channel::Stream(place) => {
@@ -485,7 +494,7 @@ impl Worker {
                 let Some(peer) = peer else { return };
                 for (place, address) in [(media, peer.media), (control, peer.control)] {
                     if let Some(Socket::Shared(end)) = self.sockets.get_mut(place) {
-                        end.routes.remove(&address);
+                        end.forget_route(address, key);
                     }
                 }
             }
@@ -558,7 +567,12 @@ impl Worker {
 fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
     addresses
         .iter()
-        .map(|address| SocketAddr::new(address.ip(), port))
+        .map(|&address| {
+            // Changed in place, because an IPv6 address may have a zone.
+            let mut address = address;
+            address.set_port(port);
+            address
+        })
         .collect()
 }
 

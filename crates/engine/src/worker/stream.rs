@@ -10,9 +10,12 @@ use protocol::session::ChannelId;
 use super::sessions::SessionKey;
 
 /// What may wait in front of a connection that takes nothing. A control message is some hundred bytes;
-/// of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out, and control closes
-/// the channel.
+/// of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
 pub(super) const SEND_QUEUE_BYTES: usize = 256 * 1024;
+
+/// What control may take beyond that, so that a stream which is ahead of its receiver does not close the
+/// channel. Who runs out of this as well is stuck.
+pub(super) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
 /// A TCP connection.
 #[derive(Debug)]
@@ -49,7 +52,21 @@ impl Stream {
         }
     }
 
-    /// Queues bytes; says whether there was room.
+    /// Whether it stands, and its session has not done with it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Queues control bytes; says whether there was room.
+    pub(super) fn queue_control(&mut self, bytes: &[u8]) -> bool {
+        let room = self.queue.len() + bytes.len() <= SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
+        if room {
+            self.queue.extend(bytes);
+        }
+        room
+    }
+
+    /// Queues media; says whether there was room.
     pub(super) fn queue(&mut self, parts: [&[u8]; 3]) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if self.queue.len() + length > SEND_QUEUE_BYTES {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use measure::Time;
+use protocol::session::ChannelId;
 
 use super::sessions::SessionKey;
 
@@ -16,12 +17,18 @@ pub(super) enum Task {
     Leave(SessionKey),
     /// End a session that was told to stop and has not.
     Cut(SessionKey),
-    /// Give a connection up that does not stand yet.
+    /// Give a channel up that was asked for and does not stand yet, be it that its name is still
+    /// looked up or that it still connects, to whichever address.
     Connect {
-        /// Its place among the sockets.
-        socket: usize,
-        /// The session it is for: the place may have been used again.
+        /// The session it is for.
         session: SessionKey,
+        /// Which channel.
+        channel: ChannelId,
+    },
+    /// Accept connections again, after there was no descriptor left for one.
+    Accept {
+        /// The listener's place among the sockets.
+        socket: usize,
     },
     /// Give a closing connection up that takes nothing any more.
     Linger {
@@ -32,23 +39,79 @@ pub(super) enum Task {
     },
 }
 
-/// Tasks by time. A task whose object is gone is found so when its time comes: nothing is taken out.
+/// How many tasks there are at least before those without an object are looked for.
+const SWEEP: usize = 4096;
+
+/// Tasks by time. A task whose object is gone is found so when its time comes, or when there have come to
+/// be many (see [`Timers::sweep`]).
 #[derive(Debug, Default)]
-pub(super) struct Timers(BinaryHeap<Reverse<(Time, Task)>>);
+pub(super) struct Timers {
+    tasks: BinaryHeap<Reverse<(Time, Task)>>,
+    /// How many were left by the last sweep.
+    swept: usize,
+}
 
 impl Timers {
     pub(super) fn add(&mut self, at: Time, task: Task) {
-        self.0.push(Reverse((at, task)));
+        self.tasks.push(Reverse((at, task)));
     }
 
     pub(super) fn next(&self) -> Time {
-        self.0.peek().map_or(Time::NEVER, |Reverse((at, _))| *at)
+        self.tasks
+            .peek()
+            .map_or(Time::NEVER, |Reverse((at, _))| *at)
     }
 
     /// The earliest task that is due, and when it was.
     pub(super) fn due(&mut self, now: Time) -> Option<(Time, Task)> {
         (self.next() <= now)
-            .then(|| self.0.pop().map(|Reverse(entry)| entry))
+            .then(|| self.tasks.pop().map(|Reverse(entry)| entry))
             .flatten()
+    }
+
+    /// Takes tasks out that have no object any more, once there are twice as many as were left the last
+    /// time: clients that fail at once and are replaced leave tasks for times that are far away. Costs
+    /// a constant a task added.
+    pub(super) fn sweep(&mut self, has_object: impl Fn(&Task) -> bool) {
+        if self.tasks.len() < SWEEP.max(2 * self.swept) {
+            return;
+        }
+        self.tasks.retain(|Reverse((_, task))| has_object(task));
+        self.swept = self.tasks.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leave(serial: u64) -> Task {
+        Task::Leave(SessionKey { place: 0, serial })
+    }
+
+    #[test]
+    fn tasks_come_in_order_and_not_before_their_time() {
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(), Time::NEVER);
+        for at in [3, 1, 2] {
+            timers.add(Time::from_nanos(at), leave(at));
+        }
+        let now = Time::from_nanos(2);
+        assert_eq!(timers.due(now), Some((Time::from_nanos(1), leave(1))));
+        assert_eq!(timers.due(now), Some((Time::from_nanos(2), leave(2))));
+        assert_eq!(timers.due(now), None);
+        assert_eq!(timers.next(), Time::from_nanos(3));
+    }
+
+    #[test]
+    fn tasks_of_what_is_gone_do_not_pile_up() {
+        let mut timers = Timers::default();
+        for serial in 0..100_000 {
+            timers.add(Time::from_nanos(1 << 60), leave(serial));
+            timers.sweep(|task| *task == leave(serial) || *task == leave(7));
+            assert!(timers.tasks.len() <= SWEEP);
+        }
+        let kept: Vec<_> = std::iter::from_fn(|| timers.due(Time::NEVER)).collect();
+        assert!(kept.iter().any(|(_, task)| *task == leave(7)));
     }
 }

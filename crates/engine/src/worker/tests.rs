@@ -1,0 +1,689 @@
+//! A worker with toy sessions, over real sockets of the loopback interface.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use load::{Load, Shape, Share};
+use measure::Window;
+use measure::metric::CounterId;
+use protocol::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
+use protocol::media::rtp::receiver::ReceiverConfig;
+use protocol::media::rtp::{RtpFlow, RtpReceiver};
+use protocol::registry::RTSP_PROTOCOL;
+use protocol::session::{
+    ChannelError, ChannelId, Closed, Failure, Flow, FlowId, Framing, Open, Outcome, Port, Sink,
+};
+use scenario::{Leave, Pick};
+
+use super::*;
+use crate::crew::{Crew, Duty};
+use crate::messages::ClientState;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A session out of a function, which may also set the deadline.
+struct Toy<F> {
+    act: F,
+    deadline: Option<Time>,
+}
+
+impl<F: FnMut(&mut Context<'_>, Input<'_>, &mut Option<Time>)> Session for Toy<F> {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        (self.act)(cx, input, &mut self.deadline);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+}
+
+fn toy<F>(act: F) -> Box<dyn Session>
+where
+    F: FnMut(&mut Context<'_>, Input<'_>, &mut Option<Time>) + 'static,
+{
+    Box::new(Toy {
+        act,
+        deadline: None,
+    })
+}
+
+fn tcp(to: SocketAddr, timeout: Duration) -> Output {
+    let (host, port) = (to.ip().to_string(), to.port());
+    Output::Open {
+        channel: CHANNEL,
+        open: Open::Tcp {
+            host,
+            port,
+            timeout,
+        },
+    }
+}
+
+fn pair(sink: Option<protocol::session::SinkId>, shared: bool) -> Output {
+    Output::Open {
+        channel: CHANNEL,
+        open: Open::UdpPair {
+            local: LOCAL,
+            sink,
+            shared,
+        },
+    }
+}
+
+fn send(port: Port, bytes: &[u8]) -> Output {
+    Output::Send {
+        channel: CHANNEL,
+        port,
+        bytes: bytes.to_vec(),
+    }
+}
+
+fn peer(port: &str) -> Output {
+    let port: u16 = port.parse().expect("a port");
+    Output::Peer {
+        channel: CHANNEL,
+        media: SocketAddr::new(LOCAL, port),
+        control: SocketAddr::new(LOCAL, port + 1),
+    }
+}
+
+fn failed(reason: &'static str, detail: impl std::fmt::Debug) -> Output {
+    Output::Ended(Outcome::Failed(Failure {
+        reason,
+        detail: format!("{detail:?}"),
+    }))
+}
+
+fn tell(topic: &str, message: impl ToString) -> Output {
+    Output::Tell {
+        topic: topic.to_owned(),
+        message: message.to_string().into(),
+    }
+}
+
+fn listen(topic: &str) -> Output {
+    Output::Listen {
+        topic: topic.to_owned(),
+    }
+}
+
+/// What the workers said.
+#[derive(Default)]
+struct Seen {
+    clients: Vec<ClientState>,
+    events: Vec<&'static str>,
+    tester: Vec<Window>,
+    population: Vec<Window>,
+    windows: Vec<(u32, u64, Time, f64)>,
+}
+
+impl Seen {
+    fn outcomes(&self) -> Vec<&Outcome> {
+        let ended = self.clients.iter().filter_map(|c| c.ended.as_ref());
+        ended.map(|(_, outcome)| outcome).collect()
+    }
+
+    fn sum(windows: &[Window], id: CounterId) -> i64 {
+        windows.iter().map(|w| w.counters[usize::from(id.0)]).sum()
+    }
+
+    fn tester(&self, id: CounterId) -> i64 {
+        Seen::sum(&self.tester, id)
+    }
+}
+
+/// Ports of their own for tests that run side by side.
+fn ports() -> PortRange {
+    static NEXT: Mutex<u16> = Mutex::new(20_000);
+    let mut next = NEXT.lock().expect("no test panics with it");
+    *next += 40;
+    PortRange::new(*next - 40..*next)
+}
+
+/// Runs a client for each of the URLs, in turn, on so many workers, until they have ended. `during` is
+/// called again and again with the crew and what was seen.
+fn run_on(
+    workers: u32,
+    urls: &[&str],
+    ports: impl Fn(PortRange) -> PortRange,
+    client: MakeClient,
+    mut during: impl FnMut(&Crew, &Clock, &Seen),
+) -> Seen {
+    let load = Load {
+        shape: Shape::AtOnce {
+            clients: urls.len() as u64,
+        },
+        rejoin: false,
+    };
+    let duty = |worker| Duty {
+        populations: vec![PopulationPlan {
+            name: "toys".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: Some(ClientPlan {
+                share: Share::new(&load, worker, workers),
+                urls: urls.iter().map(ToString::to_string).collect(),
+                pick: Pick::InTurn,
+                leave: Leave::AtEnd,
+                client: client.clone(),
+            }),
+        }],
+        serving: Vec::new(),
+        ports: ports(self::ports()),
+    };
+    let duties = (0..workers).map(duty).collect();
+    let mut crew = Crew::start(duties, Duration::from_secs(1), 1).expect("workers");
+    let clock = Clock::start();
+    crew.begin(&clock);
+    let mut seen = Seen::default();
+    let mut at_work = workers;
+    let give_up = Instant::now() + PATIENCE;
+    while at_work > 0 {
+        assert!(Instant::now() < give_up, "the workers do not end");
+        during(&crew, &clock, &seen);
+        match crew.reports.recv_timeout(Duration::from_millis(20)) {
+            Ok(Report::Client(client)) => seen.clients.push(*client),
+            Ok(Report::Event { kind, .. }) => seen.events.push(kind),
+            Ok(Report::Window {
+                worker,
+                index,
+                begins,
+                seconds,
+                populations,
+                tester,
+            }) => {
+                seen.windows.push((worker, index, begins, seconds));
+                seen.tester.push(tester);
+                seen.population.extend(populations);
+            }
+            Ok(Report::Finished { error, .. }) => {
+                assert!(error.is_none(), "{error:?}");
+                at_work -= 1;
+            }
+            Ok(Report::Served(_)) => {}
+            Err(error) => assert!(error.is_timeout(), "a worker broke down"),
+        }
+    }
+    seen
+}
+
+fn run_one(act: impl Fn() -> Box<dyn Session> + Send + Sync + 'static) -> Seen {
+    let client: MakeClient = Arc::new(move |_, _| Ok(act()));
+    run_on(1, &["toy"], |ports| ports, client, |_, _, _| {})
+}
+
+/// Opens a connection and fails as it fails.
+fn connecting(to: SocketAddr, timeout: Duration) -> Box<dyn Session> {
+    toy(move |cx, input, _| match input {
+        Input::Start { .. } => cx.out.push_back(tcp(to, timeout)),
+        Input::OpenFailed { error, .. } => cx.out.push_back(failed("open", error)),
+        Input::Opened { .. } => cx.out.push_back(Output::Ended(Outcome::Completed)),
+        _ => {}
+    })
+}
+
+fn detail(seen: &Seen) -> String {
+    match seen.outcomes()[..] {
+        [Outcome::Failed(failure)] => failure.detail.clone(),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_port_where_nobody_listens_refuses() {
+    let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
+    let to = listener.local_addr().expect("bound");
+    drop(listener);
+    let seen = run_one(move || connecting(to, PATIENCE));
+    assert_eq!(detail(&seen), format!("{:?}", ChannelError::Refused));
+    assert_eq!(
+        Seen::sum(&seen.population, clients::STARTED),
+        Seen::sum(&seen.population, clients::FAILED)
+    );
+}
+
+#[test]
+fn a_server_that_accepts_nobody_times_out() {
+    let listener =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let any = SocketAddr::new(LOCAL, 0);
+    listener.bind(&any.into()).expect("a port");
+    listener.listen(0).expect("listens");
+    let to: SocketAddr = listener
+        .local_addr()
+        .ok()
+        .and_then(|address| address.as_socket())
+        .expect("bound");
+    // Connections that fill the queue of those that wait to be accepted.
+    let waiting: Vec<socket2::Socket> = (0..4)
+        .map(|_| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+                .expect("a socket");
+            socket.set_nonblocking(true).expect("non-blocking");
+            let _ = socket.connect(&to.into());
+            socket
+        })
+        .collect();
+    let begun = Instant::now();
+    let seen = run_one(move || connecting(to, Duration::from_millis(200)));
+    drop(waiting);
+    assert_eq!(detail(&seen), format!("{:?}", ChannelError::TimedOut));
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+}
+
+#[test]
+fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
+    // Where `localhost` is an IPv6 address first, nobody listens there.
+    let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let open = move |host: &'static str| {
+        toy(move |cx, input, _| match input {
+            Input::Start { .. } => cx.out.push_back(Output::Open {
+                channel: CHANNEL,
+                open: Open::Tcp {
+                    host: host.to_owned(),
+                    port,
+                    timeout: PATIENCE,
+                },
+            }),
+            Input::OpenFailed { error, .. } => cx.out.push_back(failed("open", error)),
+            Input::Opened { .. } => cx.out.push_back(Output::Ended(Outcome::Completed)),
+            _ => {}
+        })
+    };
+    let seen = run_one(move || open("localhost"));
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+    let seen = run_one(move || open(""));
+    assert_eq!(detail(&seen), format!("{:?}", ChannelError::NameNotFound));
+}
+
+/// A listener whose connections hold little, so that whoever writes has to wait.
+fn narrow_listener() -> TcpListener {
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("linux takes it");
+    let any = SocketAddr::new(LOCAL, 0);
+    socket.bind(&any.into()).expect("a port");
+    socket.listen(1).expect("listens");
+    socket.into()
+}
+
+#[test]
+fn bytes_arrive_whole_both_ways_however_they_are_cut() {
+    const LENGTH: usize = 300_000;
+    let listener = narrow_listener();
+    let to = listener.local_addr().expect("bound");
+    let message: Vec<u8> = (0..LENGTH).map(|index| (index % 251) as u8).collect();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut bytes = vec![0; LENGTH];
+        stream.read_exact(&mut bytes).expect("all of it");
+        stream.write_all(&bytes).expect("taken");
+    });
+    let seen = run_one(move || {
+        let message = message.clone();
+        let mut back = Vec::new();
+        toy(move |cx, input, _| match input {
+            // Sent before it stands: it goes when it does.
+            Input::Start { .. } => {
+                cx.out.push_back(tcp(to, PATIENCE));
+                cx.out.push_back(send(Port::Media, &message[..1000]));
+            }
+            Input::Opened { .. } => cx.out.push_back(send(Port::Media, &message[1000..])),
+            Input::Bytes { bytes, .. } => {
+                back.extend_from_slice(bytes);
+                if back.len() >= LENGTH {
+                    let outcome = if back == message {
+                        Output::Ended(Outcome::Completed)
+                    } else {
+                        failed("changed", back.len())
+                    };
+                    cx.out.push_back(outcome);
+                }
+            }
+            Input::Closed { how, .. } => cx.out.push_back(failed("closed", how)),
+            _ => {}
+        })
+    });
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+    echo.join().expect("it got everything");
+}
+
+#[test]
+fn who_takes_nothing_is_stuck() {
+    let listener = narrow_listener();
+    let to = listener.local_addr().expect("bound");
+    let seen = run_one(move || {
+        toy(move |cx, input, _| match input {
+            Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
+            Input::Opened { .. } => {
+                let more = std::iter::repeat_with(|| send(Port::Media, &[0; 65536]));
+                cx.out.extend(more.take(500));
+            }
+            Input::Closed { how, .. } => cx.out.push_back(failed("closed", how)),
+            _ => {}
+        })
+    });
+    assert_eq!(detail(&seen), format!("{:?}", Closed::Stuck));
+    assert!(seen.tester(tester::SENDS_FAILED) >= 1);
+}
+
+/// One end of a conversation in datagrams. Both tell each other their ports on topics; the player
+/// sends first, the server answers on a pair that it shares with its like.
+fn talker(url: &str) -> Box<dyn Session> {
+    let (serves, name) = match url.strip_prefix("serve-") {
+        Some(name) => (true, name.to_owned()),
+        None => (false, url.to_owned()),
+    };
+    let (own, other) = match serves {
+        true => (url.to_owned(), name.clone()),
+        false => (name.clone(), format!("serve-{name}")),
+    };
+    let (question, answer) = (format!("from {name}"), format!("to {name}"));
+    toy(move |cx, input, _| match input {
+        Input::Start { .. } => cx.out.push_back(pair(None, serves)),
+        Input::Opened { local, .. } => {
+            cx.out.push_back(tell(&own, local.port()));
+            cx.out.push_back(listen(&other));
+        }
+        // The server knows the player's port, so what is asked now finds its way.
+        Input::Told { topic, .. } if topic.ends_with("ready") => {
+            cx.out.push_back(send(Port::Control, question.as_bytes()));
+        }
+        Input::Told { message, .. } => {
+            cx.out.push_back(peer(message));
+            cx.out.push_back(match serves {
+                true => tell(&format!("{own} ready"), ""),
+                false => listen(&format!("{other} ready")),
+            });
+        }
+        Input::Datagram { port, bytes, .. } => {
+            let expected = if serves { &question } else { &answer };
+            if port != Port::Control || bytes != expected.as_bytes() {
+                cx.out.push_back(failed("not_mine", bytes));
+                return;
+            }
+            if serves {
+                cx.out.push_back(send(Port::Control, answer.as_bytes()));
+            }
+            cx.out.push_back(Output::Ended(Outcome::Completed));
+        }
+        Input::OpenFailed { error, .. } => cx.out.push_back(failed("open", error)),
+        _ => {}
+    })
+}
+
+#[test]
+fn sessions_of_two_workers_find_each_other_and_a_shared_pair_is_told_apart() {
+    // Slots alternate between the workers: servers on the first, players on the second.
+    let urls = ["serve-a", "a", "serve-b", "b"];
+    let client: MakeClient = Arc::new(|url, _| Ok(talker(url)));
+    let seen = run_on(2, &urls, |ports| ports, client, |_, _, _| {});
+    assert_eq!(seen.outcomes(), [&Outcome::Completed; 4]);
+    assert_eq!(seen.tester(tester::FOREIGN_PACKETS), 0);
+}
+
+fn flow(cx: &mut Context<'_>, faults: &[(&str, &str)]) -> FlowId {
+    let mut all = Faults::default();
+    for (name, value) in faults {
+        all.set(name, value).expect("a fault").expect("its value");
+    }
+    let mut flow = RtpFlow::new(FlowSettings {
+        clip: Arc::new(Clip::audio()),
+        pacing: Pacing::Spread,
+        ssrc: 7,
+        first_seq: 65_530,
+        first_timestamp: 0,
+        length: Some(Duration::from_millis(800)),
+        faults: all,
+        seed: 3,
+    });
+    flow.start(cx.now);
+    cx.flows.insert(Flow::Rtp(Box::new(flow)))
+}
+
+#[test]
+fn what_left_over_udp_is_what_a_sink_counts() {
+    let client: MakeClient = Arc::new(|url, _| {
+        Ok(match url {
+            "send" => toy(move |cx, input, _| match input {
+                Input::Start { .. } => cx.out.push_back(pair(None, false)),
+                Input::Opened { .. } => cx.out.push_back(listen("port")),
+                Input::Told { message, .. } => {
+                    cx.out.push_back(peer(message));
+                    let flow = flow(cx, &[("loss", "20%"), ("duplicate", "20%")]);
+                    cx.out.push_back(Output::StartFlow {
+                        flow,
+                        channel: CHANNEL,
+                        framing: Framing::Datagram,
+                    });
+                }
+                Input::FlowEnded { flow } => {
+                    let Flow::Rtp(flow) = cx.flows.remove(flow);
+                    let served = flow.served();
+                    assert!(served.lost > 0 && served.duplicated > 0, "{served:?}");
+                    assert_eq!(served.not_taken, 0);
+                    let counts = format!("{} {}", served.sent, served.duplicated);
+                    cx.out.push_back(tell("sent", counts));
+                    cx.out.push_back(Output::Ended(Outcome::Completed));
+                }
+                _ => {}
+            }),
+            _ => {
+                let mut sink = None;
+                let mut sent = None;
+                toy(move |cx, input, deadline| match input {
+                    Input::Start { .. } => {
+                        let receiver = RtpReceiver::new(&ReceiverConfig {
+                            clock_rate: 8000,
+                            payload_types: Vec::new(),
+                            playout_buffer: Duration::ZERO,
+                        });
+                        sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+                        cx.out.push_back(pair(sink, false));
+                        cx.out.push_back(listen("sent"));
+                    }
+                    Input::Opened { local, .. } => cx.out.push_back(tell("port", local.port())),
+                    Input::Told { message, .. } => {
+                        sent = Some((message.to_string(), cx.now + PATIENCE / 2));
+                        *deadline = Some(cx.now);
+                    }
+                    Input::Deadline => {
+                        let (sent, give_up) = sent.as_ref().expect("told");
+                        let counts = *cx.sinks.rtp(sink.expect("made")).counts();
+                        let counted = format!("{} {}", counts.received, counts.duplicated);
+                        if counted == *sent {
+                            cx.sinks.remove(sink.expect("made"));
+                            cx.out.push_back(Output::Ended(Outcome::Completed));
+                        } else if cx.now > *give_up {
+                            cx.out.push_back(failed("differs", (counted, sent)));
+                        }
+                        *deadline = Some(cx.now + Duration::from_millis(5));
+                    }
+                    _ => {}
+                })
+            }
+        })
+    });
+    let seen = run_on(1, &["receive", "send"], |ports| ports, client, |_, _, _| {});
+    assert_eq!(seen.outcomes(), [&Outcome::Completed; 2]);
+}
+
+#[test]
+fn what_left_interleaved_is_what_arrives() {
+    let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
+    let to = listener.local_addr().expect("bound");
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _): (TcpStream, _) = listener.accept().expect("a client");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("all of it");
+        let (mut rest, mut count) = (&bytes[..], 0u64);
+        while let [b'$', 4, high, low, after @ ..] = rest {
+            rest = &after[usize::from(u16::from_be_bytes([*high, *low]))..];
+            count += 1;
+        }
+        assert!(rest.is_empty(), "not a frame: {rest:?}");
+        count
+    });
+    let sent = Arc::new(Mutex::new(0));
+    let told = sent.clone();
+    let seen = run_one(move || {
+        let told = told.clone();
+        toy(move |cx, input, _| match input {
+            Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
+            Input::Opened { .. } => {
+                let flow = flow(cx, &[("loss", "10%")]);
+                cx.out.push_back(Output::StartFlow {
+                    flow,
+                    channel: CHANNEL,
+                    framing: Framing::Interleaved(4),
+                });
+            }
+            Input::FlowEnded { flow } => {
+                let Flow::Rtp(flow) = cx.flows.remove(flow);
+                *told.lock().expect("nobody panics with it") = flow.served().sent;
+                cx.out.push_back(Output::Ended(Outcome::Completed));
+            }
+            _ => {}
+        })
+    });
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+    let sent = *sent.lock().expect("nobody panics with it");
+    assert!(sent > 20);
+    assert_eq!(reader.join().expect("whole frames"), sent);
+}
+
+#[test]
+fn a_session_that_never_ends_is_told_twice_and_then_cut() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = told.clone();
+    let client: MakeClient = Arc::new(move |_, _| {
+        let log = log.clone();
+        Ok(toy(move |cx, input, _| {
+            if let Input::Stop { until } = input {
+                let over = until <= cx.now;
+                log.lock().expect("nobody panics with it").push(over);
+            }
+        }))
+    });
+    let mut stopped = false;
+    let seen = run_on(
+        1,
+        &["toy"],
+        |ports| ports,
+        client,
+        |crew, clock, _| {
+            if !std::mem::replace(&mut stopped, true) {
+                let until = clock.now() + Duration::from_millis(100);
+                crew.tell(|| Command::Stop { until });
+            }
+        },
+    );
+    assert_eq!(seen.outcomes(), [&Outcome::Stopped]);
+    assert_eq!(seen.events, ["session_cut"]);
+    assert_eq!(*told.lock().expect("over"), [false, true]);
+}
+
+#[test]
+fn a_deadline_that_has_always_passed_keeps_nobody_from_being_heard() {
+    let client: MakeClient = Arc::new(|_, _| {
+        Ok(toy(|cx, input, deadline| match input {
+            Input::Stop { .. } => cx.out.push_back(Output::Ended(Outcome::Stopped)),
+            _ => *deadline = Some(Time::ZERO),
+        }))
+    });
+    let seen = run_on(
+        1,
+        &["toy"],
+        |ports| ports,
+        client,
+        |crew, clock, seen| {
+            if !seen.windows.is_empty() {
+                let until = clock.now() + PATIENCE;
+                crew.tell(|| Command::Stop { until });
+            }
+        },
+    );
+    assert_eq!(seen.outcomes(), [&Outcome::Stopped]);
+}
+
+#[test]
+fn a_run_that_is_killed_still_counts_every_client() {
+    let client: MakeClient = Arc::new(|_, _| Ok(toy(|_, _, _| {})));
+    let mut killed = false;
+    let seen = run_on(
+        1,
+        &["a", "b", "c"],
+        |ports| ports,
+        client,
+        |crew, _, seen| {
+            // A whole window first, so that its successor is the one that is cut short.
+            if !seen.windows.is_empty() && !std::mem::replace(&mut killed, true) {
+                crew.tell(|| Command::Kill);
+            }
+        },
+    );
+    assert_eq!(seen.outcomes(), [&Outcome::Stopped; 3]);
+    assert_eq!(Seen::sum(&seen.population, clients::STOPPED), 3);
+    for (windows, (_, index, begins, seconds)) in seen.windows.iter().enumerate() {
+        assert_eq!(*index, windows as u64);
+        assert_eq!(*begins, Time::ZERO + WINDOW * (windows as u32));
+        assert!(*seconds <= 1.0);
+    }
+}
+
+#[test]
+fn clients_that_live_long_are_heard_of_before_they_end() {
+    let client: MakeClient = Arc::new(|_, _| Ok(toy(|_, _, _| {})));
+    let mut killed = false;
+    let seen = run_on(
+        1,
+        &["a"],
+        |ports| ports,
+        client,
+        |crew, _, seen| {
+            if !seen.clients.is_empty() && !std::mem::replace(&mut killed, true) {
+                crew.tell(|| Command::Kill);
+            }
+        },
+    );
+    assert!(seen.clients[0].ended.is_none());
+    assert_eq!(seen.clients.len(), 2);
+    assert_eq!(seen.clients[0].id, seen.clients[1].id);
+}
+
+#[test]
+fn datagrams_that_found_no_room_are_counted() {
+    const SENT: u64 = 500;
+    let heard = Arc::new(Mutex::new(0u64));
+    let log = heard.clone();
+    let client: MakeClient = Arc::new(move |_, _| {
+        let log = log.clone();
+        Ok(toy(move |cx, input, deadline| match input {
+            Input::Start { .. } => cx.out.push_back(pair(None, false)),
+            // While the worker is kept here it reads nothing.
+            Input::Opened { local, .. } => {
+                let sender = UdpSocket::bind((LOCAL, 0)).expect("a port");
+                for _ in 0..SENT {
+                    sender
+                        .send_to(&[0; 1000], local)
+                        .expect("loopback takes it");
+                }
+                *deadline = Some(cx.now + Duration::from_millis(300));
+            }
+            Input::Datagram { .. } => *log.lock().expect("nobody panics with it") += 1,
+            Input::Deadline => cx.out.push_back(Output::Ended(Outcome::Completed)),
+            _ => {}
+        }))
+    });
+    let tiny = |ports: PortRange| ports.with_receive_buffer(8192);
+    let seen = run_on(1, &["toy"], tiny, client, |_, _, _| {});
+    let heard = *heard.lock().expect("over");
+    assert!(heard > 0 && heard < SENT, "{heard}");
+    assert_eq!(seen.tester(tester::OVERFLOW), (SENT - heard) as i64);
+}

@@ -75,6 +75,11 @@ impl Losses {
     }
 }
 
+/// Windows shorter than this, in seconds, are not judged as the worst: of the last one, in which the run
+/// ends, only a sliver may be left, and a rate or a ratio over a few packets says nothing. What it counted
+/// is in the figures of the run.
+const SHORTEST_WINDOW: f64 = 0.5;
+
 impl Judge {
     /// A judge of `thresholds` and, for each population, of the unwritten threshold `failed == 0`,
     /// unless one on the population's `failed` or `failures` is among them.
@@ -120,7 +125,8 @@ impl Judge {
 
     /// Takes in what a window of `seconds` saw of each subject.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
-        if index < self.warm_up_windows {
+        // The first window is judged whatever its length: a run may have no other.
+        if index < self.warm_up_windows || (index > 0 && seconds < SHORTEST_WINDOW) {
             return;
         }
         let mut figures: BTreeMap<&str, Totals> = BTreeMap::new();

@@ -225,6 +225,19 @@ fn the_run_and_its_worst_window_are_read() {
 }
 
 #[test]
+fn the_sliver_of_a_last_window_is_not_the_worst() {
+    let thresholds = vec![Threshold::parse("viewers.loss.worst < 5%").expect("right")];
+    let mut judge = Judge::new(thresholds, &SUBJECTS, 0).expect("it fits");
+    judge.window(0, 1.0, &packets(100, 99));
+    judge.window(1, 0.1, &packets(2, 1));
+    let results = judge.finish(&BTreeMap::new());
+    assert_eq!((results[0].value, results[0].window), (Some(0.01), Some(0)));
+    judge.window(1, 0.9, &packets(2, 1));
+    let results = judge.finish(&BTreeMap::new());
+    assert_eq!((results[0].value, results[0].window), (Some(0.5), Some(1)));
+}
+
+#[test]
 fn a_threshold_without_data_has_failed() {
     let results = judge(
         &[

@@ -61,13 +61,6 @@ pub(crate) enum Command {
     Metrics(Metrics),
     /// Print a JSON Schema: of the scenario file, or of the JSON report
     Schema(Schema),
-    /// Watch over a launched server (used by streamgauge itself)
-    #[command(name = "__supervise", hide = true)]
-    Supervise {
-        /// Handed on as they are.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<std::ffi::OsString>,
-    },
 }
 
 /// A protocol.

@@ -18,6 +18,15 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    // Before the arguments are taken apart: the command line of a server is not ours to read.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|first| first == sut::SUBCOMMAND)
+    {
+        let code = sut::supervise_main(arguments);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -36,10 +45,6 @@ fn main() -> ExitCode {
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
         Command::Schema(arguments) => commands::listings::schema(arguments, console),
-        Command::Supervise { arguments } => {
-            let code = sut::supervise_main(arguments.iter().cloned());
-            return ExitCode::from(u8::try_from(code).unwrap_or(1));
-        }
     };
     match outcome {
         Ok(exit) => exit.into(),

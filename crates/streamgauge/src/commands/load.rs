@@ -16,7 +16,6 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
         scenario: &scenario,
         base: PathBuf::from("."),
         results: &arguments.results,
-        further_files: 0,
     };
     play(play_it, console)
 }

@@ -24,13 +24,11 @@ pub(crate) struct Play<'a> {
     pub(crate) base: PathBuf,
     /// Where results go.
     pub(crate) results: &'a Results,
-    /// File descriptors needed beside those of the scenario.
-    pub(crate) further_files: u64,
 }
 
 /// Plays it to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
-    let need = files_needed(play.scenario).saturating_add(play.further_files);
+    let need = files_needed(play.scenario);
     files::check(need, files::raise())?;
     let json = play.results.json.as_deref().map(Json::claim).transpose()?;
     let options = engine::Options {

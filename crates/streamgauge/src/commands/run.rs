@@ -15,7 +15,6 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
         scenario: &scenario,
         base: base(&arguments.scenario),
         results: &arguments.results,
-        further_files: 0,
     };
     play(play_it, console)
 }

@@ -1,7 +1,7 @@
 //! `streamgauge serve`: an embedded reference server until it is stopped.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use engine::{Control, ServeFinished, ServeOptions};
 use protocol::rtsp::server::{AuthScheme, ServerConfig, ServerFaults, Transports};
@@ -103,16 +103,8 @@ fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {
         seed: arguments.seed,
         first_seq: arguments.first_seq,
         faults: faults(&arguments.faults)?,
-        wall_clock: since_1970(),
         ..ServerConfig::default()
     })
-}
-
-/// The wall clock now: what sender reports count from.
-pub(crate) fn since_1970() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
 }
 
 /// The faults as they are written on the command line.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::error::SutError;
 use crate::spec::Ready;
@@ -30,7 +30,7 @@ impl Matcher {
     pub(crate) fn new(ready: &Ready) -> Result<Option<Matcher>, SutError> {
         match ready {
             Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
-            Ready::Pattern(pattern) => regex::RegexBuilder::new(pattern)
+            Ready::Pattern(pattern) => regex_lite::RegexBuilder::new(pattern)
                 .size_limit(PATTERN_MAX)
                 .build()
                 .map(|regex| Some(Matcher::Pattern(Box::new(regex))))

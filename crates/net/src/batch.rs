@@ -32,10 +32,16 @@ const CONTROL_BYTES: usize = 128;
 struct Control([u8; CONTROL_BYTES]);
 
 /// Receives datagrams in batches. One belongs to one worker and serves all its sockets.
+///
+/// The kernel's structures are wired up once: most calls bring one or two datagrams, and would else
+/// spend more on filling in headers than on receiving.
 pub struct ReceiveBatch {
     buffers: Vec<[u8; RECEIVE_BYTES]>,
-    controls: Vec<Control>,
     names: Vec<MaybeUninit<libc::sockaddr_storage>>,
+    headers: Vec<libc::mmsghdr>,
+    /// Only pointed to by `headers`, as the next.
+    _controls: Vec<Control>,
+    _iovecs: Vec<libc::iovec>,
     received: Vec<Received>,
 }
 
@@ -68,10 +74,36 @@ impl Default for ReceiveBatch {
 impl ReceiveBatch {
     /// An empty batch: about 150 KiB.
     pub fn new() -> ReceiveBatch {
+        let mut buffers = vec![[0; RECEIVE_BYTES]; RECEIVE_COUNT];
+        let mut controls = vec![Control([0; CONTROL_BYTES]); RECEIVE_COUNT];
+        let mut names: Vec<MaybeUninit<libc::sockaddr_storage>> =
+            vec![MaybeUninit::zeroed(); RECEIVE_COUNT];
+        let mut iovecs: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec {
+                iov_base: buffer.as_mut_ptr().cast(),
+                iov_len: RECEIVE_BYTES,
+            })
+            .collect();
+        let places = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
+        let headers = places
+            .map(|((iovec, control), name)| {
+                // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+                header.msg_hdr.msg_iov = iovec;
+                header.msg_hdr.msg_iovlen = 1;
+                header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+                make_room(&mut header);
+                header
+            })
+            .collect();
         ReceiveBatch {
-            buffers: vec![[0; RECEIVE_BYTES]; RECEIVE_COUNT],
-            controls: vec![Control([0; CONTROL_BYTES]); RECEIVE_COUNT],
-            names: vec![MaybeUninit::zeroed(); RECEIVE_COUNT],
+            buffers,
+            names,
+            headers,
+            _controls: controls,
+            _iovecs: iovecs,
             received: Vec::with_capacity(RECEIVE_COUNT),
         }
     }
@@ -79,28 +111,17 @@ impl ReceiveBatch {
     /// Takes in what the socket holds. Says whether there may be more, and the socket's own count of
     /// dropped datagrams since it was opened where the kernel told it.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Filled> {
+        for header in self.headers.iter_mut().take(self.received.len()) {
+            make_room(header);
+        }
         self.received.clear();
-        let mut iovecs: [libc::iovec; RECEIVE_COUNT] = std::array::from_fn(|index| libc::iovec {
-            iov_base: self.buffers[index].as_mut_ptr().cast(),
-            iov_len: RECEIVE_BYTES,
-        });
-        let mut headers: [libc::mmsghdr; RECEIVE_COUNT] = std::array::from_fn(|index| {
-            // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
-            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-            header.msg_hdr.msg_name = self.names[index].as_mut_ptr().cast();
-            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            header.msg_hdr.msg_iov = &raw mut iovecs[index];
-            header.msg_hdr.msg_iovlen = 1;
-            header.msg_hdr.msg_control = self.controls[index].0.as_mut_ptr().cast();
-            header.msg_hdr.msg_controllen = CONTROL_BYTES;
-            header
-        });
-        // SAFETY: every header points to a name, a buffer and a control area of its own, which live
-        // until after the call and have the lengths given.
+        // SAFETY: every header points to a name, a buffer and a control area of its own, which belong to
+        // this batch, are never moved or resized, and have the lengths given; nothing else refers to
+        // them during the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                headers.as_mut_ptr(),
+                self.headers.as_mut_ptr(),
                 RECEIVE_COUNT as libc::c_uint,
                 libc::MSG_DONTWAIT | libc::MSG_TRUNC,
                 std::ptr::null_mut(),
@@ -110,7 +131,7 @@ impl ReceiveBatch {
             return Err(io::Error::last_os_error());
         };
         let mut drops = None;
-        for (index, header) in headers.iter().enumerate().take(count) {
+        for (index, header) in self.headers.iter().enumerate().take(count) {
             let (at, dropped) = read_control(&header.msg_hdr);
             drops = dropped.or(drops);
             // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family that
@@ -161,6 +182,13 @@ pub struct Filled {
     pub more: bool,
     /// Datagrams that the kernel dropped for this socket since it was opened, where it said so.
     pub drops: Option<u32>,
+}
+
+/// Says how much room a header's places have: the kernel puts there how much it used.
+fn make_room(header: &mut libc::mmsghdr) {
+    header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    header.msg_hdr.msg_controllen = CONTROL_BYTES;
+    header.msg_hdr.msg_flags = 0;
 }
 
 fn read_control(header: &libc::msghdr) -> (Option<i64>, Option<u32>) {

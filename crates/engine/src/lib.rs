@@ -3,11 +3,13 @@
 
 mod collect;
 mod control;
+mod coordinator;
 mod crew;
 mod error;
 mod machine;
 mod messages;
 mod ownership;
+mod progress;
 mod resolver;
 mod run;
 mod serve;
@@ -16,6 +18,7 @@ mod worker;
 
 pub use control::Control;
 pub use error::EngineError;
-pub use run::{Finished, Options, Phase, PopulationProgress, Progress, TesterProgress, run};
+pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+pub use run::{Options, run};
 pub use serve::{ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

@@ -1,0 +1,350 @@
+//! A run while it goes: collecting what workers say, keeping it, judging it, ending it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossbeam_channel::RecvTimeoutError;
+use measure::threshold::Judge;
+use measure::totals::Statistic;
+use measure::{Health, Recorder, Time, Totals, Verdict, Window, server, tester};
+use net::Clock;
+use protocol::session::Outcome;
+use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
+use scenario::Scenario;
+use sut::{CpuSource, Sut};
+
+use crate::collect::{Assembled, Assembly};
+use crate::control::Control;
+use crate::crew::Crew;
+use crate::machine;
+use crate::messages::{ClientState, Command, Report};
+use crate::ownership;
+use crate::progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+
+/// How often the coordinator looks up when no worker says anything.
+const LOOK_UP: Duration = Duration::from_millis(50);
+/// Collects what workers say while a run goes on, and judges it.
+pub(crate) struct Coordinator<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) control: &'a Control,
+    pub(crate) clock: Clock,
+    pub(crate) crew: Crew,
+    pub(crate) assembly: Assembly,
+    pub(crate) warm_up_windows: u64,
+    pub(crate) totals: BTreeMap<String, Totals>,
+    /// Clients started and failed of each population, the warm-up included.
+    pub(crate) whole: Vec<(i64, i64)>,
+    pub(crate) overflow: i64,
+    pub(crate) judge: Judge,
+    pub(crate) health: Health,
+    pub(crate) server: Recorder,
+    pub(crate) process: machine::Process,
+    /// When it was last looked whether all workers live.
+    pub(crate) dead_looked_for: Time,
+    pub(crate) sut: Option<Sut>,
+    pub(crate) server_is_gone: bool,
+    pub(crate) run_file: RunFile,
+    pub(crate) path: PathBuf,
+    /// Why the measurement is invalid, as far as it is known already.
+    pub(crate) invalid: Vec<String>,
+    pub(crate) phase: Phase,
+    /// When sessions must have ended, once they were told to.
+    pub(crate) until: Option<Time>,
+    pub(crate) stopped_by_user: bool,
+}
+
+impl Coordinator<'_> {
+    /// Until every worker has ended.
+    pub(crate) fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Finished {
+        let mut killed = false;
+        while !self.assembly.is_over() {
+            match self.crew.reports.recv_timeout(LOOK_UP) {
+                Ok(report) => self.take(report),
+                Err(RecvTimeoutError::Timeout) => {}
+                // All are gone, and what they said has been taken in.
+                Err(RecvTimeoutError::Disconnected) => self.look_for_the_dead(),
+            }
+            // By the clock, because those that live may always have something to say.
+            let now = self.clock.now();
+            if now.since(self.dead_looked_for) >= LOOK_UP {
+                self.dead_looked_for = now;
+                self.look_for_the_dead();
+            }
+            while let Some(window) = self.assembly.take() {
+                let seen = self.window(window);
+                progress(&seen);
+            }
+            self.stop_when_due();
+            if self.control.is_killed() && !killed {
+                killed = true;
+                self.crew.tell(|| Command::Kill);
+            }
+        }
+        while let Some(window) = self.assembly.take() {
+            self.window(window);
+        }
+        self.finish()
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Window {
+                worker,
+                index,
+                begins,
+                seconds,
+                populations,
+                tester,
+            } => {
+                let part = Assembled {
+                    index,
+                    begins,
+                    seconds,
+                    populations,
+                    tester,
+                };
+                self.assembly.add(worker, part);
+            }
+            Report::Client(client) => self.run_file.client(client_row(*client)),
+            Report::Event {
+                at,
+                kind,
+                subject,
+                text,
+            } => self.event(at, kind, subject, text),
+            Report::Served(_) => {}
+            Report::Finished { worker, error } => {
+                if let Some(error) = error {
+                    self.invalid
+                        .push(format!("worker {worker} of the tester failed: {error}"));
+                }
+                self.assembly.ended(worker);
+            }
+        }
+    }
+
+    /// A worker that panicked says nothing: its thread is just gone.
+    fn look_for_the_dead(&mut self) {
+        let dead: Vec<u32> = self
+            .assembly
+            .at_work()
+            .filter(|&worker| self.crew.is_gone(worker))
+            .collect();
+        for worker in dead {
+            // What it said before it died may still be waiting.
+            while let Ok(report) = self.crew.reports.try_recv() {
+                self.take(report);
+            }
+            if self.assembly.at_work().any(|other| other == worker) {
+                self.invalid
+                    .push(format!("worker {worker} of the tester broke down"));
+                self.assembly.ended(worker);
+            }
+        }
+    }
+
+    fn event(&mut self, time: Time, kind: &str, subject: Option<String>, text: String) {
+        self.run_file.event(EventRow {
+            time,
+            kind: kind.to_owned(),
+            subject,
+            text,
+        });
+    }
+
+    fn stop_when_due(&mut self) {
+        let now = self.clock.now();
+        let over = self
+            .scenario
+            .duration
+            .is_some_and(|duration| now >= Time::from_start(duration));
+        let user = self.control.is_stopped();
+        let broken = self.run_file.failed().is_some();
+        if self.until.is_some() || !(over || user || broken) {
+            return;
+        }
+        self.stopped_by_user = user && !over;
+        let until = now + self.scenario.stop_timeout;
+        self.until = Some(until);
+        self.phase = Phase::Stopping;
+        self.crew.tell(|| Command::Stop { until });
+    }
+
+    /// Takes a complete window in: into the run file, the thresholds, the health, the totals.
+    fn window(&mut self, window: Assembled) -> Progress {
+        let Assembled {
+            index,
+            begins,
+            seconds,
+            populations,
+            tester,
+        } = window;
+        let server = self.look_at_server(begins);
+        let mut tester = tester;
+        let catalogue = tester::TESTER_CATALOGUE;
+        tester.merge(&self.process.window(), catalogue);
+
+        let names = self
+            .scenario
+            .populations
+            .iter()
+            .map(|population| population.name.clone());
+        let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
+        subjects.extend(server.map(|window| ("server".to_owned(), window)));
+        subjects.insert("tester".to_owned(), tester);
+
+        self.judge.window(index, seconds, &subjects);
+        self.health.window(index, seconds, &subjects);
+        if index >= self.warm_up_windows {
+            for (name, window) in &subjects {
+                if let Some(totals) = self.totals.get_mut(name) {
+                    totals.add(window, seconds);
+                }
+            }
+        }
+        let progress = self.progress(begins, seconds, &subjects);
+        self.run_file.window(WindowRow {
+            index,
+            start: begins,
+            seconds,
+            subjects,
+        });
+        progress
+    }
+
+    fn look_at_server(&mut self, at: Time) -> Option<Window> {
+        let sut = self.sut.as_mut()?;
+        sut.sample(&mut self.server);
+        if let Some(how) = sut.has_exited().filter(|_| !self.server_is_gone) {
+            self.server_is_gone = true;
+            let tail = sut.log_tail();
+            let last = tail
+                .lines()
+                .rev()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or_default();
+            let text = format!("the server ended during the run: {how}; its last line: {last}");
+            self.event(at, "server_ended", Some("server".to_owned()), text);
+        }
+        Some(self.server.take_window())
+    }
+
+    fn progress(
+        &mut self,
+        begins: Time,
+        seconds: f64,
+        subjects: &BTreeMap<String, Window>,
+    ) -> Progress {
+        let mut populations = Vec::new();
+        for (population, whole) in self.scenario.populations.iter().zip(&mut self.whole) {
+            let catalogue = population.config.protocol().catalogue;
+            let window = &subjects[&population.name];
+            let figures = Totals::of_window(catalogue, window, seconds);
+            let value = |name| figures.named(name, Statistic::Value).unwrap_or(0.0);
+            whole.0 += value("started") as i64;
+            whole.1 += value("failed") as i64;
+            let progress = PopulationProgress {
+                active: value("active") as u64,
+                playing: value("playing") as u64,
+                started: u64::try_from(whole.0).unwrap_or(0),
+                failed: u64::try_from(whole.1).unwrap_or(0),
+                bitrate: value("bitrate"),
+                wire_bitrate: value("wire_bitrate"),
+                expected: value("expected") as i64,
+                received: value("received") as i64,
+            };
+            populations.push((population.name.clone(), progress));
+        }
+        let tester = Totals::of_window(tester::TESTER_CATALOGUE, &subjects["tester"], seconds);
+        self.overflow += tester.named("overflow", Statistic::Value).unwrap_or(0.0) as i64;
+        let server_cpu = subjects.get("server").and_then(|window| {
+            let figures = Totals::of_window(server::SERVER_CATALOGUE, window, seconds);
+            figures.named("cpu", Statistic::Value)
+        });
+        Progress {
+            elapsed: begins.since_start() + Duration::from_secs_f64(seconds),
+            phase: self.phase.clone(),
+            populations,
+            server_cpu,
+            tester: TesterProgress {
+                cpu: tester.named("cpu", Statistic::Value),
+                lag_p99: tester.named("lag", Statistic::Quantile(0.99)),
+                overflow: self.overflow,
+                healthy: self.health.last_window().is_empty(),
+            },
+        }
+    }
+
+    fn finish(mut self) -> Finished {
+        if let Some(sut) = &self.sut
+            && !self.server_is_gone
+        {
+            for reason in ownership::check(self.scenario, sut) {
+                if !self.invalid.contains(&reason) {
+                    self.invalid.push(reason);
+                }
+            }
+        }
+        let now = self.clock.now();
+        if let Some(sut) = self.sut.take() {
+            let source = match sut.cpu_source() {
+                CpuSource::CgroupV1 => "its own control group (v1, cpuacct)".to_owned(),
+                CpuSource::CgroupV2 => "its own control group (v2, cpu.stat)".to_owned(),
+                CpuSource::ProcessTimes { reason } => {
+                    format!("the times of its processes, in clock ticks, because {reason}")
+                }
+            };
+            let text = format!("processor time of the server is taken from {source}");
+            self.event(now, "cpu_source", Some("server".to_owned()), text);
+            let report = sut.stop();
+            if report.killed {
+                let text = "the server did not end when asked to and was killed".to_owned();
+                self.event(now, "server_killed", Some("server".to_owned()), text);
+            }
+        }
+        let thresholds = self.judge.finish(&self.totals);
+        let mut invalid = std::mem::take(&mut self.invalid);
+        invalid.extend(self.health.reasons());
+        let broken = self.run_file.failed().map(|error| error.to_string());
+        if let Some(error) = &broken {
+            invalid.push(format!(
+                "the run was cut short, because its run file could not be written: {error}"
+            ));
+        }
+        let verdict = Verdict::decide(&thresholds, invalid, self.stopped_by_user);
+        self.run_file.verdict(&verdict, &thresholds);
+        let finished = self.run_file.finish();
+        Finished {
+            run_file: self.path,
+            verdict,
+            thresholds,
+            run_file_error: broken.or(finished.err().map(|error| error.to_string())),
+        }
+    }
+}
+
+fn client_row(client: ClientState) -> ClientRow {
+    let (ended, outcome) = client.ended.unzip();
+    let (outcome, failure) = match outcome {
+        None => (None, None),
+        Some(Outcome::Completed) => (Some(ClientOutcome::Completed), None),
+        Some(Outcome::Stopped) => (Some(ClientOutcome::Stopped), None),
+        Some(Outcome::Failed(failure)) => (Some(ClientOutcome::Failed), Some(failure)),
+    };
+    ClientRow {
+        id: client.id,
+        subject: client.population,
+        slot: u32::try_from(client.slot).unwrap_or(u32::MAX),
+        generation: client.generation,
+        url: client.url,
+        due: client.due,
+        begun: Some(client.begun),
+        first_media: client.first_media,
+        ended,
+        outcome,
+        reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
+        detail: failure.map(|failure| failure.detail),
+        streams: serde_json::to_value(client.streams).unwrap_or(serde_json::Value::Null),
+    }
+}

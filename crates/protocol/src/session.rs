@@ -16,6 +16,7 @@
 //!   stream apart and hands the packets to its sinks itself: the read was a batch already.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -309,6 +310,21 @@ pub enum ChannelError {
     NoFiles,
     /// Anything else; the number is the operating system's.
     Other(i32),
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            ChannelError::Refused => "connection refused",
+            ChannelError::Unreachable => "no route to the host",
+            ChannelError::NameNotFound => "the host's name has no address",
+            ChannelError::TimedOut => "no connection in time",
+            ChannelError::Tls => "the TLS handshake failed",
+            ChannelError::NoPorts => "this machine has no free port left",
+            ChannelError::NoFiles => "this process has no file descriptor left",
+            ChannelError::Other(code) => return write!(out, "operating system error {code}"),
+        })
+    }
 }
 
 /// How a channel ended.

@@ -321,11 +321,11 @@ impl Session for Client {
             } => self.opened(cx, channel, local, remote),
             Input::OpenFailed { channel, error } => {
                 if channel == self.connection.channel {
-                    let detail = format!("{error:?}, {}", self.ends());
+                    let detail = format!("{error}, {}", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
                 } else if self.streams.iter().any(|s| s.channel == Some(channel)) {
-                    let detail = format!("{error:?}, a pair of UDP ports for one stream");
+                    let detail = format!("{error}: a pair of UDP ports for one stream");
                     self.lost_ports(channel);
                     if self.ending.is_none() {
                         self.fail(cx, Failure::of_ports(error), detail);

@@ -32,6 +32,9 @@ measure::metrics! {
         LOSS_BURSTS = "loss_bursts", Count, "RFC 3611, 4.7.2";
         /// Packets known to be lost after the last one that came, out of the final sender report.
         LOST_TAIL = "lost_tail", Count, "";
+        /// Streams of which it is known what was lost after the last packet that came: those with a sender
+        /// report at their end that fits the count so far. Of all others `lost_tail` is unknown, not zero.
+        LOST_TAIL_KNOWN = "lost_tail_known", Count, "RFC 3550, 6.4.1";
         /// Bytes of media payload in first copies: without RTP header, extension and padding.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
         /// Bytes of all packets on media channels as they were on the wire, duplicates and the

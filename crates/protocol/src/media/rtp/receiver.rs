@@ -677,6 +677,7 @@ impl RtpReceiver {
                 let tail = u64::from(self.report.packets).saturating_sub(source.sequence.span());
                 self.counts.lost_tail = Some(tail);
                 recorder.add(m::LOST_TAIL, tail);
+                recorder.add(m::LOST_TAIL_KNOWN, 1);
             }
         }
         if self.first_arrival != self.last_arrival {

@@ -12,13 +12,63 @@ use crate::session::{ChannelId, Context, Note, Outcome, Output};
 /// How long the answer to TEARDOWN is waited for.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to count as
+/// the server's failure: well above what a server that works takes, and below what a viewer bears.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
 impl Client {
     /// Is told to come to an end by `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         match &mut self.ending {
             Some((_, own)) => *own = (*own).min(until),
-            None => self.tear_down(cx, Outcome::Stopped, Some(until)),
+            None => match self.waited_in_vain(cx.now) {
+                Some((failure, detail)) => self.fail(cx, failure, detail),
+                None => self.tear_down(cx, Outcome::Stopped, Some(until)),
+            },
         }
+    }
+
+    /// Whether a client that is stopped before any media came has waited so long that this is the
+    /// server's doing. Else a run that is shorter than the time-outs would pass against a server that says
+    /// nothing.
+    fn waited_in_vain(&self, now: Time) -> Option<(Failure, String)> {
+        if self.first_media.is_some() {
+            return None;
+        }
+        let (failure, since, what) = match self.phase {
+            Phase::Idle | Phase::TearingDown | Phase::Ended => return None,
+            Phase::Connecting => (
+                Failure::ConnectTimeout,
+                self.started,
+                "no connection".to_owned(),
+            ),
+            Phase::Playing => {
+                let answered = self.play_answered.unwrap_or(now);
+                (
+                    Failure::NoMedia,
+                    answered,
+                    "no packet of any stream".to_owned(),
+                )
+            }
+            Phase::Options | Phase::Describe | Phase::Setup(_) | Phase::Play => {
+                let pending = self.pending.first()?;
+                let failure = Failure::of_timeout(&pending.method);
+                (
+                    failure,
+                    pending.due,
+                    format!("no answer to {}", pending.method),
+                )
+            }
+        };
+        let waited = now.since(since);
+        (waited >= IN_VAIN).then(|| {
+            let waited = waited.as_secs_f64();
+            let ends = self.ends();
+            (
+                failure,
+                format!("{what} in {waited:.3} s, when the client was stopped, {ends}"),
+            )
+        })
     }
 
     /// Lets the server's session go, then ends in `outcome`.

@@ -299,6 +299,44 @@ fn a_server_that_closes_at_the_end_has_completed() {
 }
 
 #[test]
+fn a_stop_after_waiting_in_vain_is_the_servers_failure() {
+    let stop = |bench: &mut Bench| {
+        bench.out.clear();
+        let until = bench.now + Duration::from_secs(5);
+        bench.input(Input::Stop { until });
+    };
+    let mut connecting = Bench::udp();
+    let due = connecting.now;
+    connecting.input(Input::Start { due });
+    connecting.after(1000);
+    stop(&mut connecting);
+    assert_eq!(connecting.failed().0, "connect_timeout");
+
+    for (wait, reason) in [(999, None), (1000, Some("timeout_describe"))] {
+        let mut describing = Bench::udp();
+        describing.connect();
+        describing.options();
+        describing.after(wait);
+        stop(&mut describing);
+        match reason {
+            None => assert_eq!(describing.ended().1, Outcome::Stopped),
+            Some(reason) => assert_eq!(describing.failed().0, reason),
+        }
+    }
+
+    let mut silent = quiet(ONE, 1);
+    silent.after(1000);
+    stop(&mut silent);
+    assert_eq!(silent.failed().0, "no_media");
+
+    let mut playing = quiet(ONE, 1);
+    playing.packet(0, 1);
+    playing.after(1000);
+    stop(&mut playing);
+    assert_eq!(torn_down(&mut playing), Outcome::Stopped);
+}
+
+#[test]
 fn a_stop_ends_it_wherever_it_is() {
     let stop = |bench: &mut Bench| {
         bench.out.clear();

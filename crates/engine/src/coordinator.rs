@@ -280,7 +280,7 @@ impl Coordinator<'_> {
         if let Some(sut) = &self.sut
             && !self.server_is_gone
         {
-            for reason in ownership::check(self.scenario, sut) {
+            for reason in ownership::check(self.scenario, sut, true) {
                 if !self.invalid.contains(&reason) {
                     self.invalid.push(reason);
                 }

@@ -7,8 +7,9 @@ use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 
 /// Holds every port that the scenario's URLs name on this machine against the server that is observed.
-/// Gives a reason for each that belongs to somebody else.
-pub(crate) fn check(scenario: &Scenario, sut: &Sut) -> Vec<String> {
+/// Gives a reason for each that belongs to somebody else; at the end of a run also for each that belongs to
+/// nobody while the server still runs (at its beginning it may not listen yet).
+pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
     let mut ports = BTreeSet::new();
     for population in &scenario.populations {
         let default = population.config.protocol().default_port;
@@ -29,6 +30,12 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut) -> Vec<String> {
             PortOwner::Other { pid, name } => Some(format!(
                 "port {port} belongs to {name} (pid {pid}), not to the server that was measured ({}, \
                  pid {}): stop the one or observe the other",
+                sut.description(),
+                sut.pid(),
+            )),
+            PortOwner::Nobody if at_end => Some(format!(
+                "nobody listens on port {port}, which the URLs name: the server that was measured ({}, pid \
+                 {}) was not the one that was tested",
                 sut.description(),
                 sut.pid(),
             )),

@@ -30,8 +30,6 @@ pub struct Options {
     pub run_file: PathBuf,
     /// Whether a run file that is there already may be replaced.
     pub overwrite: bool,
-    /// The folder that relative paths of the scenario count from.
-    pub base: PathBuf,
     /// The version to put into the run file.
     pub version: String,
 }
@@ -74,10 +72,10 @@ fn run_duties(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = measure::HealthBounds::default();
     let health = Health::new(bounds, &names, header.warm_up_windows());
-    let sut = start_server(scenario, &options.base, control, progress)?;
+    let sut = start_server(scenario, control, progress)?;
     let invalid = sut
         .as_ref()
-        .map_or_else(Vec::new, |sut| ownership::check(scenario, sut));
+        .map_or_else(Vec::new, |sut| ownership::check(scenario, sut, false));
     let header = Header {
         started_at: since_1970(&Clock::start()),
         ..header
@@ -193,7 +191,6 @@ fn judge(
 
 fn start_server(
     scenario: &Scenario,
-    base: &Path,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Sut>, EngineError> {
@@ -217,7 +214,8 @@ fn start_server(
             },
         });
     };
-    match Sut::start_with(&server.into(), base, &options, &tell) {
+    // The scenario's paths are resolved already.
+    match Sut::start_with(&server.into(), Path::new(""), &options, &tell) {
         Ok(sut) => Ok(Some(sut)),
         Err(sut::SutError::Cancelled) => Err(EngineError::Stopped),
         Err(error) => Err(error.into()),

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
 
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
@@ -29,7 +28,6 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
     ));
     let play_it = Play {
         scenario: &scenario,
-        base: PathBuf::from("."),
         results: &arguments.results,
     };
     play(play_it, console)

@@ -1,7 +1,5 @@
 //! `streamgauge load`: plays one line of arguments.
 
-use std::path::PathBuf;
-
 use scenario::{OneLiner, Scenario};
 
 use crate::args;
@@ -14,7 +12,6 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
     let scenario = scenario(arguments)?;
     let play_it = Play {
         scenario: &scenario,
-        base: PathBuf::from("."),
         results: &arguments.results,
     };
     play(play_it, console)

@@ -1,7 +1,7 @@
 //! Plays a scenario and reports it: what `run`, `load` and `demo` have in common.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
@@ -20,8 +20,6 @@ use crate::signals::Watch;
 pub(crate) struct Play<'a> {
     /// What.
     pub(crate) scenario: &'a Scenario,
-    /// The folder that relative paths of the scenario count from.
-    pub(crate) base: PathBuf,
     /// Where results go.
     pub(crate) results: &'a Results,
 }
@@ -37,7 +35,6 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
             None => output::run_file(&play.scenario.name),
         },
         overwrite: play.results.out.is_some(),
-        base: play.base,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let control = Control::new();
@@ -128,12 +125,16 @@ fn write_out(
     console: Console,
 ) -> Result<(), Failure> {
     let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
-    if let Some(json) = json {
-        let windows = report::source::windows(reader);
-        json.write(|out| report::json::write(report, windows, out))?;
-    }
+    // Said at the end: that a file could not be written is no reason to keep the summary back.
+    let written = match json {
+        Some(json) => {
+            let windows = report::source::windows(reader);
+            json.write(|out| report::json::write(report, windows, out))
+        }
+        None => Ok(()),
+    };
     if console.quiet {
-        return Ok(());
+        return written;
     }
     let layout = |width, paint| Layout {
         width,
@@ -143,11 +144,11 @@ fn write_out(
     if to_stderr {
         let layout = layout(width(io::stderr()), console.paint_stderr());
         console.say(report::summary(report, layout).trim_end());
-        Ok(())
     } else {
         let layout = layout(width(io::stdout()), console.paint_stdout());
-        console.print(&report::summary(report, layout))
+        console.print(&report::summary(report, layout))?;
     }
+    written
 }
 
 /// Descriptors that streamgauge has open beside those of its clients: the run file, its workers'

@@ -1,6 +1,6 @@
 //! `streamgauge run`: plays a scenario file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use scenario::{Overrides, Scenario};
 
@@ -13,7 +13,6 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     let scenario = load(&arguments.scenario, &arguments.set, arguments.seed)?;
     let play_it = Play {
         scenario: &scenario,
-        base: base(&arguments.scenario),
         results: &arguments.results,
     };
     play(play_it, console)
@@ -43,12 +42,4 @@ pub(crate) fn overrides() -> Overrides {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     overrides.with_environment(variables, &[])
-}
-
-/// The folder of the scenario file.
-pub(crate) fn base(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

@@ -221,6 +221,7 @@ impl Screen {
         if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");
         }
+        self.stalls(metrics);
         let shown = if self.layout.everything {
             clients.failures.len()
         } else {
@@ -251,6 +252,23 @@ impl Screen {
     }
 
     /// Four figures in columns: the tail, and before it the mean or the median.
+    /// Only where playing would have stood still: then it matters more than any mean.
+    fn stalls(&mut self, metrics: &Metrics) {
+        let Some(stalls) = metrics.value("stalls").filter(|&stalls| stalls > 0.0) else {
+            return;
+        };
+        let mut text = plural(stalls, "stall", "stalls");
+        if let Some(Named {
+            figures: Figures::Distribution(Some(gap)),
+            unit,
+            ..
+        }) = metrics.find("longest_gap")
+        {
+            text += &format!("; longest gap {}", figure(*unit, gap.max));
+        }
+        self.row("playing", &text);
+    }
+
     fn distribution(&mut self, label: &str, named: &Named, first: &str) {
         let Figures::Distribution(Some(found)) = named.figures else {
             self.row(label, "no data");

@@ -35,6 +35,18 @@ fn another_one_makes_the_run_invalid_and_is_named() {
 }
 
 #[test]
+fn one_that_does_not_listen_where_the_urls_point_makes_the_run_invalid() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    // The discard port: nobody listens there.
+    load(folder.path(), "rtsp://127.0.0.1:9/a", server.id()).expect(110);
+    let report = Report::read(&folder.path().join("out.json"));
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("nobody listens on port 9"), "{reasons}");
+}
+
+#[test]
 fn one_that_does_not_run_cannot_be_measured() {
     let folder = folder();
     let gone = Process::start(streamgauge(["--version"]), folder.path());

@@ -4,7 +4,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use mio::Poll;
 use net::{Clock, PortRange};
 
 use crate::error::EngineError;
@@ -42,16 +41,13 @@ impl Crew {
         let failed = || EngineError::system("cannot start a worker");
         let (reports, inbox) = bounded(REPORTS);
         let resolver = Resolver::start().map_err(failed())?;
-        let mut polls = Vec::new();
+        let mut mailboxes = Vec::new();
+        let mut inboxes = Vec::new();
         for _ in &duties {
-            let poll = Poll::new().map_err(failed())?;
-            let (mailbox, commands) = Mailbox::new(&poll).map_err(failed())?;
-            polls.push((poll, mailbox, commands));
+            let (mailbox, commands) = Mailbox::new().map_err(failed())?;
+            mailboxes.push(mailbox);
+            inboxes.push(commands);
         }
-        let mailboxes: Vec<Mailbox> = polls
-            .iter()
-            .map(|(_, mailbox, _)| mailbox.clone())
-            .collect();
         let mut crew = Crew {
             reports: inbox,
             mailboxes,
@@ -59,20 +55,20 @@ impl Crew {
             gates: Vec::new(),
         };
         let (standing, stand) = bounded(duties.len());
-        for (index, (duty, (poll, mailbox, commands))) in
-            (0u32..).zip(duties.into_iter().zip(polls))
-        {
+        for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
+            let mailbox = crew.mailboxes[index as usize].clone();
             let others = (0u32..).zip(&crew.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
             let config = Config {
                 index,
-                poll,
                 commands,
                 reports: reports.clone(),
                 others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
                 resolver: resolver.clone(),
                 mailbox,
                 ports: duty.ports,
+                // A listener is handed over, and would stay open in the table it was made in.
+                own_files: duty.serving.is_empty(),
                 populations: duty.populations,
                 serving: duty.serving,
                 stop_timeout,

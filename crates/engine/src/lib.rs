@@ -19,6 +19,6 @@ mod worker;
 pub use control::Control;
 pub use error::EngineError;
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
-pub use run::{Options, run};
+pub use run::{Options, files_needed, run, workers};
 pub use serve::{ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

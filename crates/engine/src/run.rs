@@ -249,19 +249,44 @@ fn in_words(step: &sut::Progress) -> String {
     }
 }
 
+/// Descriptors that a table has open beside those of clients: the run file and the server's observation,
+/// or a worker's poll, timer and wakers.
+const OWN_FILES: u64 = 64;
+
+/// Most workers that are started for lack of descriptors alone.
+const WORKERS_MAX: u64 = 16;
+
+/// How many workers play the scenario's clients: as many as it says, else one for each
+/// thousand clients, up to the machine's cores; and more than that only where the limit on file
+/// descriptors, which each worker has to itself, would else not do.
+pub fn workers(scenario: &Scenario) -> u32 {
+    if let Some(workers) = scenario.workers {
+        return workers.max(1);
+    }
+    let description = scenario.describe();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let by_clients = description.clients_max.div_ceil(CLIENTS_A_WORKER);
+    let by_files = net::files::limit().map_or(1, |limit| {
+        description
+            .file_descriptors
+            .div_ceil(limit.saturating_sub(OWN_FILES).max(1))
+    });
+    let workers = by_clients.clamp(1, cores).max(by_files.min(WORKERS_MAX));
+    u32::try_from(workers).unwrap_or(1)
+}
+
+/// How many file descriptors the busiest worker of a scenario takes at most at one time: what the
+/// process's limit has to allow.
+pub fn files_needed(scenario: &Scenario) -> u64 {
+    let clients = scenario.describe().file_descriptors;
+    clients
+        .div_ceil(u64::from(workers(scenario)))
+        .saturating_add(OWN_FILES)
+}
+
 /// What each worker is to do.
 fn duties(scenario: &Scenario) -> Vec<Duty> {
-    let clients: u64 = scenario
-        .populations
-        .iter()
-        .map(|p| p.load.clients_max())
-        .sum();
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let wanted = clients.div_ceil(CLIENTS_A_WORKER).clamp(1, cores);
-    let workers = scenario
-        .workers
-        .unwrap_or(u32::try_from(wanted).unwrap_or(1))
-        .max(1);
+    let workers = workers(scenario);
     (0..workers)
         .map(|worker| Duty {
             populations: scenario

@@ -2,6 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use scenario::Scenario;
+
 use crate::exit::Failure;
 
 /// Raises this process's limit as far as it may, and returns it. `None` is without limit.
@@ -20,14 +22,24 @@ pub(crate) fn raise() -> Option<u64> {
     }
 }
 
-/// Says whether so many descriptors can be had.
-pub(crate) fn check(need: u64, limit: Option<u64>) -> Result<(), Failure> {
+/// Raises the limit, and says whether a scenario's clients fit into it.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), Failure> {
+    // First, because the number of workers follows from it.
+    let limit = raise();
+    enough(
+        engine::files_needed(scenario),
+        engine::workers(scenario),
+        limit,
+    )
+}
+
+fn enough(need: u64, workers: u32, limit: Option<u64>) -> Result<(), Failure> {
     match limit {
         Some(limit) if need > limit => Err(Failure::bad(format_args!(
-            "this run needs {need} file descriptors, and this process may open {limit}\n  \
+            "this run needs {need} file descriptors in each of {workers} workers, and may open {limit} in each\n  \
              raise the limit with `ulimit -Hn {need} && ulimit -n {need}` as root, or with \
              LimitNOFILE={need} in a systemd unit, or `--ulimit nofile={need}` of a container; \
-             or use fewer clients"
+             or take more workers, or fewer clients"
         ))),
         _ => Ok(()),
     }
@@ -39,9 +51,9 @@ mod tests {
 
     #[test]
     fn too_few_are_named_with_the_number_needed() {
-        assert!(check(100, Some(100)).is_ok());
-        assert!(check(u64::MAX, None).is_ok());
-        let failure = check(6_000, Some(1_024)).expect_err("too few");
+        assert!(enough(100, 1, Some(100)).is_ok());
+        assert!(enough(u64::MAX, 1, None).is_ok());
+        let failure = enough(6_000, 2, Some(1_024)).expect_err("too few");
         let crate::exit::Message::Plain(text) = failure.message else {
             panic!("it points into no file");
         };

@@ -24,8 +24,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use measure::{Recorder, Time, tester};
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
-use net::{Clock, PortRange, ReceiveBatch, Timer};
+use mio::{Events, Interest, Poll, Token};
+use net::{Clock, PortRange, ReceiveBatch, Timer, Waker};
 use protocol::metrics as clients;
 use protocol::session::{Context, Flows, Input, Output, Session, Sinks};
 use slab::Slab;
@@ -73,17 +73,28 @@ pub(crate) struct Serving {
 /// Everything a worker needs, as it can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
-    pub(crate) poll: Poll,
     pub(crate) commands: Receiver<Command>,
     pub(crate) reports: Sender<Report>,
     pub(crate) others: Vec<Mailbox>,
     pub(crate) resolver: Resolver,
     pub(crate) mailbox: Mailbox,
     pub(crate) ports: PortRange,
+    /// Whether the worker has a table of descriptors of its own, and so the process's limit to itself.
+    pub(crate) own_files: bool,
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<Serving>,
     pub(crate) stop_timeout: Duration,
     pub(crate) seed: u64,
+}
+
+impl Config {
+    /// Gives the calling thread a table of descriptors of its own, in which is all that it was handed.
+    fn take_own_files(&self) -> io::Result<()> {
+        let mailboxes = self.others.iter().chain([&self.mailbox]);
+        let wakers = mailboxes.map(|mailbox| mailbox.waker.as_raw_fd());
+        let listeners = self.serving.iter().map(|s| s.listener.as_raw_fd());
+        net::files::own_table(&wakers.chain(listeners).collect::<Vec<_>>())
+    }
 }
 
 /// How others reach a worker.
@@ -94,19 +105,19 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A way to reach the worker that will own `poll`.
-    pub(crate) fn new(poll: &Poll) -> io::Result<(Mailbox, Receiver<Command>)> {
+    /// A way to reach a worker, and what the worker has to listen to.
+    pub(crate) fn new() -> io::Result<(Mailbox, Receiver<Command>)> {
         // Without a bound, because whoever commands must never wait for a worker that waits for it.
         // What the coordinator and the resolver say is little; for the rest see `pass_on`.
         let (commands, inbox) = crossbeam_channel::unbounded();
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let waker = Arc::new(Waker::new()?);
         Ok((Mailbox { commands, waker }, inbox))
     }
 
     pub(crate) fn tell(&self, command: Command) {
         // A worker that has ended needs to be told nothing.
         if self.commands.send(command).is_ok() {
-            let _ = self.waker.wake();
+            self.waker.wake();
         }
     }
 
@@ -210,12 +221,18 @@ pub(crate) fn run(config: Config, standing: Sender<()>, begin: &Receiver<Clock>)
 
 impl Worker {
     fn new(config: Config) -> io::Result<Worker> {
+        if config.own_files {
+            config.take_own_files()?;
+        }
+        let poll = Poll::new()?;
         let timer = Timer::new()?;
-        config.poll.registry().register(
-            &mut SourceFd(&timer.as_raw_fd()),
-            TIMER,
-            Interest::READABLE,
-        )?;
+        for (fd, token) in [
+            (timer.as_raw_fd(), TIMER),
+            (config.mailbox.waker.as_raw_fd(), WAKER),
+        ] {
+            poll.registry()
+                .register(&mut SourceFd(&fd), token, Interest::READABLE)?;
+        }
         let populations: Vec<Population> = config
             .populations
             .into_iter()
@@ -224,7 +241,7 @@ impl Worker {
         let mut worker = Worker {
             index: config.index,
             clock: Clock::start(),
-            poll: config.poll,
+            poll,
             timer,
             commands: config.commands,
             reports: config.reports,

@@ -1,7 +1,6 @@
 //! `streamgauge check`: what a scenario will need and do, without any traffic.
 
 use crate::args;
-use crate::commands::play::files_needed;
 use crate::commands::run;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -14,7 +13,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         text.push('\n');
         console.print(&text)?;
     }
-    files::check(files_needed(&scenario), files::raise())?;
+    files::check(&scenario)?;
     console.say("the scenario is good");
     Ok(Exit::Pass)
 }

@@ -26,8 +26,7 @@ pub(crate) struct Play<'a> {
 
 /// Plays it to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
-    let need = files_needed(play.scenario);
-    files::check(need, files::raise())?;
+    files::check(play.scenario)?;
     let json = play.results.json.as_deref().map(Json::claim).transpose()?;
     let options = engine::Options {
         run_file: match &play.results.out {
@@ -149,14 +148,4 @@ fn write_out(
         console.print(&report::summary(report, layout))?;
     }
     written
-}
-
-/// Descriptors that streamgauge has open beside those of its clients: the run file, its workers'
-/// polls and timers, the server's observation.
-const OWN_FILES: u64 = 64;
-
-/// How many file descriptors a scenario takes at most at one time.
-pub(crate) fn files_needed(scenario: &Scenario) -> u64 {
-    let clients = scenario.describe().file_descriptors;
-    clients.saturating_add(OWN_FILES)
 }

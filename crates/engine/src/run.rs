@@ -70,7 +70,7 @@ fn run_duties(
         .collect();
     let header = header(scenario, options, subjects.clone());
     let judge = judge(scenario, &names, header.warm_up_windows())?;
-    let bounds = measure::HealthBounds::default();
+    let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
     let sut = start_server(scenario, control, progress)?;
     let invalid = sut
@@ -287,6 +287,7 @@ pub fn files_needed(scenario: &Scenario) -> u64 {
 /// What each worker is to do.
 fn duties(scenario: &Scenario) -> Vec<Duty> {
     let workers = workers(scenario);
+    let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
     (0..workers)
         .map(|worker| Duty {
             populations: scenario
@@ -305,7 +306,8 @@ fn duties(scenario: &Scenario) -> Vec<Duty> {
                 })
                 .collect(),
             serving: Vec::new(),
-            ports: PortRange::share(net::ports::DEFAULT_RANGE, worker, workers),
+            ports: PortRange::share(net::ports::DEFAULT_RANGE, worker, workers)
+                .with_receive_buffer(receive_buffer),
         })
         .collect()
 }
@@ -330,6 +332,14 @@ mod tests {
         fn deadline(&self) -> Option<Time> {
             None
         }
+    }
+
+    #[test]
+    fn the_scenario_and_the_sockets_agree_on_the_usual_buffer() {
+        assert_eq!(
+            scenario::DEFAULT_RECEIVE_BUFFER,
+            net::ports::RECEIVE_BUFFER as u64
+        );
     }
 
     #[test]

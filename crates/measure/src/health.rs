@@ -8,49 +8,83 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::metric::{Catalogue, CounterId, Source, Unit};
 use crate::recorder::Window;
 use crate::tester;
 use crate::totals::{Statistic, Totals};
+use crate::units::duration;
 use crate::verdict::figure;
 
 /// A client that sets to work more than this after it was due counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
 pub const LATE_START: Duration = Duration::from_secs(1);
 
-/// Within which bounds the tester trusts itself.
-#[derive(Clone, Debug, PartialEq)]
+/// Within which bounds the tester trusts itself. Its fields are the keys of `tester: {health: ...}` of
+/// a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HealthBounds {
     /// The share of all packets that may be lost in the tester's own ring and sockets, over the run.
     /// Default 1 in 100,000: a hundredth of the smallest loss (0.1 %) that people set thresholds on.
-    pub overflow_share: f64,
+    pub overflow: f64,
+    /// The share of all packets that may be lost in this machine's kernel before any socket
+    /// (`tester.softnet_drops`), over the run. Default 1 in 100,000, for the same reason. Drops
+    /// count only as far as packets of the populations are missing: those of others are no business
+    /// of the run.
+    pub kernel_drops: f64,
     /// The 99th percentile of [`tester::LAG`] in a window. Default 100 ms. Arrival times are the
     /// kernel's and do not suffer from it, but requests leave late by as much, and a tenth of a second
     /// is what a viewer begins to notice at start-up.
+    #[serde(with = "duration")]
     pub lag_p99: Duration,
+    /// The longest stand-still of a worker: the largest [`tester::LAG`] of the run, in however few
+    /// windows. Default 1 s: within it keep-alives and answers are missed, and buffers of a second
+    /// overflow.
+    #[serde(with = "duration")]
+    pub longest_stall: Duration,
     /// The 99th percentile of [`tester::SEND_LATENESS`] in a window. Default 100 ms: with more, what
     /// the other side sees as jitter and delay is made here.
+    #[serde(with = "duration")]
     pub send_lateness_p99: Duration,
     /// [`tester::CPU_HOTTEST_WORKER`] in a window. Default 0.9 of a core: above it waiting grows faster
     /// than load.
     pub worker_cpu: f64,
+    /// `tester.cpu_wait` in a window: the share of the time in which a worker could have run and
+    /// was not let. Default 50 %: then others have taken half of what it asked for.
+    pub cpu_wait: f64,
+    /// `tester.steal` in a window: the share of this machine's processor time that its hypervisor
+    /// gave to others. Default 20 %: then the machine is not the one that its number of cores says.
+    pub steal: f64,
+    /// `tester.file_descriptors_share` in any window. Default 95 %: what is left is for the run file
+    /// and the server's observation.
+    pub file_descriptors: f64,
+    /// `tester.ports_share` in any window. Default 95 %: ports that became free must rest before they
+    /// are used again, or the last packets to an earlier client reach a later one.
+    pub ports: f64,
     /// The share of all clients that may set to work late, over the run. Default 5 %. In a window, one
     /// late client crosses the bound; but a burst at the beginning of a long run, when all begin at once,
     /// touches few windows.
-    pub late_clients_share: f64,
+    pub late_clients: f64,
     /// The share of the windows in which a bound may be crossed. Default 5 %.
-    pub windows_share: f64,
+    pub windows: f64,
 }
 
 impl Default for HealthBounds {
     fn default() -> HealthBounds {
         HealthBounds {
-            overflow_share: 1e-5,
+            overflow: 1e-5,
+            kernel_drops: 1e-5,
             lag_p99: Duration::from_millis(100),
+            longest_stall: Duration::from_secs(1),
             send_lateness_p99: Duration::from_millis(100),
             worker_cpu: 0.9,
-            late_clients_share: 0.05,
-            windows_share: 0.05,
+            cpu_wait: 0.5,
+            steal: 0.2,
+            file_descriptors: 0.95,
+            ports: 0.95,
+            late_clients: 0.05,
+            windows: 0.05,
         }
     }
 }
@@ -252,7 +286,7 @@ impl Health {
     /// Why the measurement cannot be trusted; empty where it can.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        let allowed = self.received.max(0) as f64 * self.bounds.overflow_share;
+        let allowed = self.received.max(0) as f64 * self.bounds.overflow;
         if self.overflow as f64 > allowed {
             reasons.push(format!(
                 "{} packets were lost in the tester's own queues, {} received (tester.overflow), \
@@ -260,12 +294,12 @@ impl Health {
                  (CAP_NET_RAW), raise net.core.rmem_max, give it more cores, or run fewer clients",
                 self.overflow,
                 self.received,
-                figure(self.bounds.overflow_share, Unit::Ratio),
+                figure(self.bounds.overflow, Unit::Ratio),
                 self.first_overflow.unwrap_or(self.warm_up_windows),
             ));
         }
         for (check, crossings) in &self.crossings {
-            if crossings.windows as f64 <= self.windows as f64 * self.bounds.windows_share {
+            if crossings.windows as f64 <= self.windows as f64 * self.bounds.windows {
                 continue;
             }
             let unit = check.unit();
@@ -276,7 +310,7 @@ impl Health {
                 figure(check.bound(&self.bounds), unit),
                 crossings.windows,
                 self.windows,
-                figure(self.bounds.windows_share, Unit::Ratio),
+                figure(self.bounds.windows, Unit::Ratio),
                 crossings.first,
                 crossings.worst_window,
                 figure(crossings.worst, unit),
@@ -285,13 +319,13 @@ impl Health {
         }
         let late = self.late_clients as f64;
         let reported = self.windows_judged_invalid(Check::LateStarts);
-        if late > self.started.max(0) as f64 * self.bounds.late_clients_share && !reported {
+        if late > self.started.max(0) as f64 * self.bounds.late_clients && !reported {
             reasons.push(format!(
                 "{} of {} clients began more than 1 s late (tester.not_started_in_time), where {} are \
                  allowed; first in window {}: {}",
                 self.late_clients,
                 self.started,
-                figure(self.bounds.late_clients_share, Unit::Ratio),
+                figure(self.bounds.late_clients, Unit::Ratio),
                 self.crossings
                     .get(&Check::LateStarts)
                     .map_or(self.warm_up_windows, |crossings| crossings.first),
@@ -304,7 +338,7 @@ impl Health {
     /// Whether a bound was crossed in too many windows.
     fn windows_judged_invalid(&self, check: Check) -> bool {
         self.crossings.get(&check).is_some_and(|crossings| {
-            crossings.windows as f64 > self.windows as f64 * self.bounds.windows_share
+            crossings.windows as f64 > self.windows as f64 * self.bounds.windows
         })
     }
 }

@@ -237,7 +237,7 @@ fn quantity_problem(node: &Node, error: &QuantityError) -> Problem {
     }
 }
 
-fn node_text(node: &Node) -> String {
+pub(crate) fn node_text(node: &Node) -> String {
     match &node.value {
         Value::Scalar { text, .. } => shown(text),
         _ => node.kind(),

@@ -20,6 +20,7 @@ mod read;
 mod schema;
 mod server;
 mod source;
+mod tester;
 mod urls;
 mod yaml;
 
@@ -30,11 +31,11 @@ use std::path::Path;
 pub use describe::{Description, PopulationPlan};
 pub use error::{Problem, ScenarioError};
 pub use model::{
-    Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Leave, Pick, Population, Ready, Scenario,
-    Server, ServerStart, Threshold,
+    Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
+    Leave, Pick, Population, Ready, Receive, Scenario, Server, ServerStart, Tester, Threshold,
 };
 pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
-pub use overrides::{ENVIRONMENT_PREFIX, Overrides};
+pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
 
 use crate::node::Node;

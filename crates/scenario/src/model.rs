@@ -5,12 +5,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use load::Load;
+use measure::HealthBounds;
 use measure::units::{BitRate, duration, optional_duration};
 use protocol::registry::ClientConfig;
 use serde::Serialize;
 
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The receive buffer of each media socket, unless the scenario says otherwise: 1 MiB. At 1 Mb/s that is
+/// about eight seconds, so that a worker that is busy elsewhere for a moment loses nothing.
+pub const DEFAULT_RECEIVE_BUFFER: u64 = 1 << 20;
+
+/// The packet ring of each worker, unless the scenario says otherwise: 8 MiB.
+pub const DEFAULT_RING: u64 = 8 << 20;
 
 /// The time that a server gets until it is ready, unless the scenario says otherwise: 10 s.
 pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,6 +50,60 @@ pub struct Scenario {
     pub stop_timeout: Duration,
     /// How many threads run clients. Default: what the machine has.
     pub workers: Option<u32>,
+    /// How the tester receives, and within which bounds it trusts its figures.
+    pub tester: Tester,
+}
+
+/// The tester itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tester {
+    /// How media over UDP is received. Default: [`Receive::Auto`].
+    pub receive: Receive,
+    /// The receive buffer asked for each media socket, in bytes. The kernel grants at most
+    /// net.core.rmem_max. Default: [`DEFAULT_RECEIVE_BUFFER`].
+    pub receive_buffer: u64,
+    /// The size of each worker's packet ring, in bytes. Default: [`DEFAULT_RING`].
+    pub ring: u64,
+    /// The bounds past which the measurement is invalid.
+    pub health: HealthBounds,
+}
+
+impl Default for Tester {
+    fn default() -> Tester {
+        Tester {
+            receive: Receive::default(),
+            receive_buffer: DEFAULT_RECEIVE_BUFFER,
+            ring: DEFAULT_RING,
+            health: HealthBounds::default(),
+        }
+    }
+}
+
+/// How media over UDP is received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// From the ring where it can be had, else from the sockets.
+    #[default]
+    Auto,
+    /// From a packet ring of each worker. It needs CAP_NET_RAW; without it the run does not begin.
+    Ring,
+    /// From the clients' own sockets.
+    Sockets,
+}
+
+impl Receive {
+    /// All there are.
+    pub const ALL: [Receive; 3] = [Receive::Auto, Receive::Ring, Receive::Sockets];
+
+    /// As the scenario file writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Receive::Auto => "auto",
+            Receive::Ring => "ring",
+            Receive::Sockets => "sockets",
+        }
+    }
 }
 
 /// A threshold, checked, and where it was written.

@@ -22,6 +22,8 @@ pub struct Overrides {
     /// Settings of the command line, in order: `clients.viewers.load.clients=500`. The value is
     /// YAML. Nothing after the `=` takes the key out. These win over the environment.
     pub set: Vec<String>,
+    /// Settings that have an option of their own. These win over all others.
+    pub options: Vec<OptionSetting>,
     /// Settings of the environment: name (with [`ENVIRONMENT_PREFIX`]) and value.
     pub environment: Vec<(String, String)>,
     /// Thresholds of the command line, beside those of the file.
@@ -30,6 +32,17 @@ pub struct Overrides {
     pub default_seed: u64,
     /// The names of the servers that can be launched; where empty, any name is taken.
     pub known_servers: Vec<String>,
+}
+
+/// A key that an option of the command line sets, which messages then name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionSetting {
+    /// The option, such as `--receive`.
+    pub option: String,
+    /// The key, such as `tester.receive`.
+    pub key: String,
+    /// What it is set to.
+    pub value: String,
 }
 
 impl Overrides {
@@ -81,6 +94,18 @@ impl Overrides {
             let places = places(&source, path, ".", at);
             apply_one(root, &source, &places, at + path.len() + 1)
                 .unwrap_or_else(|p| problems.push(p));
+        }
+        for setting in &self.options {
+            let value = option(&setting.option, &setting.value);
+            let places: Vec<Place> = setting
+                .key
+                .split('.')
+                .map(|key| Place {
+                    key: key.to_owned(),
+                    origin: Origin::whole(&value.origin.source),
+                })
+                .collect();
+            put(root, &places, value, "").unwrap_or_else(|p| problems.push(p));
         }
         let added: Vec<Node> = self
             .thresholds

@@ -10,10 +10,10 @@ use crate::fields::{Fields, text, wrong_type};
 use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, Threshold};
 use crate::node::{Node, Value, shown};
 use crate::overrides::Overrides;
-use crate::{population, server};
+use crate::{population, server, tester};
 
 /// The keys of a scenario.
-pub(crate) const KEYS: [&str; 9] = [
+pub(crate) const KEYS: [&str; 10] = [
     "name",
     "server",
     "clients",
@@ -23,6 +23,7 @@ pub(crate) const KEYS: [&str; 9] = [
     "seed",
     "stop_timeout",
     "workers",
+    "tester",
 ];
 
 /// The most populations of one scenario.
@@ -86,6 +87,9 @@ pub(crate) fn scenario(
     let workers = fields
         .integer("workers", 1..=MAX_WORKERS, problems)
         .and_then(|workers| u32::try_from(workers).ok());
+    let tester = fields
+        .get("tester", problems)
+        .and_then(|node| tester::read(node, problems));
     let populations = fields
         .need("clients", EXAMPLE, problems)
         .map(|node| populations(node, duration.is_some(), problems))
@@ -106,6 +110,7 @@ pub(crate) fn scenario(
         seed: seed.unwrap_or(overrides.default_seed),
         stop_timeout: stop_timeout.map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
         workers,
+        tester: tester.unwrap_or_default(),
     })
 }
 

@@ -20,6 +20,7 @@ pub fn schema() -> Value {
         Err(several) => json!({ "anyOf": several }),
     };
     let server = server(&duration, &mut generator);
+    let tester = crate::tester::schema(&duration, &mut generator);
     let described = |schema: &Value, text: &str| with_description(schema, text);
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -62,7 +63,8 @@ pub fn schema() -> Value {
                 "minimum": 1,
                 "maximum": 1024,
                 "description": "How many threads run clients. Default: what the machine has."
-            }
+            },
+            "tester": tester
         }
     });
     let definitions = generator.take_definitions(true);

@@ -6,7 +6,10 @@ use std::time::Duration;
 use load::{Shape, Stage};
 use measure::units::BitRate;
 use proptest::prelude::*;
-use scenario::{Clips, Leave, OneLiner, Overrides, Pick, Ready, Scenario, ServerStart, schema};
+use scenario::{
+    Clips, Leave, OneLiner, OptionSetting, Overrides, Pick, Ready, Receive, Scenario, ServerStart,
+    Tester, schema,
+};
 
 const FULL: &str = r#"
 name: VLC on demand, everybody at once
@@ -222,6 +225,60 @@ fn settings_win_over_variables_and_variables_over_the_file() {
 }
 
 #[test]
+fn the_tester_is_told_how_to_receive_and_how_far_to_trust_itself() {
+    let text = format!(
+        "{SMALL}tester:\n  receive: ring\n  receive_buffer: 4KiB\n  ring: 16MiB\n  \
+         health: {{lag_p99: 50ms, longest_stall: 2s, worker_cpu: 0.8, windows: 10%}}\n"
+    );
+    let tester = parse(&text).tester;
+    assert_eq!(tester.receive, Receive::Ring);
+    assert_eq!((tester.receive_buffer, tester.ring), (4096, 16 << 20));
+    let wanted = measure::HealthBounds {
+        lag_p99: Duration::from_millis(50),
+        longest_stall: Duration::from_secs(2),
+        worker_cpu: 0.8,
+        windows: 0.1,
+        ..measure::HealthBounds::default()
+    };
+    assert_eq!(tester.health, wanted);
+    assert_eq!(parse(SMALL).tester, Tester::default());
+
+    let overrides = Overrides {
+        set: vec![
+            "tester.receive=auto".to_owned(),
+            "tester.ring=1MiB".to_owned(),
+        ],
+        environment: vec![(
+            "STREAMGAUGE_TESTER__HEALTH__STEAL".to_owned(),
+            "5%".to_owned(),
+        )],
+        options: vec![option_setting("--receive", "tester.receive", "sockets")],
+        ..Overrides::default()
+    };
+    let tester = parse_with(&text, &overrides).tester;
+    assert_eq!(tester.receive, Receive::Sockets);
+    assert_eq!(tester.ring, 1 << 20);
+    assert_eq!(tester.health.steal, 0.05);
+    assert_eq!(tester.health.windows, 0.1);
+
+    let overrides = Overrides {
+        options: vec![option_setting("--receive", "tester.receive", "rnig")],
+        ..Overrides::default()
+    };
+    let error = Scenario::parse("s.yaml", SMALL, &overrides).expect_err("a typo");
+    let place = error.problems()[0].place();
+    assert!(place.is_some_and(|place| place.starts_with("--receive")));
+}
+
+fn option_setting(option: &str, key: &str, value: &str) -> OptionSetting {
+    OptionSetting {
+        option: option.to_owned(),
+        key: key.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+#[test]
 fn one_line_makes_a_scenario() {
     let line = OneLiner {
         urls: vec!["rtsp://127.0.0.1:8554/clip{1..3}".to_owned()],
@@ -328,7 +385,8 @@ fn the_schema_knows_every_key() {
             "urls": ["rtsp://h/a"], "transport": "tcp", "silence": "5s", "leave": {"after": "1m"},
             "load": {"clients": 10, "ramp": "20s"}
         }},
-        "duration": "60s", "thresholds": ["viewers.loss < 1%"], "seed": 1
+        "duration": "60s", "thresholds": ["viewers.loss < 1%"], "seed": 1,
+        "tester": {"receive": "ring", "ring": "16MiB", "health": {"lag_p99": "50ms", "windows": "5%"}}
     });
     if let Err(error) = validator.validate(&good) {
         panic!("{error} at {}", error.instance_path());
@@ -346,6 +404,8 @@ fn the_schema_knows_every_key() {
         ),
         ("/server", serde_json::json!({})),
         ("/server/clips/video", serde_json::json!("1MB")),
+        ("/tester/receive", serde_json::json!("rings")),
+        ("/tester/ring", serde_json::json!("16MB/s")),
     ] {
         let mut bad = good.clone();
         *bad.pointer_mut(pointer).expect("it is there") = value;
@@ -356,6 +416,8 @@ fn the_schema_knows_every_key() {
         ("/clients/viewers", "tranport"),
         ("/clients/viewers/load", "cleints"),
         ("/server", "lunch"),
+        ("/tester", "recieve"),
+        ("/tester/health", "lag"),
     ] {
         let mut bad = good.clone();
         bad.pointer_mut(pointer).expect("it is there")[key] = serde_json::json!("1s");

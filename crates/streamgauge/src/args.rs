@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
 use protocol::media::clip::FrameRate;
+use scenario::OptionSetting;
 
 /// Measures how much a real-time media server can carry, how well, and where it breaks.
 #[derive(Debug, Parser)]
@@ -123,6 +124,40 @@ pub(crate) struct Results {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// How the tester receives.
+#[derive(Debug, Args)]
+pub(crate) struct Receiving {
+    /// How media over UDP is received: auto, ring (needs CAP_NET_RAW) or sockets [default: auto]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) receive: Option<String>,
+    /// Receive buffer of each media socket, such as 64KiB [default: 1MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) receive_buffer: Option<String>,
+}
+
+impl Receiving {
+    /// As settings of the scenario, which is where they are checked.
+    pub(crate) fn settings(&self) -> Vec<OptionSetting> {
+        [
+            ("--receive", "tester.receive", &self.receive),
+            (
+                "--receive-buffer",
+                "tester.receive_buffer",
+                &self.receive_buffer,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(option, key, value)| {
+            Some(OptionSetting {
+                option: option.to_owned(),
+                key: key.to_owned(),
+                value: value.clone()?,
+            })
+        })
+        .collect()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Which protocol to show
@@ -152,6 +187,8 @@ pub(crate) struct Demo {
     /// Seed of everything random
     #[arg(long, default_value_t = DEFAULT_SEED)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) receiving: Receiving,
     #[command(flatten)]
     pub(crate) results: Results,
 }
@@ -209,6 +246,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "SERVER")]
     pub(crate) launch: Option<String>,
     #[command(flatten)]
+    pub(crate) receiving: Receiving,
+    #[command(flatten)]
     pub(crate) results: Results,
 }
 
@@ -222,6 +261,8 @@ pub(crate) struct Run {
     /// Seed of everything random, in place of the scenario's
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) receiving: Receiving,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::files;
 
 pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, Failure> {
-    let scenario = run::load(&arguments.scenario, &arguments.set, None)?;
+    let scenario = run::load(&arguments.scenario, &arguments.set, None, Vec::new())?;
     if !console.quiet {
         let mut text = scenario.describe().lines().join("\n");
         text.push('\n');

@@ -53,8 +53,9 @@ fn clients(arguments: &args::Demo, port: u16) -> Result<Scenario, Failure> {
         seed: Some(arguments.seed.to_string()),
         ..OneLiner::default()
     };
-    let mut scenario =
-        Scenario::from_one_liner(&line, &overrides()).map_err(Failure::diagnostic)?;
+    let mut overrides = overrides();
+    overrides.options = arguments.receiving.settings();
+    let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
     scenario.name = "demo".to_owned();
     Ok(scenario)
 }

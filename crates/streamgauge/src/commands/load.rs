@@ -35,6 +35,7 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         workers: arguments.workers.clone(),
     };
     let mut overrides = overrides();
+    overrides.options = arguments.receiving.settings();
     let launch = arguments.launch.as_ref();
     overrides
         .set

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use scenario::{Overrides, Scenario};
+use scenario::{OptionSetting, Overrides, Scenario};
 
 use crate::args::{self, DEFAULT_SEED};
 use crate::commands::play::{Play, play};
@@ -10,7 +10,12 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
-    let scenario = load(&arguments.scenario, &arguments.set, arguments.seed)?;
+    let scenario = load(
+        &arguments.scenario,
+        &arguments.set,
+        arguments.seed,
+        arguments.receiving.settings(),
+    )?;
     let play_it = Play {
         scenario: &scenario,
         results: &arguments.results,
@@ -19,9 +24,15 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
 }
 
 /// Reads a scenario file, with what the command line and the environment set of it.
-pub(crate) fn load(path: &Path, set: &[String], seed: Option<u64>) -> Result<Scenario, Failure> {
+pub(crate) fn load(
+    path: &Path,
+    set: &[String],
+    seed: Option<u64>,
+    options: Vec<OptionSetting>,
+) -> Result<Scenario, Failure> {
     let mut overrides = overrides();
     overrides.set = set.to_vec();
+    overrides.options = options;
     overrides
         .set
         .extend(seed.map(|seed| format!("seed={seed}")));

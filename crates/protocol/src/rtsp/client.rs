@@ -252,7 +252,11 @@ impl Client {
 
     fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) {
         match item {
-            Item::Frame { channel, payload } => self.frame(cx, channel, payload, at),
+            Item::Frame {
+                channel,
+                payload,
+                length,
+            } => self.frame(cx, channel, payload, length, at),
             Item::Response(response) => self.response(cx, response, at),
             Item::Request(request) => self.asked(cx, &request),
             Item::Garbage { bytes } => cx.recorder.add(m::GARBAGE_BYTES, bytes as u64),

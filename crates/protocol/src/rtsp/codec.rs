@@ -6,7 +6,7 @@
 //! a frame is skipped up to the next plausible start, and reported as [`Item::Garbage`].
 //!
 //! However the stream is cut into reads, the same items come out (neighbouring [`Item::Garbage`]
-//! added up).
+//! added up), but that of a frame with RTP no more than the header may be there.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, Overflow};
+pub use decoder::{Decoder, FRAME_KEPT, LASTING, Overflow};
 pub use message::{Headers, Request, Response};
 
 /// The longest start line taken for one, in bytes, line end included.
@@ -112,8 +112,11 @@ pub enum Item<'a> {
     Frame {
         /// The interleaved channel.
         channel: u8,
-        /// What it carries.
+        /// What it carries: all of it, or of a packet of RTP that was cut by the end of a read its
+        /// first bytes, the whole header at least.
         payload: &'a [u8],
+        /// How long it really is, from the first byte of `payload`.
+        length: usize,
     },
     /// A request.
     Request(Request),

@@ -58,9 +58,17 @@ fn reached_end(length: Duration, first: Time, last: Time) -> bool {
 }
 
 impl Client {
-    /// A packet in the connection. The hot path of media over TCP: nothing is allocated.
+    /// A packet in the connection, `length` bytes long, and as much of it as is there. The hot path of
+    /// media over TCP: nothing is allocated.
     #[inline]
-    pub(super) fn frame(&mut self, cx: &mut Context<'_>, channel: u8, payload: &[u8], at: Time) {
+    pub(super) fn frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: u8,
+        payload: &[u8],
+        length: usize,
+        at: Time,
+    ) {
         let mut found = None;
         for (index, stream) in self.streams.iter().enumerate() {
             match stream.interleaved {
@@ -75,7 +83,7 @@ impl Client {
                 let arrival = Arrival {
                     at,
                     bytes: payload,
-                    length: payload.len(),
+                    length,
                     overhead: FRAMING,
                 };
                 let sink = self.streams[index].sink;
@@ -83,7 +91,11 @@ impl Client {
                     self.media_event(cx, index, event);
                 }
             }
-            Some((index, false)) => self.reports(cx, index, payload, at),
+            // What is there in part is no RTCP.
+            Some((index, false)) if payload.len() == length => {
+                self.reports(cx, index, payload, at);
+            }
+            Some((_, false)) => {}
             // A channel that nobody set up.
             None => {}
         }

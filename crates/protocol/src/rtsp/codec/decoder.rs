@@ -13,13 +13,17 @@ pub struct Overflow {
 
 /// Takes the byte stream of one connection apart.
 ///
-/// Keeps only the unfinished end of what it was given: at most a head and a body of the largest
-/// size taken. Frames are handed out in place, without a copy, unless two reads share one; then no
-/// memory is asked for either, once the buffer has grown to the size of a frame.
+/// Frames that a read holds as a whole are handed out where they lie, without a copy. Of a packet of
+/// RTP that two reads share only its beginning is kept, [`FRAME_KEPT`] bytes, and the rest is counted
+/// past. Anything else that is not complete is kept, at most a head and a body of the largest size
+/// taken, until it is. Between items the decoder holds at most [`LASTING`] bytes, so that frames cost
+/// no allocation, and connections that wait little memory.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The unfinished item, from its first byte.
+    /// The unfinished item, from its first byte; of a frame that is counted past its beginning.
     tail: Vec<u8>,
+    /// How many bytes of the frame in `tail` are yet to be counted past, where that is done.
+    ahead: Option<usize>,
     /// Whether the stream is lost: the last bytes were garbage.
     lost: bool,
     /// How much of the unfinished item was searched for the end of its head.
@@ -51,6 +55,8 @@ enum Step {
     Garbage(usize),
     /// A frame: the channel and the length of its payload.
     Frame(u8, usize),
+    /// The beginning of a frame, as much as is wanted of it, and how much of it is yet to come.
+    Cut(usize),
     /// A whole message: its head, and the lengths of head and body.
     Message(Box<Awaited>),
     /// A head that cannot be trusted, and its length.
@@ -63,6 +69,13 @@ enum Step {
 const FRAME_HEAD: usize = 4;
 /// No RTP or RTCP packet is shorter.
 const SHORTEST_PACKET: usize = 8;
+
+/// How much of the payload of a cut frame with RTP is kept: the fixed header, 15 contributing sources and
+/// the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has.
+pub const FRAME_KEPT: usize = 12 + 15 * 4 + 4;
+
+/// How much memory a decoder keeps between items: enough for cut frames with RTCP or with padding.
+pub const LASTING: usize = 2 * 1024;
 
 impl Decoder {
     /// A decoder at the beginning of a connection.
@@ -80,6 +93,16 @@ impl Decoder {
         let mut rest = bytes;
         // First the item that the reads before left unfinished.
         while !self.tail.is_empty() {
+            if let Some(ahead) = self.ahead {
+                let passed = ahead.min(rest.len());
+                rest = &rest[passed..];
+                if passed < ahead {
+                    self.ahead = Some(ahead - passed);
+                    return Ok(());
+                }
+                self.hand_out_cut(&mut f);
+                continue;
+            }
             let tail = std::mem::take(&mut self.tail);
             let step = self.step(&tail);
             self.tail = tail;
@@ -90,14 +113,16 @@ impl Decoder {
                     .position(|&b| b == b'\n')
                     .map_or(rest.len(), |end| end + 1)
                     .min(MAX_HEAD),
+                Step::Cut(ahead) => {
+                    self.tail.truncate(FRAME_HEAD + FRAME_KEPT);
+                    self.ahead = Some(ahead);
+                    continue;
+                }
                 done => {
                     let tail = std::mem::take(&mut self.tail);
                     let used = self.hand_out(done, &tail, &mut f)?;
                     self.tail = tail;
-                    self.tail.drain(..used);
-                    if self.tail.is_empty() && self.tail.capacity() > MAX_HEAD {
-                        self.tail = Vec::new();
-                    }
+                    self.drop_beginning(used);
                     continue;
                 }
             };
@@ -108,10 +133,19 @@ impl Decoder {
             rest = &rest[wanted..];
         }
         // Then whatever lies in the read as a whole.
-        while !rest.is_empty() {
+        loop {
+            rest = self.frames(rest, &mut f);
+            if rest.is_empty() {
+                break;
+            }
             match self.step(rest) {
                 Step::More(_) | Step::MoreLine => {
-                    self.tail.extend_from_slice(rest);
+                    self.keep(rest);
+                    break;
+                }
+                Step::Cut(ahead) => {
+                    self.keep(&rest[..FRAME_HEAD + FRAME_KEPT]);
+                    self.ahead = Some(ahead);
                     break;
                 }
                 done => {
@@ -128,6 +162,60 @@ impl Decoder {
         self.tail.len()
     }
 
+    /// How many bytes of memory are held for items, in use or not.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.tail.capacity()
+    }
+
+    /// Hands out the whole frames that `data` begins with, and says what follows them. The hot path of
+    /// media: where the stream is in order, there is little else in a read.
+    #[inline]
+    fn frames<'a>(&self, mut data: &'a [u8], f: &mut impl FnMut(Item<'_>)) -> &'a [u8] {
+        while let [b'$', channel, high, low, behind @ ..] = data
+            && !self.lost
+        {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            let Some((payload, behind)) = behind.split_at_checked(length) else {
+                break;
+            };
+            f(Item::Frame {
+                channel: *channel,
+                payload,
+                length,
+            });
+            data = behind;
+        }
+        data
+    }
+
+    /// Hands out the beginning of the frame whose rest has been counted past.
+    fn hand_out_cut(&mut self, f: &mut impl FnMut(Item<'_>)) {
+        self.ahead = None;
+        self.lost = false;
+        f(Item::Frame {
+            channel: self.tail[1],
+            payload: &self.tail[FRAME_HEAD..],
+            length: usize::from(u16::from_be_bytes([self.tail[2], self.tail[3]])),
+        });
+        self.drop_beginning(self.tail.len());
+    }
+
+    /// Drops what has been handed out, and memory that only something large needed.
+    fn drop_beginning(&mut self, used: usize) {
+        self.tail.drain(..used);
+        if self.tail.is_empty() && self.tail.capacity() > LASTING {
+            self.tail = Vec::new();
+        }
+    }
+
+    /// Keeps the beginning of an item.
+    fn keep(&mut self, beginning: &[u8]) {
+        // Once, and not in small steps, what cut frames will go on needing.
+        self.tail.reserve(FRAME_HEAD + FRAME_KEPT);
+        self.tail.extend_from_slice(beginning);
+    }
+
     /// Hands out what `step` found at the beginning of `data`, and says how long it is.
     fn hand_out(
         &mut self,
@@ -138,7 +226,7 @@ impl Decoder {
         self.scanned = 0;
         self.line = 0;
         match step {
-            Step::More(_) | Step::MoreLine => Ok(0),
+            Step::More(_) | Step::MoreLine | Step::Cut(_) => Ok(0),
             Step::Blank(bytes) => Ok(bytes),
             Step::Garbage(bytes) => {
                 self.lost = true;
@@ -150,6 +238,7 @@ impl Decoder {
                 f(Item::Frame {
                     channel,
                     payload: &data[FRAME_HEAD..FRAME_HEAD + length],
+                    length,
                 });
                 Ok(FRAME_HEAD + length)
             }
@@ -218,9 +307,23 @@ impl Decoder {
                 Some(_) => {}
             }
         }
-        match (FRAME_HEAD + length).checked_sub(data.len()) {
-            None | Some(0) => Step::Frame(data[1], length),
-            Some(missing) => Step::More(missing),
+        let missing = match (FRAME_HEAD + length).checked_sub(data.len()) {
+            None | Some(0) => return Step::Frame(data[1], length),
+            Some(missing) => missing,
+        };
+        if length <= FRAME_KEPT {
+            return Step::More(missing);
+        }
+        match data[FRAME_HEAD..] {
+            [] => Step::More(2),
+            [_] => Step::More(1),
+            [first, second, ..] if header_suffices(first, second) => {
+                match (FRAME_HEAD + FRAME_KEPT).checked_sub(data.len()) {
+                    None | Some(0) => Step::Cut(missing),
+                    Some(missing) => Step::More(missing),
+                }
+            }
+            _ => Step::More(missing),
         }
     }
 
@@ -299,6 +402,13 @@ impl Decoder {
             .find(|&at| data[at] == b'$' || may_be_known(&data[at..]))
             .unwrap_or(data.len())
     }
+}
+
+/// Whether a packet that begins with these bytes is one of RTP of which nothing behind its header matters:
+/// it has no padding, whose length is its last byte (RFC 3550, 5.1), and is not of RTCP, whose packet
+/// types fall into one range (RFC 5761, 4).
+fn header_suffices(first: u8, second: u8) -> bool {
+    first >> 6 == 2 && first & 0x20 == 0 && !matches!(second, 192..=223)
 }
 
 /// Whether a known message may begin here, as far as the bytes go.

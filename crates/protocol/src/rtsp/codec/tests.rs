@@ -1,13 +1,15 @@
 use proptest::prelude::*;
 
 use crate::rtsp::codec::{
-    Decoder, Headers, Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Method, Overflow, Request, Response,
+    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, MAX_START_LINE, Method,
+    Overflow, Request, Response,
 };
 
-/// An item without borrows, neighbouring garbage added up.
+/// An item without borrows, neighbouring garbage added up. Of frames that are of RTP and longer than
+/// what is kept of them, no more than that, and the length.
 #[derive(Clone, Debug, PartialEq)]
 enum Owned {
-    Frame(u8, Vec<u8>),
+    Frame(u8, Vec<u8>, usize),
     Request(Request),
     Response(Response),
     Garbage(usize),
@@ -16,7 +18,20 @@ enum Owned {
 
 fn take(items: &mut Vec<Owned>, item: Item<'_>) {
     let item = match item {
-        Item::Frame { channel, payload } => Owned::Frame(channel, payload.to_vec()),
+        Item::Frame {
+            channel,
+            payload,
+            length,
+        } => {
+            let owned = frame(
+                channel,
+                &[payload, &vec![0; length - payload.len()]].concat(),
+            );
+            if let Owned::Frame(_, wanted, _) = &owned {
+                assert!(payload.len() >= wanted.len(), "as much as is wanted");
+            }
+            owned
+        }
         Item::Request(request) => Owned::Request(request),
         Item::Response(response) => Owned::Response(response),
         Item::Malformed(malformed) => Owned::Malformed(malformed.what),
@@ -26,6 +41,15 @@ fn take(items: &mut Vec<Owned>, item: Item<'_>) {
         (Some(Owned::Garbage(sum)), Owned::Garbage(bytes)) => *sum += bytes,
         (_, item) => items.push(item),
     }
+}
+
+/// What is to come of a frame, as far as it does not depend on where reads end.
+fn frame(channel: u8, payload: &[u8]) -> Owned {
+    let in_part = payload.len() > FRAME_KEPT
+        && payload[0] & 0xe0 == 0x80
+        && !(192..=223).contains(&payload[1]);
+    let wanted = if in_part { FRAME_KEPT } else { payload.len() };
+    Owned::Frame(channel, payload[..wanted].to_vec(), payload.len())
 }
 
 fn decode_in(pieces: &[&[u8]]) -> (Vec<Owned>, Result<usize, Overflow>) {
@@ -111,12 +135,37 @@ fn frames_stand_between_messages() {
     assert_eq!(
         decode(&bytes),
         [
-            Owned::Frame(0, b"abc".to_vec()),
+            frame(0, b"abc"),
             response(200, "OK", &[], b""),
-            Owned::Frame(1, vec![]),
-            Owned::Frame(2, b"$".to_vec()),
+            frame(1, b""),
+            frame(2, b"$"),
         ]
     );
+}
+
+#[test]
+fn of_a_packet_that_is_cut_its_header_is_kept_and_no_more() {
+    let packet = |first: u8, second: u8| [vec![first, second], vec![7; 30_000]].concat();
+    for (payload, kept) in [
+        (packet(0x80, 96), 4 + FRAME_KEPT),
+        (packet(0x80, 200), 20_000),
+        (packet(0xa0, 96), 20_000),
+        (packet(0x00, 96), 20_000),
+    ] {
+        let bytes = framed(1, &payload);
+        let mut decoder = Decoder::new();
+        let mut items = Vec::new();
+        for piece in [&bytes[..5], &bytes[5..100], &bytes[100..20_000]] {
+            decoder.feed(piece, |item| take(&mut items, item)).unwrap();
+        }
+        assert_eq!((decoder.kept(), items.len()), (kept, 0));
+        decoder
+            .feed(&bytes[20_000..], |item| take(&mut items, item))
+            .unwrap();
+        assert_eq!(items, [frame(1, &payload)]);
+        assert_eq!(decoder.kept(), 0);
+        assert!(decoder.memory() <= LASTING);
+    }
 }
 
 #[test]
@@ -146,7 +195,7 @@ fn garbage_is_skipped_to_the_next_frame_or_message() {
         decode(&bytes),
         [
             Owned::Garbage(garbage),
-            Owned::Frame(0, packet.to_vec()),
+            frame(0, &packet),
             Owned::Garbage(4),
             response(200, "OK", &[], b""),
         ]
@@ -247,13 +296,19 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..60)
 }
 
+fn framed(channel: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    [&[b'$', channel, high, low], payload].concat()
+}
+
 /// An item with the bytes it is written as.
 fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
-    let frame = (any::<u8>(), body()).prop_map(|(channel, payload)| {
-        let mut bytes = vec![b'$', channel, 0, payload.len() as u8];
-        bytes.extend_from_slice(&payload);
-        (bytes, Owned::Frame(channel, payload))
-    });
+    let first = prop_oneof![Just(0x80), Just(0xa0), any::<u8>()];
+    let second = prop_oneof![Just(96), Just(200), any::<u8>()];
+    let packet = (first, second, prop::collection::vec(any::<u8>(), 0..300))
+        .prop_map(|(first, second, rest)| [vec![first, second], rest].concat());
+    let frame = (any::<u8>(), prop_oneof![body(), packet])
+        .prop_map(|(channel, payload)| (framed(channel, &payload), frame(channel, &payload)));
     let method = prop_oneof![
         prop::sample::select(Method::KNOWN.to_vec()),
         "[A-Z][A-Z_]{0,20}".prop_map(|name| Method::from_name(&name)),

@@ -117,7 +117,9 @@ impl Talk {
                     .feed(&bytes, |item| match item {
                         Item::Response(response) => responses.push_back(response),
                         Item::Garbage { bytes } => *garbage += bytes,
-                        Item::Frame { channel, payload } => {
+                        Item::Frame {
+                            channel, payload, ..
+                        } => {
                             assert_eq!(channel % 2, 1);
                             reports.extend(rtcp::packets(payload).map(Result::unwrap));
                         }

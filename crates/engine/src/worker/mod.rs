@@ -46,8 +46,9 @@ const HEARTBEAT: Duration = Duration::from_millis(10);
 /// The length of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// What one read of a connection takes at most.
-const READ_BYTES: usize = 64 * 1024;
+/// What one read of a connection takes at most. All connections of a worker share the one buffer, of
+/// which only what was ever filled is in memory.
+const READ_BYTES: usize = 256 * 1024;
 
 /// How many notes of a kind are passed on one by one; the others are told of together, at the end.
 const NOTES_OF_A_KIND: u64 = 100;

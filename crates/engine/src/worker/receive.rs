@@ -20,6 +20,9 @@ use super::timers::Task;
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
 
+/// The same for a connection, whose reads are larger.
+const STREAM_READS_A_TURN: usize = 4;
+
 /// How long after a connection could not be accepted the next attempt is made.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -29,6 +32,7 @@ impl Worker {
             return;
         };
         if let Socket::Stream(stream) = socket {
+            stream.ended |= event.is_read_closed() || event.is_error();
             if matches!(stream.state, State::Connecting { .. }) {
                 self.finish_connecting(place);
                 self.settle();
@@ -159,6 +163,7 @@ impl Worker {
                     ChannelId(0),
                 ),
             };
+            let ended = stream.ended;
             match stream.socket.read(&mut buffer) {
                 Ok(0) => {
                     self.lose_stream(place, Closed::End);
@@ -175,7 +180,12 @@ impl Worker {
                         },
                     );
                     self.settle();
-                    if turn >= READS_A_TURN {
+                    // A read that leaves room has taken all there was, so that what comes now comes
+                    // with an event of its own, as does the end; but not an end that was there already.
+                    if count < buffer.len() && !ended {
+                        break;
+                    }
+                    if turn >= STREAM_READS_A_TURN {
                         self.unread.push(place);
                         break;
                     }

@@ -22,6 +22,9 @@ pub(super) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 pub(super) struct Stream {
     pub(super) socket: TcpStream,
     pub(super) state: State,
+    /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet to
+    /// be read of it no other event announces.
+    pub(super) ended: bool,
     queue: VecDeque<u8>,
 }
 
@@ -48,6 +51,7 @@ impl Stream {
         Stream {
             socket,
             state,
+            ended: false,
             queue: VecDeque::new(),
         }
     }

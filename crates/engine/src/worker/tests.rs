@@ -355,6 +355,33 @@ fn bytes_arrive_whole_both_ways_however_they_are_cut() {
 }
 
 #[test]
+fn an_end_that_comes_with_the_last_bytes_is_seen() {
+    let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
+    let to = listener.local_addr().expect("an address");
+    let listener = Arc::new(listener);
+    let seen = run_one(move || {
+        let listener = listener.clone();
+        let mut heard = Vec::new();
+        toy(move |cx, input, deadline| match input {
+            Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
+            Input::Opened { .. } => *deadline = Some(cx.now),
+            // On the worker's own thread: both are there before it looks again.
+            Input::Deadline => {
+                *deadline = None;
+                let (mut stream, _) = listener.accept().expect("the worker has connected");
+                stream.write_all(b"the last").expect("room for it");
+            }
+            Input::Bytes { bytes, .. } => heard.extend_from_slice(bytes),
+            Input::Closed { how, .. } if heard == b"the last" && how == Closed::End => {
+                cx.out.push_back(Output::Ended(Outcome::Completed));
+            }
+            input => cx.out.push_back(failed("other", (input, &heard))),
+        })
+    });
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+}
+
+#[test]
 fn who_takes_nothing_is_stuck() {
     let listener = narrow_listener();
     let to = listener.local_addr().expect("bound");

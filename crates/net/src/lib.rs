@@ -2,18 +2,21 @@
 //!
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
 //! [`batch`], where datagrams are received and sent many at a time, in [`options`], where socket
-//! options are set that no safe crate offers, and in [`files`].
+//! options are set that no safe crate offers, in [`files`], and in [`ring`], where memory is shared with
+//! the kernel.
 
 pub mod batch;
 pub mod clock;
 pub mod files;
 pub mod options;
 pub mod ports;
+pub mod ring;
 pub mod timer;
 pub mod waker;
 
 pub use batch::{ReceiveBatch, SendBatch};
 pub use clock::Clock;
 pub use ports::PortRange;
+pub use ring::{PacketRing, RingSettings};
 pub use timer::Timer;
 pub use waker::Waker;

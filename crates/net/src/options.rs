@@ -1,7 +1,9 @@
 //! Socket options that no safe crate offers.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use socket2::{SockFilter, SockRef};
 
 /// Asks for the kernel's arrival time and the count of dropped datagrams with each datagram
 /// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
@@ -10,8 +12,8 @@ pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
 }
 
-/// How many datagrams the kernel has dropped for lack of room in this socket's buffer since it was
-/// opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`).
+/// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because of its
+/// filter ([`drop_all`]), since it was opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`). Wraps around.
 pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     // The kernel's order: RMEM_ALLOC, RCVBUF, WMEM_ALLOC, SNDBUF, FWD_ALLOC, WMEM_QUEUED, OPTMEM,
     // BACKLOG, DROPS (linux/sock_diag.h).
@@ -34,6 +36,19 @@ pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Has the kernel drop every datagram that comes for this UDP socket (`SO_ATTACH_FILTER` with a filter that
+/// passes nothing). The socket keeps its port, can send, and keeps the kernel from answering with ICMP; but
+/// nothing is queued and nobody is woken.
+///
+/// What is dropped so counts in [`drops`], and in the machine's `Udp: InErrors` (not in `RcvbufErrors`).
+///
+/// # Errors
+/// What the operating system says.
+pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
+    let refuse = (libc::BPF_RET | libc::BPF_K) as u16;
+    SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
 fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {

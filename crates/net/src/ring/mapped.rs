@@ -1,0 +1,265 @@
+//! The socket and the memory that the kernel shares with it: the ring's only `unsafe` code.
+//!
+//! Invariants that the `unsafe` blocks rest on:
+//!
+//! 1. `memory` is a mapping of `blocks * block_bytes` bytes, readable and writable, made once, never
+//!    moved, and unmapped only when the [`Mapped`] is dropped. It does not outlive the socket, and nothing else
+//!    in this process has its address.
+//! 2. A block is either the kernel's or ours, as its `block_status` says. The kernel hands a block over by
+//!    setting [`USER`] there after it has written all else, and does not write to it until we have
+//!    set 0: an acquiring load that sees `USER` comes after all that the kernel wrote, and our releasing
+//!    store of 0 comes after all that we read. So bytes of a block are looked at only between the two.
+//! 3. The slice of a block borrows the [`Mapped`] mutably, so it is gone before the block is given back.
+//! 4. `block_status` itself is only ever touched as an atomic, here and by the kernel, while the
+//!    block is not lent out.
+//!
+//! Nothing that the kernel wrote is trusted beyond that: lengths and offsets within a block are the
+//! parser's to check ([`super::block`]).
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
+
+/// `TP_STATUS_USER` (linux/if_packet.h): the block is ours.
+const USER: u32 = 1;
+
+/// Where in a block its status is: after the version and the offset of private data.
+const STATUS_OFFSET: usize = 8;
+
+/// `PACKET_VERSION`'s value for the third version of the ring.
+const TPACKET_V3: libc::c_int = 2;
+const PACKET_VERSION: libc::c_int = 10;
+const PACKET_STATISTICS: libc::c_int = 6;
+const PACKET_RX_RING: libc::c_int = 5;
+const PACKET_VNET_HDR: libc::c_int = 15;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// Not used by version 3, which packs frames of any size, but it must divide the block.
+const FRAME_BYTES: usize = 2048;
+
+/// A packet socket with its ring of blocks.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    socket: Socket,
+    memory: NonNull<u8>,
+    block_bytes: usize,
+    blocks: usize,
+    /// The block that the kernel hands over next.
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; nothing of it is reached but through
+// this value, which is moved as a whole.
+unsafe impl Send for Mapped {}
+
+/// As `struct tpacket_req3` (linux/if_packet.h).
+#[repr(C)]
+struct Request {
+    block_size: u32,
+    block_nr: u32,
+    frame_size: u32,
+    frame_nr: u32,
+    retire_blk_tov: u32,
+    sizeof_priv: u32,
+    feature_req_word: u32,
+}
+
+/// As `struct tpacket_stats_v3` (linux/if_packet.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Statistics {
+    /// Packets that passed the filter, those dropped for lack of room included.
+    pub(super) packets: u32,
+    /// Of them, those for which there was no room.
+    pub(super) drops: u32,
+    /// How often the ring was full.
+    pub(super) freezes: u32,
+}
+
+impl Mapped {
+    /// Opens a packet socket for all interfaces, and its ring. Nothing but what `filter` passes, of the
+    /// link-layer protocol `protocol` (`ETH_P_IP`, ...), ever enters it.
+    pub(super) fn open(
+        protocol: u16,
+        filter: &[SockFilter],
+        block_bytes: NonZeroUsize,
+        blocks: NonZeroUsize,
+        block_timeout: Duration,
+    ) -> io::Result<Mapped> {
+        let (block_bytes, blocks) = (block_bytes.get(), blocks.get());
+        // Of no protocol, so that it receives nothing before it is bound.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        socket.attach_filter(filter)?;
+        set_option(&socket, PACKET_VERSION, &TPACKET_V3)?;
+        set_option(&socket, PACKET_VNET_HDR, &(1 as libc::c_int))?;
+        // Bound to one protocol the socket sees nothing that leaves anyway, so that a kernel before
+        // 4.20, which does not know the option, does as well.
+        let _ = set_option(&socket, PACKET_IGNORE_OUTGOING, &(1 as libc::c_int));
+        let too_large = |_| io::Error::new(io::ErrorKind::InvalidInput, "the ring is too large");
+        let request = Request {
+            block_size: u32::try_from(block_bytes).map_err(too_large)?,
+            block_nr: u32::try_from(blocks).map_err(too_large)?,
+            frame_size: FRAME_BYTES as u32,
+            frame_nr: u32::try_from(block_bytes / FRAME_BYTES * blocks).map_err(too_large)?,
+            retire_blk_tov: u32::try_from(block_timeout.as_millis())
+                .unwrap_or(u32::MAX)
+                .max(1),
+            sizeof_priv: 0,
+            feature_req_word: 0,
+        };
+        set_option(&socket, PACKET_RX_RING, &request)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let memory = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                block_bytes * blocks,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &socket,
+                0,
+            )
+        }?;
+        let mapped = Mapped {
+            socket,
+            memory: NonNull::new(memory.cast()).expect("the kernel maps nothing at address 0"),
+            block_bytes,
+            blocks,
+            next: 0,
+        };
+        mapped.socket.bind(&all_interfaces(protocol))?;
+        Ok(mapped)
+    }
+
+    /// Whether the kernel has handed over the next block.
+    pub(super) fn ready(&self) -> bool {
+        self.status().load(Ordering::Acquire) & USER != 0
+    }
+
+    /// The next block, if the kernel has handed it over. It stays ours until [`Mapped::give_back`].
+    pub(super) fn block(&mut self) -> Option<&[u8]> {
+        if !self.ready() {
+            return None;
+        }
+        // SAFETY: the block lies within the mapping (1), is ours since the acquiring load saw `USER`, and
+        // the kernel does not write to it until it is given back (2), which the borrow of `self`
+        // forbids while the slice lives (3). Mapped memory is initialised: the kernel gives zeroed pages.
+        Some(unsafe { std::slice::from_raw_parts(self.start_of_next().as_ptr(), self.block_bytes) })
+    }
+
+    /// Gives the block of the last [`Mapped::block`] back to the kernel; does nothing if there is none.
+    pub(super) fn give_back(&mut self) {
+        if self.ready() {
+            self.status().store(0, Ordering::Release);
+            self.next = (self.next + 1) % self.blocks;
+        }
+    }
+
+    /// What the kernel has counted since the last call.
+    pub(super) fn statistics(&self) -> io::Result<Statistics> {
+        let mut statistics = Statistics::default();
+        let mut length = size_of::<Statistics>() as libc::socklen_t;
+        // SAFETY: `statistics` is valid for writes of `length` bytes, all values of which are valid for
+        // it, and the kernel writes at most that many.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 {
+            Ok(statistics)
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Puts another filter in the place of the present one; no packet goes by unfiltered meanwhile.
+    pub(super) fn replace_filter(&self, filter: &[SockFilter]) -> io::Result<()> {
+        self.socket.attach_filter(filter)
+    }
+
+    fn start_of_next(&self) -> NonNull<u8> {
+        // SAFETY: `next` is less than `blocks`, so that the block lies within the mapping (1).
+        unsafe { self.memory.add(self.next * self.block_bytes) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the place is within the block and so the mapping (1), aligned for `u32` because blocks are
+        // whole pages, lives as long as `self`, and is only touched as an atomic (4).
+        unsafe { AtomicU32::from_ptr(self.start_of_next().add(STATUS_OFFSET).as_ptr().cast()) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made when it was opened (1), and nothing borrows it any more. It can
+        // fail only for a wrong address or length, which the invariant excludes.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
+    }
+}
+
+impl AsRawFd for Mapped {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for Mapped {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address that stands for one link-layer protocol on every interface, present and future.
+fn all_interfaces(protocol: u16) -> SockAddr {
+    // SAFETY: the storage is large enough for any address and zeroed; what is written there is a
+    // whole `sockaddr_ll`, whose length is given.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            storage
+                .cast::<libc::sockaddr_ll>()
+                .write(libc::sockaddr_ll {
+                    sll_family: libc::AF_PACKET as libc::c_ushort,
+                    sll_protocol: protocol.to_be(),
+                    sll_ifindex: 0,
+                    sll_hatype: 0,
+                    sll_pkttype: 0,
+                    sll_halen: 0,
+                    sll_addr: [0; 8],
+                });
+            *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })
+    }
+    .expect("it returns no error");
+    address
+}
+
+/// Sets a packet socket's option. `T` is one of the kernel's structures for it: only this file calls it.
+fn set_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is valid for reads of its size for the duration of the call; the kernel only
+    // reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

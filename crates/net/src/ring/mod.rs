@@ -1,0 +1,431 @@
+//! Datagrams out of a ring of memory that the kernel shares with us (`AF_PACKET`, `TPACKET_V3`; packet(7)): hundreds
+//! for one wake-up, without a system call for any of them, each with the kernel's arrival time.
+//!
+//! # What it sees
+//! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. So it stands where the IP layer stands, and sees each
+//! received packet once, after bridges, bonds, VLANs and macvlans have been resolved, on every
+//! interface, those that appear later included; never what leaves. It looks at headers alone, before routing and netfilter:
+//! - Addresses are those in the packet. What the firewall drops is seen; what it redirects to another port or
+//!   address (DNAT) has the old one.
+//! - Packets that are being forwarded, and multicast of groups that nobody here has joined, are seen: look at
+//!   [`Datagram::to`].
+//! - Checksums are not verified.
+//! - It never sees the copy of a multicast or broadcast datagram that a sender in this network namespace gets back of
+//!   what it sends out of an interface other than loopback (`PACKET_LOOPBACK`); nor what IPsec in transport mode
+//!   brought; nor IPv6 fragments whose UDP header stands behind destination options within the fragmented part.
+//!
+//! [`crate::options::drop_all`] makes sockets that reserve the ports, and count what the kernel would have delivered to
+//! them: the ring's datagrams can be held against [`crate::options::drops`].
+//!
+//! # What it counts
+//! Nothing is lost silently: what found no room is in [`PacketRing::seen`], what could not be made use of in
+//! [`PacketRing::counters`].
+
+mod block;
+mod filter;
+mod fragments;
+mod mapped;
+mod packet;
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use measure::Time;
+
+use crate::clock::Clock;
+use block::{Frame, Frames};
+use fragments::{Added, Fragments};
+use mapped::Mapped;
+use packet::{Packet, Udp};
+
+/// Which version of IP a ring receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// `ETH_P_IP` or `ETH_P_IPV6` (linux/if_ether.h).
+    fn protocol(self) -> u16 {
+        match self {
+            Family::V4 => 0x0800,
+            Family::V6 => 0x86dd,
+        }
+    }
+}
+
+/// How many bytes of a packet are kept when nothing else is said, from its link-layer header on: Ethernet with
+/// a VLAN tag (18), IPv4 with all its options (60), UDP (8), and [`WANTED_BYTES`] (76), and two more that make a
+/// frame 256 bytes with what the kernel puts before it. Of IPv6 there is room for 22 bytes of extension headers.
+pub const SNAPSHOT: usize = 164;
+
+/// How many of a payload's first bytes are wanted at least: a datagram of which fewer were kept is
+/// [`Counters::cut`]. An RTP header has 12, 4 for each of up to 15 contributing sources, and 4 of its extension
+/// (RFC 3550, 5.1 and 5.3.1).
+pub const WANTED_BYTES: usize = 12 + 15 * 4 + 4;
+
+/// A block must hold the longest packet there is, and the headers before it.
+pub const BLOCK_BYTES_MIN: usize = 72 << 10;
+
+/// How a [`PacketRing`] is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingSettings {
+    /// IPv4 or IPv6: one ring for each.
+    pub family: Family,
+    /// Destination ports of UDP datagrams that are received, both ends included.
+    pub ports: RangeInclusive<u16>,
+    /// Bytes of memory, rounded down to whole blocks; at least two. All of it is resident from the
+    /// beginning. Default: 8 MiB, which hold 32,000 packets of usual size.
+    pub bytes: usize,
+    /// Bytes of a block, the unit in which the kernel hands packets over: a multiple of the page size, at
+    /// least [`BLOCK_BYTES_MIN`]. Default: 128 KiB.
+    pub block_bytes: usize,
+    /// When the kernel hands over a block that is not full; whole milliseconds, at least one. Default: 5 ms.
+    pub block_timeout: Duration,
+    /// How many bytes of a packet are kept, from its link-layer header on; packets longer than 1600 are always
+    /// kept whole. Default: [`SNAPSHOT`].
+    pub snapshot: usize,
+}
+
+impl RingSettings {
+    /// The defaults, for datagrams of `family` to `ports`.
+    pub fn new(family: Family, ports: RangeInclusive<u16>) -> RingSettings {
+        RingSettings {
+            family,
+            ports,
+            bytes: 8 << 20,
+            block_bytes: 128 << 10,
+            block_timeout: Duration::from_millis(5),
+            snapshot: SNAPSHOT,
+        }
+    }
+}
+
+/// A datagram out of a [`PacketRing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// For whom it is; the address may be a group's.
+    pub to: SocketAddr,
+    /// The first bytes of its payload: at least [`WANTED_BYTES`] if it has as many, unless it is counted as
+    /// [`Counters::cut`].
+    pub bytes: &'a [u8],
+    /// How long the payload really is, in bytes, as its headers say.
+    pub length: usize,
+    /// Bytes of IP and UDP headers that it took; of a fragmented one, those of all fragments.
+    pub overhead: usize,
+    /// When the kernel took it in; of a fragmented one, the part that was missing last.
+    pub at: Time,
+    /// The index of the interface that it came in on.
+    pub interface: u32,
+}
+
+/// What one [`PacketRing::receive`] brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Packets out of the ring, of whatever kind.
+    pub frames: u64,
+    /// Datagrams that the caller was given.
+    pub datagrams: u64,
+    /// Blocks taken and given back.
+    pub blocks: usize,
+    /// Whether another block is ready.
+    pub more: bool,
+}
+
+/// What the kernel has put into a ring since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packets that passed the filter, with those for which there was no room.
+    pub arrived: u64,
+    /// Packets for which there was no room.
+    pub dropped: u64,
+}
+
+/// Packets that were received and not made use of, since the ring was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets with headers that contradict themselves, and blocks that could not be read to their end.
+    pub malformed: u64,
+    /// Packets that are not for these ports, which the filter could not know.
+    pub foreign: u64,
+    /// Packets addressed to another machine's link-layer address, seen because an interface is promiscuous.
+    pub other_host: u64,
+    /// Fragmented datagrams for these ports that were given up: incomplete after 30 s, inconsistent, or too
+    /// many at a time (1024).
+    pub fragments_given_up: u64,
+    /// The same of datagrams whose first fragment was not seen, so that nobody knows for which port they were.
+    pub fragments_unknown: u64,
+    /// Datagrams of which less than their first [`WANTED_BYTES`] were kept. They were handed over.
+    pub cut: u64,
+}
+
+/// A ring of received packets. One belongs to one worker and one version of IP.
+#[derive(Debug)]
+pub struct PacketRing {
+    mapped: Mapped,
+    inner: Inner,
+    handled: u64,
+    seen: Seen,
+    /// Whether every packet is kept whole by now.
+    whole: bool,
+    family: Family,
+}
+
+/// What is done with frames, apart from the memory that they are in.
+#[derive(Debug)]
+struct Inner {
+    ports: RangeInclusive<u16>,
+    fragments: Fragments,
+    counters: Counters,
+    /// A packet stood for several datagrams, some of whose headers were cut off.
+    keep_whole: bool,
+}
+
+impl PacketRing {
+    /// Opens a ring. Packets that arrive from now on are in it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without the capability CAP_NET_RAW, `InvalidInput` for sizes that cannot be, and what the
+    /// operating system says where memory is short or it knows no such rings.
+    pub fn open(settings: &RingSettings) -> io::Result<PacketRing> {
+        let invalid = |text| io::Error::new(io::ErrorKind::InvalidInput, text);
+        if settings.ports.is_empty() {
+            return Err(invalid("a packet ring needs at least one port"));
+        }
+        if settings.block_bytes < BLOCK_BYTES_MIN
+            || !settings
+                .block_bytes
+                .is_multiple_of(crate::clock::page_size())
+        {
+            return Err(invalid(
+                "a packet ring's block must be whole pages, at least 72 KiB",
+            ));
+        }
+        let blocks = settings.bytes / settings.block_bytes;
+        let (Some(block_bytes), Some(blocks)) = (
+            NonZeroUsize::new(settings.block_bytes),
+            NonZeroUsize::new(blocks).filter(|blocks| blocks.get() >= 2),
+        ) else {
+            return Err(invalid("a packet ring needs at least two blocks"));
+        };
+        let snapshot = u32::try_from(settings.snapshot).unwrap_or(u32::MAX);
+        let program = filter::udp(settings.family, &settings.ports, snapshot);
+        let mapped = Mapped::open(
+            settings.family.protocol(),
+            &filter::assemble(&program),
+            block_bytes,
+            blocks,
+            settings.block_timeout,
+        )?;
+        Ok(PacketRing {
+            mapped,
+            inner: Inner {
+                ports: settings.ports.clone(),
+                fragments: Fragments::default(),
+                counters: Counters::default(),
+                keep_whole: false,
+            },
+            handled: 0,
+            seen: Seen::default(),
+            whole: false,
+            family: settings.family,
+        })
+    }
+
+    /// Hands the datagrams of up to `blocks_max` blocks to `take`, in order of arrival, and gives the
+    /// blocks back to the kernel. Never waits: poll the file descriptor for that, and call this until there is no
+    /// more.
+    pub fn receive(
+        &mut self,
+        clock: &Clock,
+        blocks_max: usize,
+        mut take: impl FnMut(&Datagram<'_>),
+    ) -> Taken {
+        let mut taken = Taken::default();
+        while taken.blocks < blocks_max {
+            let Some(block) = self.mapped.block() else {
+                break;
+            };
+            let frames = Frames::new(block);
+            taken.frames += u64::from(frames.left());
+            taken.datagrams += self.inner.take_frames(frames, clock, &mut take);
+            taken.blocks += 1;
+            self.mapped.give_back();
+        }
+        self.handled += taken.frames;
+        taken.more = self.mapped.ready();
+        if !self.inner.fragments.is_empty() {
+            self.inner.fragments.expire(clock.now());
+        }
+        if self.inner.keep_whole && !self.whole {
+            self.whole = true;
+            let program = filter::udp(self.family, &self.inner.ports, u32::MAX);
+            // Where it is refused, what is cut goes on being counted.
+            let _ = self.mapped.replace_filter(&filter::assemble(&program));
+        }
+        taken
+    }
+
+    /// What the kernel has put into the ring since it was opened. Costs one system call.
+    ///
+    /// `arrived - dropped == handled()` holds if and only if nothing is waiting in a block: the kernel
+    /// hands one over that is not full when [`RingSettings::block_timeout`] has passed.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn seen(&mut self) -> io::Result<Seen> {
+        // The kernel begins anew with each look.
+        let new = self.mapped.statistics()?;
+        self.seen.arrived += u64::from(new.packets);
+        self.seen.dropped += u64::from(new.drops);
+        Ok(self.seen)
+    }
+
+    /// How many packets were taken out of the ring since it was opened, of whatever kind.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// What was received and not made use of.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            fragments_given_up: self.inner.fragments.given_up,
+            fragments_unknown: self.inner.fragments.given_up_unknown,
+            ..self.inner.counters
+        }
+    }
+}
+
+impl AsRawFd for PacketRing {
+    fn as_raw_fd(&self) -> RawFd {
+        self.mapped.as_raw_fd()
+    }
+}
+
+impl AsFd for PacketRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mapped.as_fd()
+    }
+}
+
+impl Inner {
+    fn take_frames(
+        &mut self,
+        frames: Frames<'_>,
+        clock: &Clock,
+        take: &mut impl FnMut(&Datagram<'_>),
+    ) -> u64 {
+        let mut datagrams = 0;
+        for frame in frames {
+            match frame {
+                Ok(frame) => datagrams += self.take_frame(&frame, clock, take),
+                Err(block::Malformed) => self.counters.malformed += 1,
+            }
+        }
+        datagrams
+    }
+
+    fn take_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        clock: &Clock,
+        take: &mut impl FnMut(&Datagram<'_>),
+    ) -> u64 {
+        if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
+            self.counters.other_host += 1;
+            return 0;
+        }
+        let at = clock.from_realtime(frame.realtime_nanos);
+        match Packet::read(frame) {
+            Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
+                self.split(frame, &udp, at, take)
+            }
+            Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
+                Added::Whole(whole) => {
+                    let datagram = Datagram {
+                        from: whole.from,
+                        to: whole.to,
+                        bytes: whole.bytes(),
+                        length: whole.length,
+                        overhead: whole.overhead,
+                        at,
+                        interface: whole.interface,
+                    };
+                    self.count_if_cut(&datagram);
+                    take(&datagram);
+                    1
+                }
+                Added::Waiting => 0,
+                Added::Foreign => {
+                    self.counters.foreign += 1;
+                    0
+                }
+                Added::Malformed => {
+                    self.counters.malformed += 1;
+                    0
+                }
+            },
+            Packet::Udp(_) | Packet::Other => {
+                self.counters.foreign += 1;
+                0
+            }
+            Packet::Malformed => {
+                self.counters.malformed += 1;
+                0
+            }
+        }
+    }
+
+    /// Hands over the one datagram that a packet holds, or the several.
+    fn split(
+        &mut self,
+        frame: &Frame<'_>,
+        udp: &Udp<'_>,
+        at: Time,
+        take: &mut impl FnMut(&Datagram<'_>),
+    ) -> u64 {
+        let segment = frame.segment.map_or(udp.length, usize::from);
+        let mut datagram = Datagram {
+            from: udp.from,
+            to: udp.to,
+            bytes: udp.kept,
+            length: udp.length,
+            overhead: udp.overhead,
+            at,
+            interface: frame.interface,
+        };
+        if segment >= udp.length {
+            self.count_if_cut(&datagram);
+            take(&datagram);
+            return 1;
+        }
+        let mut count = 0;
+        let mut begin = 0;
+        while begin < udp.length {
+            let end = udp.length.min(begin + segment);
+            let kept = udp.kept.len();
+            datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
+            datagram.length = end - begin;
+            self.keep_whole |= self.count_if_cut(&datagram);
+            take(&datagram);
+            count += 1;
+            begin = end;
+        }
+        count
+    }
+
+    fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
+        let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
+        self.counters.cut += u64::from(cut);
+        cut
+    }
+}

@@ -1,0 +1,237 @@
+//! Reads IPv4 (RFC 791), IPv6 (RFC 8200) and UDP (RFC 768) headers out of what was kept of a packet.
+//!
+//! Lengths come from the headers, never from how much was kept. A header that contradicts the packet's
+//! length, or that was not kept whole, makes the packet malformed, as it does for the kernel. Checksums are
+//! not looked at: of a datagram's the ring keeps too little.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use super::block::Frame;
+
+/// The UDP header.
+pub(super) const UDP_BYTES: usize = 8;
+
+const UDP: u8 = 17;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+/// More extension headers than this are taken for nonsense: RFC 8200, 4.1 knows of seven.
+const EXTENSIONS_MAX: usize = 8;
+
+/// What a packet turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packet<'a> {
+    /// One datagram, or several of one sender that stand together in one packet.
+    Udp(Udp<'a>),
+    /// A part of a datagram.
+    Fragment(Fragment<'a>),
+    /// Sound as far as was read, but not UDP.
+    Other,
+    /// Too short, or at odds with itself.
+    Malformed,
+}
+
+/// A packet that holds UDP whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Udp<'a> {
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    /// What was kept of the payload.
+    pub(super) kept: &'a [u8],
+    /// How long the payload is.
+    pub(super) length: usize,
+    /// Bytes of IP and UDP headers.
+    pub(super) overhead: usize,
+}
+
+/// Which datagram a fragment is a part of (RFC 791, 3.2; RFC 8200, 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FragmentKey {
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
+    pub(super) id: u32,
+}
+
+/// A part of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fragment<'a> {
+    pub(super) key: FragmentKey,
+    /// Where it belongs, in bytes from the UDP header on.
+    pub(super) offset: usize,
+    /// How many bytes of the datagram it holds.
+    pub(super) length: usize,
+    /// Whether nothing comes after it.
+    pub(super) last: bool,
+    /// What was kept of it.
+    pub(super) kept: &'a [u8],
+    /// Bytes of its IP headers.
+    pub(super) overhead: usize,
+    pub(super) interface: u32,
+}
+
+/// The fields of a UDP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UdpHeader {
+    pub(super) from: u16,
+    pub(super) to: u16,
+    /// Of header and payload.
+    pub(super) length: usize,
+}
+
+impl UdpHeader {
+    pub(super) fn read(bytes: &[u8]) -> Option<UdpHeader> {
+        let header: &[u8; UDP_BYTES] = bytes.first_chunk()?;
+        Some(UdpHeader {
+            from: u16::from_be_bytes([header[0], header[1]]),
+            to: u16::from_be_bytes([header[2], header[3]]),
+            length: usize::from(u16::from_be_bytes([header[4], header[5]])),
+        })
+    }
+}
+
+/// An address and a port; a link-local IPv6 address gets its interface, as `recvfrom` gives it.
+pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(ip) => {
+            let link_local = ip.is_unicast_link_local() || ip.octets()[..2] == [0xff, 0x02];
+            let scope = if link_local { interface } else { 0 };
+            SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope))
+        }
+        IpAddr::V4(_) => SocketAddr::new(ip, port),
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the packet of a frame.
+    pub(super) fn read(frame: &Frame<'a>) -> Packet<'a> {
+        let packet = match frame.packet.first().map(|byte| byte >> 4) {
+            Some(4) => read_v4(frame),
+            Some(6) => read_v6(frame),
+            _ => None,
+        };
+        packet.unwrap_or(Packet::Malformed)
+    }
+}
+
+fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
+    let packet = frame.packet;
+    let header: &[u8; 20] = packet.first_chunk()?;
+    let header_length = usize::from(header[0] & 0xf) * 4;
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if header_length < 20 || total < header_length || total > frame.length {
+        return None;
+    }
+    if header[9] != UDP {
+        return Some(Packet::Other);
+    }
+    // A short packet is padded to what Ethernet wants: that is not part of it.
+    let kept = packet.get(header_length..packet.len().min(total))?;
+    let address = |at: usize| {
+        IpAddr::V4(Ipv4Addr::new(
+            header[at],
+            header[at + 1],
+            header[at + 2],
+            header[at + 3],
+        ))
+    };
+    let (from, to) = (address(12), address(16));
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let (more, offset) = (fragment & 0x2000 != 0, usize::from(fragment & 0x1fff) * 8);
+    if !more && offset == 0 {
+        return udp(frame, from, to, kept, total - header_length, header_length);
+    }
+    let id = u32::from(u16::from_be_bytes([header[4], header[5]]));
+    Some(Packet::Fragment(Fragment {
+        key: FragmentKey { from, to, id },
+        offset,
+        length: total - header_length,
+        last: !more,
+        kept,
+        overhead: header_length,
+        interface: frame.interface,
+    }))
+}
+
+fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
+    let packet = frame.packet;
+    let header: &[u8; 40] = packet.first_chunk()?;
+    let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if total > frame.length {
+        return None;
+    }
+    let packet = &packet[..packet.len().min(total)];
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    let (from, to) = (address(8), address(24));
+    let mut next = header[6];
+    let mut at = 40;
+    for _ in 0..EXTENSIONS_MAX {
+        let rest = packet.get(at..)?;
+        match next {
+            UDP => return udp(frame, from, to, rest, total.checked_sub(at)?, at),
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
+                let extension: &[u8; 2] = rest.first_chunk()?;
+                next = extension[0];
+                at += (usize::from(extension[1]) + 1) * 8;
+            }
+            FRAGMENT => {
+                let extension: &[u8; 8] = rest.first_chunk()?;
+                next = extension[0];
+                at += 8;
+                let place = u16::from_be_bytes([extension[2], extension[3]]);
+                let (more, offset) = (place & 1 != 0, usize::from(place & 0xfff8));
+                // A fragment that is all of it ("atomic", RFC 6946) is no fragment.
+                if !more && offset == 0 {
+                    continue;
+                }
+                if next != UDP {
+                    return Some(Packet::Other);
+                }
+                let [_, _, _, _, id @ ..] = *extension;
+                return Some(Packet::Fragment(Fragment {
+                    key: FragmentKey {
+                        from,
+                        to,
+                        id: u32::from_be_bytes(id),
+                    },
+                    offset,
+                    length: total.checked_sub(at)?,
+                    last: !more,
+                    kept: packet.get(at..)?,
+                    overhead: at,
+                    interface: frame.interface,
+                }));
+            }
+            _ => return Some(Packet::Other),
+        }
+    }
+    None
+}
+
+/// Reads UDP out of the `length` bytes after the IP headers, of which `kept` were kept.
+fn udp<'a>(
+    frame: &Frame<'a>,
+    from: IpAddr,
+    to: IpAddr,
+    kept: &'a [u8],
+    length: usize,
+    ip_bytes: usize,
+) -> Option<Packet<'a>> {
+    let header = UdpHeader::read(kept)?;
+    // What comes after UDP's own length is not part of the datagram.
+    let payload = header.length.checked_sub(UDP_BYTES)?;
+    if header.length > length {
+        return None;
+    }
+    Some(Packet::Udp(Udp {
+        from: socket_address(from, header.from, frame.interface),
+        to: socket_address(to, header.to, frame.interface),
+        kept: &kept[UDP_BYTES..kept.len().min(header.length)],
+        length: payload,
+        overhead: ip_bytes + UDP_BYTES,
+    }))
+}

@@ -1,0 +1,250 @@
+//! What the tests of real rings share: permission, namespaces, waiting, and an independent receiver.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use net::ring::{Family, Taken};
+use net::{Clock, PacketRing, RingSettings};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// How long anything is waited for before the test fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Says on the terminal, past the harness that keeps what passing tests print, that a test was left out.
+fn left_out(why: &str) {
+    let name = std::thread::current();
+    let name = name.name().unwrap_or("a test");
+    // Where nobody can be told, nobody is.
+    let _ = writeln!(io::stderr(), "left out: {name}: {why}");
+}
+
+/// A datagram as the tests compare it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) length: usize,
+    pub(crate) overhead: usize,
+    pub(crate) at: measure::Time,
+}
+
+/// A ring, and what came out of it.
+pub(crate) struct Tap {
+    pub(crate) ring: PacketRing,
+    pub(crate) clock: Clock,
+    pub(crate) datagrams: Vec<Seen>,
+}
+
+impl Tap {
+    /// A ring for one port or several; `None`, said so, where that is not permitted.
+    pub(crate) fn open(
+        family: Family,
+        ports: std::ops::RangeInclusive<u16>,
+        change: impl FnOnce(&mut RingSettings),
+    ) -> Option<Tap> {
+        let mut settings = RingSettings::new(family, ports);
+        settings.bytes = 1 << 20;
+        change(&mut settings);
+        match PacketRing::open(&settings) {
+            Ok(ring) => Some(Tap {
+                ring,
+                clock: Clock::start(),
+                datagrams: Vec::new(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                left_out("opening a packet ring needs the capability CAP_NET_RAW");
+                None
+            }
+            Err(error) => panic!("the ring cannot be opened: {error}"),
+        }
+    }
+
+    /// Takes all that the kernel has put into the ring up to now, waiting until it hands it over.
+    pub(crate) fn drain(&mut self) -> Taken {
+        let mut sum = Taken::default();
+        wait_for("the kernel to hand over the last block", || {
+            let datagrams = &mut self.datagrams;
+            let taken = self.ring.receive(&self.clock, usize::MAX, |datagram| {
+                datagrams.push(Seen {
+                    from: datagram.from,
+                    to: datagram.to,
+                    bytes: datagram.bytes.to_vec(),
+                    length: datagram.length,
+                    overhead: datagram.overhead,
+                    at: datagram.at,
+                });
+            });
+            sum.frames += taken.frames;
+            sum.datagrams += taken.datagrams;
+            sum.blocks += taken.blocks;
+            let seen = self.ring.seen().expect("the kernel tells");
+            seen.arrived - seen.dropped == self.ring.handled()
+        });
+        sum
+    }
+
+    /// Drains until so many datagrams have come, for packets that another processor brings.
+    pub(crate) fn drain_until(&mut self, datagrams: usize) {
+        wait_for("the datagrams to arrive", || {
+            self.drain();
+            self.datagrams.len() >= datagrams
+        });
+    }
+
+    /// The lengths of the datagrams.
+    pub(crate) fn lengths(&self) -> Vec<usize> {
+        self.datagrams.iter().map(|seen| seen.length).collect()
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A network namespace without a name, which ends with this value.
+pub(crate) struct Namespace {
+    holder: Child,
+    file: File,
+}
+
+impl Namespace {
+    /// A new one, its loopback interface up; `None`, said so, where that is not permitted.
+    pub(crate) fn new() -> Option<Namespace> {
+        let own = std::fs::read_link("/proc/self/ns/net").expect("linux has namespaces");
+        // It lives until its standard input ends, also if this process is killed.
+        let mut holder = Command::new("unshare")
+            .args(["--net", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unshare is there: it is part of util-linux");
+        let path = format!("/proc/{}/ns/net", holder.id());
+        let mut denied = false;
+        wait_for("the namespace", || {
+            denied = holder.try_wait().is_ok_and(|status| status.is_some());
+            denied || std::fs::read_link(&path).is_ok_and(|other| other != own)
+        });
+        let file = File::open(&path);
+        let (false, Ok(file)) = (denied, file) else {
+            left_out("making a network namespace needs the capability CAP_SYS_ADMIN");
+            return None;
+        };
+        let namespace = Namespace { holder, file };
+        namespace.ip("link set lo up");
+        Some(namespace)
+    }
+
+    /// Runs something in it, on a thread of its own: sockets made there stay there.
+    pub(crate) fn run<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        let (file, name) = (&self.file, std::thread::current());
+        let name = name.name().unwrap_or("a test").to_owned();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(name);
+            let thread = thread.spawn_scoped(scope, move || {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                    .expect("it was permitted to make it");
+                run()
+            });
+            let thread = thread.expect("a thread can be made");
+            match thread.join() {
+                Ok(value) => value,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Runs ip(8) in it.
+    pub(crate) fn ip(&self, arguments: &str) {
+        if let Err(text) = self.try_ip(arguments) {
+            panic!("ip {arguments}: {text}");
+        }
+    }
+
+    /// Makes an interface of a kind that not every kernel has; whether it could, said so if not.
+    pub(crate) fn add_link(&self, arguments: &str) -> bool {
+        match self.try_ip(&format!("link add {arguments}")) {
+            Ok(()) => true,
+            Err(text) if text.contains("Unknown device type") => {
+                left_out("this kernel has no interfaces of the kind");
+                false
+            }
+            Err(text) => panic!("ip link add {arguments}: {text}"),
+        }
+    }
+
+    fn try_ip(&self, arguments: &str) -> Result<(), String> {
+        self.run(|| {
+            let output = Command::new("ip")
+                .args(arguments.split_whitespace())
+                .output();
+            let output = output.expect("ip is there: it is part of iproute2");
+            let text = String::from_utf8_lossy(&output.stderr);
+            output
+                .status
+                .success()
+                .then_some(())
+                .ok_or(text.into_owned())
+        })
+    }
+
+    /// Joins it to another one by a pair of virtual Ethernet interfaces, both up.
+    pub(crate) fn join(&self, name: &str, other: &Namespace, other_name: &str) {
+        let other_process = other.holder.id();
+        self.ip(&format!(
+            "link add {name} type veth peer name {other_name} netns {other_process}"
+        ));
+        for (namespace, name) in [(self, name), (other, other_name)] {
+            namespace.ip(&format!("link set {name} up"));
+        }
+    }
+
+    /// A UDP socket in it.
+    pub(crate) fn socket(&self, address: &str) -> UdpSocket {
+        self.run(|| socket(address))
+    }
+
+    /// A ring in it.
+    pub(crate) fn tap(
+        &self,
+        family: Family,
+        ports: std::ops::RangeInclusive<u16>,
+        change: impl FnOnce(&mut RingSettings) + Send,
+    ) -> Option<Tap> {
+        self.run(|| Tap::open(family, ports, change))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        // Its input has ended, so it ends.
+        let _ = self.holder.wait();
+    }
+}
+
+/// A bound socket with kernel timestamps. An IPv6 address may be tentative for a moment: it is waited for.
+pub(crate) fn socket(address: &str) -> UdpSocket {
+    let address: SocketAddr = address.parse().expect("an address with a port");
+    let mut found = None;
+    wait_for("the address", || {
+        found = net::ports::bind(address, 1 << 20).ok();
+        found.is_some()
+    });
+    found.expect("it was waited for")
+}
+
+/// The port of a socket.
+pub(crate) fn port(socket: &UdpSocket) -> u16 {
+    socket.local_addr().expect("it is bound").port()
+}

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -88,12 +88,17 @@ impl Tap {
         sum
     }
 
-    /// Drains until so many datagrams have come, for packets that another processor brings.
-    pub(crate) fn drain_until(&mut self, datagrams: usize) {
+    /// Drains until there are so many datagrams: the kernel may deliver a moment after it was sent to.
+    pub(crate) fn drain_until(&mut self, datagrams: usize) -> Taken {
+        let mut sum = Taken::default();
         wait_for("the datagrams to arrive", || {
-            self.drain();
+            let taken = self.drain();
+            sum.frames += taken.frames;
+            sum.datagrams += taken.datagrams;
+            sum.blocks += taken.blocks;
             self.datagrams.len() >= datagrams
         });
+        sum
     }
 
     /// The lengths of the datagrams.
@@ -247,4 +252,19 @@ pub(crate) fn socket(address: &str) -> UdpSocket {
 /// The port of a socket.
 pub(crate) fn port(socket: &UdpSocket) -> u16 {
     socket.local_addr().expect("it is bound").port()
+}
+
+/// Sets an option that no safe crate offers.
+pub(crate) fn set_option(socket: &UdpSocket, level: i32, name: i32, value: &[u8]) {
+    // SAFETY: `value` is valid for reads of its length, and the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            libc::socklen_t::try_from(value.len()).expect("options are short"),
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

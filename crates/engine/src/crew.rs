@@ -4,6 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use net::ring::RingSettings;
 use net::{Clock, PortRange};
 
 use crate::error::EngineError;
@@ -13,7 +14,7 @@ use crate::worker::{self, Config, Mailbox, PopulationPlan, Serving};
 
 /// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its own
 /// lag then shows.
-const REPORTS: usize = 1 << 16;
+const REPORTS: usize = 1 << 13;
 
 /// The workers of a run.
 pub(crate) struct Crew {
@@ -29,6 +30,8 @@ pub(crate) struct Duty {
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<Serving>,
     pub(crate) ports: PortRange,
+    /// The packet ring by which media is received; none where it is received by sockets.
+    pub(crate) ring: Option<RingSettings>,
 }
 
 impl Crew {
@@ -69,6 +72,7 @@ impl Crew {
                 ports: duty.ports,
                 // A listener is handed over, and would stay open in the table it was made in.
                 own_files: duty.serving.is_empty(),
+                ring: duty.ring,
                 populations: duty.populations,
                 serving: duty.serving,
                 stop_timeout,

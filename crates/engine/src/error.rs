@@ -27,6 +27,9 @@ pub enum EngineError {
         /// What it said.
         error: io::Error,
     },
+    /// Media was to be received by a packet ring, and there is none to be had.
+    #[error("media cannot be received by a packet ring; {0}")]
+    Reception(String),
     /// The user stopped it before it began.
     #[error("stopped before the run began")]
     Stopped,

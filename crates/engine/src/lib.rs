@@ -10,6 +10,7 @@ mod machine;
 mod messages;
 mod ownership;
 mod progress;
+mod reception;
 mod resolver;
 mod run;
 mod serve;

@@ -21,6 +21,7 @@ use crate::error::EngineError;
 use crate::machine;
 use crate::ownership;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
+use crate::reception::Reception;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
 
 /// What the scenario does not say about a run.
@@ -36,9 +37,6 @@ pub struct Options {
 /// How many clients one worker is given before another is started, where the scenario names no number.
 /// One core stands for some thousands; a second worker takes a core that the server may want.
 const CLIENTS_A_WORKER: u64 = 1000;
-
-/// How media is received, as reports name it.
-const RECEIVE_PATH: &str = "sockets";
 
 /// Runs a scenario to its end.
 ///
@@ -58,7 +56,7 @@ pub fn run(
 /// Runs a scenario with what workers do given.
 fn run_duties(
     scenario: &Scenario,
-    duties: Vec<Duty>,
+    mut duties: Vec<Duty>,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
@@ -72,6 +70,10 @@ fn run_duties(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
+    let reception = Reception::choose(scenario)?;
+    for duty in &mut duties {
+        duty.ring = reception.ring(&duty.ports);
+    }
     let sut = start_server(scenario, control, progress)?;
     let invalid = sut
         .as_ref()
@@ -90,7 +92,8 @@ fn run_duties(
     let clock = Clock::start();
     crew.begin(&clock);
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
-    run_file.meta("receive_path", RECEIVE_PATH.into());
+    run_file.meta("receive_path", reception.name().into());
+    run_file.meta("receive_hint", reception.hint.clone().into());
     let coordinator = Coordinator {
         scenario,
         control,
@@ -308,6 +311,7 @@ fn duties(scenario: &Scenario) -> Vec<Duty> {
             serving: Vec::new(),
             ports: PortRange::share(net::ports::DEFAULT_RANGE, worker, workers)
                 .with_receive_buffer(receive_buffer),
+            ring: None,
         })
         .collect()
 }

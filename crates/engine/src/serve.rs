@@ -112,6 +112,7 @@ pub fn serve(
                 index,
                 u32::try_from(options.listen.len()).unwrap_or(1),
             ),
+            ring: None,
         });
     }
     let mut crew = Crew::start(duties, options.stop_timeout, options.config.seed)?;

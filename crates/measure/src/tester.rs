@@ -12,6 +12,10 @@ crate::metrics! {
         /// queue of our own was full. Reported as lost by the population they belong to, though
         /// neither the server nor the network lost them.
         OVERFLOW = "overflow", Count, "socket(7), SO_RXQ_OVFL; packet(7), PACKET_STATISTICS";
+        /// Datagrams that the kernel had for one of our media ports and that the packet ring did not
+        /// bring, whatever the reason: known when the port is given back, from the kernel's own count.
+        /// The first place to look at where loss is not explained.
+        RING_MISSED = "ring_missed", Count, "socket(7), SO_MEMINFO";
         /// Datagrams that came to our media ports from addresses that are no server of ours. They
         /// are in no other figure.
         FOREIGN_PACKETS = "foreign_packets", Count, "";

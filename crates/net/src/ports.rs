@@ -69,6 +69,12 @@ impl PortRange {
         }
     }
 
+    /// From the first port to the last; nothing where there is no pair.
+    pub fn ports(&self) -> Option<std::ops::RangeInclusive<u16>> {
+        let pairs = u16::try_from(self.taken.len()).expect("fewer pairs than ports");
+        (pairs > 0).then(|| self.first..=self.first + (2 * pairs - 1))
+    }
+
     /// How many pairs there are, free or not.
     pub fn pairs(&self) -> usize {
         self.taken.len()
@@ -80,6 +86,19 @@ impl PortRange {
     /// `AddrInUse` where no pair is left; what the operating system says where a socket cannot be
     /// made or `local` is no address of this machine.
     pub fn bind(&mut self, local: IpAddr) -> io::Result<Pair> {
+        self.bind_next(local, Media::Received)
+    }
+
+    /// The same, but nothing can be received on the media port: the kernel drops and counts what comes
+    /// for it ([`options::drop_all`]). For media that is taken out of a packet ring.
+    ///
+    /// # Errors
+    /// As [`PortRange::bind`].
+    pub fn reserve(&mut self, local: IpAddr) -> io::Result<Pair> {
+        self.bind_next(local, Media::Dropped)
+    }
+
+    fn bind_next(&mut self, local: IpAddr, media: Media) -> io::Result<Pair> {
         for _ in 0..self.taken.len() {
             let index = self.next;
             self.next = (self.next + 1) % self.taken.len();
@@ -87,7 +106,7 @@ impl PortRange {
                 continue;
             }
             let port = self.first + 2 * u16::try_from(index).expect("fewer pairs than ports");
-            match self.bind_pair(local, port) {
+            match self.bind_pair(local, port, media) {
                 Ok(pair) => {
                     self.taken[index] = true;
                     return Ok(pair);
@@ -109,8 +128,12 @@ impl PortRange {
         }
     }
 
-    fn bind_pair(&self, local: IpAddr, port: u16) -> io::Result<Pair> {
-        let media = bind(SocketAddr::new(local, port), self.receive_buffer)?;
+    fn bind_pair(&self, local: IpAddr, port: u16, media: Media) -> io::Result<Pair> {
+        let address = SocketAddr::new(local, port);
+        let media = match media {
+            Media::Received => bind(address, self.receive_buffer)?,
+            Media::Dropped => bind_dropping(address)?,
+        };
         let control = bind(SocketAddr::new(local, port + 1), 0)?;
         Ok(Pair {
             media,
@@ -120,15 +143,32 @@ impl PortRange {
     }
 }
 
+/// What becomes of what arrives on a media port.
+#[derive(Clone, Copy)]
+enum Media {
+    Received,
+    Dropped,
+}
+
+fn unbound(address: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A UDP socket that only holds its port, and sends. It drops from the first datagram on.
+fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = unbound(address)?;
+    options::drop_all(&socket)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 /// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves the
 /// system's default.
 pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
-    socket.set_nonblocking(true)?;
+    let socket = unbound(address)?;
     if receive_buffer > 0 {
         socket.set_recv_buffer_size(receive_buffer)?;
     }

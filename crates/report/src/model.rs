@@ -158,6 +158,8 @@ pub struct Failure {
 pub struct Tester {
     /// By which way packets came in, such as `ring`; null where none was needed.
     pub receive_path: Option<String>,
+    /// What a better way would take, where there is one and this process may not use it.
+    pub receive_hint: Option<String>,
     /// Every metric of the tester.
     #[serde(flatten)]
     pub metrics: Metrics,

@@ -147,6 +147,13 @@ fn tester_schema(tester: Catalogue) -> Value {
             "type": ["string", "null"],
         }),
     );
+    properties.insert(
+        "receive_hint".to_owned(),
+        json!({
+            "description": "What a better way would take, where there is one and it may not be used.",
+            "type": ["string", "null"],
+        }),
+    );
     properties.append(&mut metric_properties(tester, false));
     closed(properties)
 }

@@ -155,9 +155,8 @@ impl Report {
                 .collect(),
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
             tester: Tester {
-                receive_path: reader
-                    .meta("receive_path")?
-                    .and_then(|path| Some(path.as_str()?.to_owned())),
+                receive_path: text(reader, "receive_path")?,
+                receive_hint: text(reader, "receive_hint")?,
                 metrics: of_name(TESTER)
                     .map(|subject| sums.metrics(subject))
                     .unwrap_or_default(),
@@ -166,6 +165,11 @@ impl Report {
             path: reader.path().to_owned(),
         })
     }
+}
+
+fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
+    let value = reader.meta(key)?;
+    Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
 }
 
 /// The windows of a run file as the JSON report writes them, a few at a time in memory.

@@ -355,6 +355,9 @@ impl Screen {
             let _ = write!(text, "; read by {path}");
         }
         self.row("overflow", &text);
+        if let Some(hint) = &report.tester.receive_hint {
+            self.row("", hint);
+        }
     }
 
     /// The path is never cut nor folded: it is there to be copied.

@@ -8,6 +8,7 @@ mod flows;
 mod outputs;
 mod plan;
 mod receive;
+mod ring;
 mod sessions;
 mod sockets;
 mod stream;
@@ -33,9 +34,11 @@ use slab::Slab;
 use crate::messages::{Command, Report};
 use crate::resolver::{Addresses, Resolver};
 use flows::Sending;
+use net::ring::RingSettings;
 use outputs::Pending;
 use plan::Population;
 pub(crate) use plan::{ClientPlan, MakeClient, PopulationPlan};
+use ring::Rings;
 use sessions::{SessionKey, Slot};
 use sockets::Socket;
 use timers::{Task, Timers};
@@ -61,6 +64,7 @@ const CPU_SPAN: Duration = Duration::from_millis(100);
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
+const RING: Token = Token(usize::MAX - 2);
 
 /// Makes the sessions of a reference server, one a connection.
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
@@ -82,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) ports: PortRange,
     /// Whether the worker has a table of descriptors of its own, and so the process's limit to itself.
     pub(crate) own_files: bool,
+    /// The packet ring by which media is received; none where it is received by sockets.
+    pub(crate) ring: Option<RingSettings>,
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<Serving>,
     pub(crate) stop_timeout: Duration,
@@ -171,6 +177,9 @@ struct Worker {
     pending: VecDeque<(SessionKey, Pending)>,
     batch: Option<ReceiveBatch>,
     read_buffer: Vec<u8>,
+    rings: Option<Rings>,
+    /// Whether the rings hold more than one turn allows.
+    ring_unread: bool,
 
     tester: Recorder,
     /// Processor time used as far as it has been taken up, and when that was.
@@ -270,6 +279,8 @@ impl Worker {
             pending: VecDeque::new(),
             batch: Some(ReceiveBatch::new()),
             read_buffer: vec![0; READ_BYTES],
+            rings: None,
+            ring_unread: false,
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             cpu_nanos: net::clock::thread_cpu_nanos(),
             cpu_at: Time::ZERO,
@@ -281,6 +292,9 @@ impl Worker {
             stopping: false,
             killed: false,
         };
+        if let Some(settings) = config.ring {
+            worker.open_ring(settings)?;
+        }
         for serving in config.serving {
             worker.listen(serving)?;
         }
@@ -295,15 +309,20 @@ impl Worker {
         while !self.is_done() {
             self.work_that_is_due();
             self.timer.set(self.next_work(), &self.clock)?;
-            let wait = (!self.unread.is_empty()).then_some(Duration::ZERO);
+            let more = self.ring_unread || !self.unread.is_empty();
+            let wait = more.then_some(Duration::ZERO);
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
+            // First, so that what is heard below finds all counted that the ring has.
+            if self.ring_unread || events.iter().any(|event| event.token() == RING) {
+                self.read_rings();
+            }
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.fired(),
-                    WAKER => {}
+                    WAKER | RING => {}
                     Token(place) => self.ready(place, event),
                 }
             }
@@ -335,6 +354,7 @@ impl Worker {
         finished
             && !serving
             && self.sessions.is_empty()
+            && self.waiting_ends() == Time::NEVER
             && !self.sockets.iter().any(|(_, s)| s.is_closing())
     }
 
@@ -349,6 +369,7 @@ impl Worker {
             .min(self.window_begins + WINDOW)
             .min(self.timers.next())
             .min(self.sending.next())
+            .min(self.waiting_ends())
             .min(plans.unwrap_or(Time::NEVER))
     }
 
@@ -356,6 +377,7 @@ impl Worker {
         let now = self.clock.now();
         self.turn = now;
         self.keep_time(now);
+        self.let_go();
         self.start_and_stop_clients(now);
         while let Some((_, task)) = self.timers.due(now) {
             self.do_task(task, now);
@@ -479,6 +501,7 @@ impl Worker {
         }
         self.take_cpu();
         self.collect_drops();
+        self.collect_ring_drops();
         let (sessions, sockets) = (&self.sessions, &self.sockets);
         self.timers
             .sweep(|task| outputs::has_object(task, sessions, sockets));

@@ -200,6 +200,7 @@ impl Worker {
             topics: Vec::new(),
             armed: Time::NEVER,
             stopping: false,
+            on_ring: false,
         };
         SessionKey {
             place: self.sessions.insert(slot),

@@ -8,7 +8,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use net::batch::Datagram;
-use protocol::session::{Arrival, ChannelId, Closed, Input, Port};
+use protocol::session::{Arrival, ChannelId, Closed, Input};
 
 use super::Worker;
 use super::outputs::Pending;
@@ -171,14 +171,7 @@ impl Worker {
                 }
                 Ok(count) => {
                     let at = self.clock.now();
-                    self.deliver(
-                        key,
-                        Input::Bytes {
-                            channel,
-                            bytes: &buffer[..count],
-                            at,
-                        },
-                    );
+                    self.bytes_arrived(key, channel, &buffer[..count], at);
                     self.settle();
                     // A read that leaves room has taken all there was, so that what comes now comes
                     // with an event of its own, as does the end; but not an end that was there already.
@@ -301,28 +294,6 @@ impl Worker {
             },
             _ => return,
         };
-        self.control_datagram(key, channel, port, datagram);
-    }
-
-    fn control_datagram(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        port: Port,
-        datagram: &Datagram<'_>,
-    ) {
-        let Datagram {
-            from, bytes, at, ..
-        } = *datagram;
-        self.deliver(
-            key,
-            Input::Datagram {
-                channel,
-                port,
-                from,
-                bytes,
-                at,
-            },
-        );
+        self.datagram_arrived(key, channel, port, datagram);
     }
 }

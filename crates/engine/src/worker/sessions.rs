@@ -30,6 +30,8 @@ pub(super) struct Slot {
     /// When a deadline task is waiting for it; the earliest, where there are several.
     pub(super) armed: Time,
     pub(super) stopping: bool,
+    /// Whether media of it comes by the packet ring.
+    pub(super) on_ring: bool,
 }
 
 /// What the plan and the run file know of a client.

@@ -47,6 +47,8 @@ pub(super) struct UdpEnd {
     pub(super) peer: Option<IpAddr>,
     /// What a datagram has on the wire beside its payload: the headers of IP and UDP.
     pub(super) overhead: usize,
+    /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings it.
+    pub(super) on_ring: bool,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     pub(super) dropped: u32,
     /// The even port of the pair.
@@ -284,10 +286,19 @@ impl Worker {
         local: IpAddr,
         sink: Option<SinkId>,
     ) -> Result<SocketAddr, ChannelError> {
-        let pair = self
-            .ports
-            .bind(local)
-            .map_err(|error| channel_error(&error))?;
+        // Without a sink the session wants to hear whole datagrams, of which the ring has only the
+        // beginning.
+        let on_ring = match sink {
+            Some(_) => self
+                .cover_by_ring(local)
+                .map_err(|error| channel_error(&error))?,
+            None => false,
+        };
+        let pair = match on_ring {
+            true => self.ports.reserve(local),
+            false => self.ports.bind(local),
+        }
+        .map_err(|error| channel_error(&error))?;
         let address = SocketAddr::new(local, pair.port);
         let overhead = if local.is_ipv4() { 28 } else { 48 };
         let even = pair.port;
@@ -300,10 +311,14 @@ impl Worker {
                 sink: sink.filter(|_| port == Port::Media),
                 peer: None,
                 overhead,
+                on_ring: on_ring && port == Port::Media,
                 dropped: 0,
                 pair: even,
             })
         })?;
+        if let Some(sink) = sink.filter(|_| on_ring) {
+            self.assign_to_ring(address, sink, key);
+        }
         if let Some(slot) = self.slot(key) {
             slot.set_channel(
                 channel,
@@ -372,8 +387,8 @@ impl Worker {
         make: impl Fn(UdpSocket, Port) -> Socket,
     ) -> Result<(usize, usize), ChannelError> {
         let mut add = |socket, port| {
-            let socket = UdpSocket::from_std(socket);
-            self.add_udp(socket, |socket| make(socket, port))
+            let socket = make(UdpSocket::from_std(socket), port);
+            self.add_udp(socket)
         };
         let media = add(pair.media, Port::Media);
         let control = add(pair.control, Port::Control);
@@ -390,17 +405,22 @@ impl Worker {
         }
     }
 
-    fn add_udp(
-        &mut self,
-        mut socket: UdpSocket,
-        make: impl FnOnce(UdpSocket) -> Socket,
-    ) -> io::Result<usize> {
+    /// Takes a socket in, and has it polled if anything can be read from it.
+    fn add_udp(&mut self, mut socket: Socket) -> io::Result<usize> {
         let entry = self.sockets.vacant_entry();
         let place = entry.key();
-        self.poll
-            .registry()
-            .register(&mut socket, Token(place), Interest::READABLE)?;
-        entry.insert(make(socket));
+        let polled = match &mut socket {
+            Socket::Udp(end) if end.on_ring => None,
+            Socket::Udp(end) => Some(&mut end.socket),
+            Socket::Shared(end) => Some(&mut end.socket),
+            Socket::Listener { .. } | Socket::Stream(_) => None,
+        };
+        if let Some(polled) = polled {
+            self.poll
+                .registry()
+                .register(polled, Token(place), Interest::READABLE)?;
+        }
+        entry.insert(socket);
         Ok(place)
     }
 
@@ -427,7 +447,12 @@ impl Worker {
             (control, peer.control, before.map(|peer| peer.control)),
         ] {
             match self.sockets.get_mut(place) {
-                Some(Socket::Udp(end)) => end.peer = Some(address.ip()),
+                Some(Socket::Udp(end)) => {
+                    end.peer = Some(address.ip());
+                    if let Some(rings) = self.rings.as_mut().filter(|_| end.on_ring) {
+                        rings.name_peer(end.pair, address.ip());
+                    }
+                }
                 Some(Socket::Shared(end)) => {
                     if let Some(old) = old {
                         end.forget_route(old, key);
@@ -478,10 +503,19 @@ impl Worker {
                 shared: false,
                 ..
             } => {
-                for place in [media, control] {
+                // The media port last: with it the pair is free for others.
+                for place in [control, media] {
                     self.take_drops(place);
-                    if let Some(Socket::Udp(end)) = self.sockets.try_remove(place) {
-                        self.ports.release(end.pair);
+                    match self.sockets.get(place) {
+                        Some(Socket::Udp(end)) if end.on_ring => self.close_ring_port(place),
+                        Some(Socket::Udp(end)) => {
+                            let pair = end.pair;
+                            self.sockets.remove(place);
+                            if place == media {
+                                self.ports.release(pair);
+                            }
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -522,8 +556,7 @@ impl Worker {
                 if let Some(slot) = self.slot(session) {
                     slot.forget_channel(channel);
                 }
-                self.pending
-                    .push_back((session, Pending::Closed { channel, how }));
+                self.connection_ended(session, channel, how);
             }
             State::Connecting {
                 session, channel, ..
@@ -540,6 +573,8 @@ impl Worker {
             return;
         };
         let (drops, taken) = match socket {
+            // Of one that only holds its port all is dropped.
+            Socket::Udp(end) if end.on_ring => return,
             Socket::Udp(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Shared(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Listener { .. } | Socket::Stream(_) => return,

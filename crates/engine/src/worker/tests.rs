@@ -17,6 +17,8 @@ use protocol::session::{
 };
 use scenario::{Leave, Pick};
 
+mod ring;
+
 use super::*;
 use crate::crew::{Crew, Duty};
 use crate::messages::ClientState;
@@ -153,7 +155,7 @@ fn run_on(
     urls: &[&str],
     ports: impl Fn(PortRange) -> PortRange,
     client: MakeClient,
-    mut during: impl FnMut(&Crew, &Clock, &Seen),
+    during: impl FnMut(&Crew, &Clock, &Seen),
 ) -> Seen {
     let load = Load {
         shape: Shape::AtOnce {
@@ -175,8 +177,14 @@ fn run_on(
         }],
         serving: Vec::new(),
         ports: ports(self::ports()),
+        ring: None,
     };
-    let duties = (0..workers).map(duty).collect();
+    play((0..workers).map(duty).collect(), during)
+}
+
+/// Runs clients until they have ended.
+fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen {
+    let workers = duties.len();
     let mut crew = Crew::start(duties, Duration::from_secs(1), 1).expect("workers");
     let clock = Clock::start();
     crew.begin(&clock);
@@ -356,19 +364,26 @@ fn bytes_arrive_whole_both_ways_however_they_are_cut() {
 
 #[test]
 fn an_end_that_comes_with_the_last_bytes_is_seen() {
-    let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
-    let to = listener.local_addr().expect("an address");
-    let listener = Arc::new(listener);
     let seen = run_one(move || {
-        let listener = listener.clone();
         let mut heard = Vec::new();
+        let mut listening = None;
+        // All on the worker's own thread, whose descriptors are its own.
         toy(move |cx, input, deadline| match input {
-            Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
+            Input::Start { .. } => {
+                let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
+                let to = listener.local_addr().expect("an address");
+                listening = Some(listener);
+                cx.out.push_back(tcp(to, PATIENCE));
+            }
             Input::Opened { .. } => *deadline = Some(cx.now),
-            // On the worker's own thread: both are there before it looks again.
+            // Both are there before it looks again.
             Input::Deadline => {
                 *deadline = None;
-                let (mut stream, _) = listener.accept().expect("the worker has connected");
+                let (mut stream, _) = listening
+                    .as_ref()
+                    .expect("since the start")
+                    .accept()
+                    .expect("the worker has connected");
                 stream.write_all(b"the last").expect("room for it");
             }
             Input::Bytes { bytes, .. } => heard.extend_from_slice(bytes),

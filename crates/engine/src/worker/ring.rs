@@ -1,0 +1,541 @@
+//! Media out of the packet ring: whose it is, and what has to wait until it has been counted.
+//!
+//! A ring hands packets over a block at a time, up to some milliseconds after they have arrived; a
+//! control connection and RTCP are heard at once. So that no session takes leave of a stream (a BYE, the
+//! answer to TEARDOWN) before it has been counted to the end, what a session hears waits until the ring has
+//! handed over all that had arrived before: RTCP and the end of a connection always, bytes of a connection
+//! once media has begun. Before that they do not wait: the delay of a start-up is not prolonged.
+//!
+//! Each media port is held by a socket that takes nothing and counts all (`net::options::drop_all`). At the
+//! end of a stream the kernel's count is held against what the ring brought for it: what is missing there
+//! was lost by the tester, whatever the reason.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use measure::{Time, tester};
+use mio::Interest;
+use mio::unix::SourceFd;
+use net::ring::{self, Family, PacketRing, RingSettings};
+use protocol::session::{Arrival, ChannelId, Closed, Input, Port, SinkId};
+
+use super::outputs::Pending;
+use super::sessions::{SessionKey, Slot};
+use super::sockets::Socket;
+use super::{RING, Worker};
+
+/// How many blocks are worked off before the other sockets have their turn.
+const BLOCKS_A_TURN: usize = 16;
+
+/// How long anything waits for the ring at most. That long only where the kernel's count of what arrived
+/// and ours do not agree.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear it at once.
+const WAITING_BYTES: usize = 16 << 20;
+
+/// The rings of a worker, and what is behind each port.
+pub(super) struct Rings {
+    settings: RingSettings,
+    /// For IPv4 and for IPv6; the second is opened when it is first needed.
+    rings: [Option<PacketRing>; 2],
+    /// By pair of ports.
+    targets: Vec<Option<Target>>,
+    waiting: VecDeque<(Mark, Waiting)>,
+    waiting_bytes: usize,
+    /// What the kernel could not put into the rings, as far as it has been taken up.
+    dropped: u64,
+}
+
+/// Whose the media of a port is.
+#[derive(Clone, Copy)]
+struct Target {
+    sink: SinkId,
+    session: SessionKey,
+    population: usize,
+    local: IpAddr,
+    /// Whose datagrams count. Before the peer is named: anybody's.
+    peer: Option<IpAddr>,
+    /// How many datagrams the ring has brought for it, whoever sent them.
+    seen: u64,
+}
+
+/// How much the rings had taken in at a moment, and when that was.
+#[derive(Clone, Copy)]
+struct Mark {
+    counts: [u64; 2],
+    at: Time,
+}
+
+/// What waits until the rings have brought all that arrived before it.
+enum Waiting {
+    Bytes {
+        session: SessionKey,
+        channel: ChannelId,
+        bytes: Vec<u8>,
+        at: Time,
+    },
+    Datagram {
+        session: SessionKey,
+        channel: ChannelId,
+        port: Port,
+        from: SocketAddr,
+        bytes: Vec<u8>,
+        at: Time,
+    },
+    Closed {
+        session: SessionKey,
+        channel: ChannelId,
+        how: Closed,
+    },
+    /// A media socket that nobody wants any more; the kernel has counted so many datagrams for it.
+    Port { place: usize, arrived: u32 },
+}
+
+impl Waiting {
+    fn size(&self) -> usize {
+        match self {
+            Waiting::Bytes { bytes, .. } | Waiting::Datagram { bytes, .. } => bytes.len(),
+            Waiting::Closed { .. } | Waiting::Port { .. } => 0,
+        }
+    }
+}
+
+impl Rings {
+    /// The ring for IPv4, for the ports that `settings` names.
+    pub(super) fn open(settings: RingSettings) -> io::Result<Rings> {
+        let ring = PacketRing::open(&settings)?;
+        let pairs = usize::from(settings.ports.end() - settings.ports.start()) / 2 + 1;
+        Ok(Rings {
+            settings,
+            rings: [Some(ring), None],
+            targets: vec![None; pairs],
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            dropped: 0,
+        })
+    }
+
+    /// The descriptors to be polled, edge-triggered.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.rings.iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Opens the ring for the family of `local` if that has not been done. Gives its descriptor if so.
+    pub(super) fn cover(&mut self, local: IpAddr) -> io::Result<Option<RawFd>> {
+        let family = match local {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        };
+        let place = &mut self.rings[usize::from(local.is_ipv6())];
+        if place.is_some() {
+            return Ok(None);
+        }
+        let ring = PacketRing::open(&RingSettings {
+            family,
+            ..self.settings.clone()
+        })?;
+        let descriptor = ring.as_raw_fd();
+        *place = Some(ring);
+        Ok(Some(descriptor))
+    }
+
+    fn place(&self, port: u16) -> Option<usize> {
+        let offset = port.checked_sub(*self.settings.ports.start())?;
+        (offset % 2 == 0).then_some(usize::from(offset / 2))
+    }
+
+    fn target(&mut self, port: u16) -> Option<&mut Target> {
+        let place = self.place(port)?;
+        self.targets.get_mut(place)?.as_mut()
+    }
+
+    /// From now on the port's media goes to that sink.
+    pub(super) fn assign(
+        &mut self,
+        local: SocketAddr,
+        sink: SinkId,
+        session: SessionKey,
+        population: usize,
+    ) {
+        if let Some(place) = self.place(local.port())
+            && let Some(target) = self.targets.get_mut(place)
+        {
+            *target = Some(Target {
+                sink,
+                session,
+                population,
+                local: local.ip(),
+                peer: None,
+                seen: 0,
+            });
+        }
+    }
+
+    /// Whose datagrams count on that port.
+    pub(super) fn name_peer(&mut self, port: u16, peer: IpAddr) {
+        if let Some(target) = self.target(port) {
+            target.peer = Some(peer);
+        }
+    }
+
+    /// How much the kernel has put into the rings so far.
+    fn mark(&mut self, at: Time) -> Mark {
+        let mut counts = [0; 2];
+        for (count, ring) in counts.iter_mut().zip(&mut self.rings) {
+            // A count that cannot be read makes nobody wait.
+            if let Some(seen) = ring.as_mut().and_then(|ring| ring.seen().ok()) {
+                *count = seen.arrived - seen.dropped;
+            }
+        }
+        Mark { counts, at }
+    }
+
+    /// Whether all has been handed over that had arrived at that moment.
+    fn reached(&self, mark: &Mark) -> bool {
+        let handled = self
+            .rings
+            .iter()
+            .map(|ring| ring.as_ref().map_or(0, PacketRing::handled));
+        handled
+            .zip(mark.counts)
+            .all(|(handled, count)| handled >= count)
+    }
+
+    /// What the kernel could not put into the rings since the last look.
+    fn take_drops(&mut self) -> u64 {
+        let rings = self.rings.iter_mut().flatten();
+        let dropped: u64 = rings
+            .filter_map(|ring| ring.seen().ok())
+            .map(|seen| seen.dropped)
+            .sum();
+        let new = dropped.saturating_sub(self.dropped);
+        self.dropped = self.dropped.max(dropped);
+        new
+    }
+}
+
+impl Slot {
+    /// Whether media of it has begun.
+    fn has_media(&self) -> bool {
+        let client = self.client.as_ref();
+        client.is_some_and(|client| client.first_media.is_some())
+    }
+}
+
+impl Worker {
+    /// Receives media by a packet ring from now on.
+    pub(super) fn open_ring(&mut self, settings: RingSettings) -> io::Result<()> {
+        let rings = Rings::open(settings)?;
+        for descriptor in rings.descriptors() {
+            self.poll_ring(descriptor)?;
+        }
+        self.rings = Some(rings);
+        Ok(())
+    }
+
+    fn poll_ring(&self, descriptor: RawFd) -> io::Result<()> {
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)
+    }
+
+    /// Whether media for that local address comes by the ring.
+    pub(super) fn cover_by_ring(&mut self, local: IpAddr) -> io::Result<bool> {
+        let Some(rings) = &mut self.rings else {
+            return Ok(false);
+        };
+        if let Some(descriptor) = rings.cover(local)? {
+            self.poll_ring(descriptor)?;
+        }
+        Ok(true)
+    }
+
+    /// From now on the ring's packets for that port are that session's.
+    pub(super) fn assign_to_ring(&mut self, local: SocketAddr, sink: SinkId, key: SessionKey) {
+        let Some(slot) = self.slot(key) else { return };
+        slot.on_ring = true;
+        let population = slot.population;
+        if let Some(rings) = &mut self.rings {
+            rings.assign(local, sink, key, population);
+        }
+    }
+
+    /// Works off what the rings hold.
+    pub(super) fn read_rings(&mut self) {
+        let Some(mut rings) = self.rings.take() else {
+            return;
+        };
+        let Rings {
+            rings: each,
+            targets,
+            settings,
+            ..
+        } = &mut rings;
+        let first = *settings.ports.start();
+        let mut more = false;
+        for ring in each.iter_mut().flatten() {
+            let taken = ring.receive(&self.clock.same_start(), BLOCKS_A_TURN, |datagram| {
+                let offset = usize::from(datagram.to.port().wrapping_sub(first));
+                let target = match targets.get_mut(offset / 2) {
+                    Some(Some(target)) if offset % 2 == 0 => target,
+                    // RTCP is its own socket's, and a port that nobody has is nobody's.
+                    _ => return,
+                };
+                self.ring_datagram(target, datagram);
+            });
+            more |= taken.more;
+        }
+        self.ring_unread = more;
+        self.rings = Some(rings);
+        self.settle();
+        self.let_go();
+    }
+
+    #[inline]
+    fn ring_datagram(&mut self, target: &mut Target, datagram: &ring::Datagram<'_>) {
+        // A socket bound to an address gets what is sent to that address.
+        if !target.local.is_unspecified() && target.local != datagram.to.ip() {
+            return;
+        }
+        target.seen += 1;
+        if target.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+            self.tester.add(tester::FOREIGN_PACKETS, 1);
+            return;
+        }
+        let arrival = Arrival {
+            at: datagram.at,
+            bytes: datagram.bytes,
+            length: datagram.length,
+            overhead: datagram.overhead,
+        };
+        let recorder = &mut self.populations[target.population].recorder;
+        if let Some(event) = self.sinks.packet(target.sink, &arrival, recorder) {
+            self.pending.push_back((
+                target.session,
+                Pending::Media {
+                    sink: target.sink,
+                    event,
+                },
+            ));
+        }
+    }
+
+    /// Says when something has to be heard though the ring has not brought all before it.
+    pub(super) fn waiting_ends(&self) -> Time {
+        match self.rings.as_ref().and_then(|rings| rings.waiting.front()) {
+            Some((mark, _)) => mark.at + PATIENCE,
+            None => Time::NEVER,
+        }
+    }
+
+    /// Passes on what has waited for the rings and need not any more.
+    pub(super) fn let_go(&mut self) {
+        loop {
+            let now = self.turn;
+            let Some(rings) = &mut self.rings else { return };
+            match rings.waiting.front() {
+                Some((mark, _)) if rings.reached(mark) || now >= mark.at + PATIENCE => {}
+                _ => return,
+            }
+            let Some((_, waiting)) = rings.waiting.pop_front() else {
+                return;
+            };
+            rings.waiting_bytes -= waiting.size();
+            self.hear(&waiting);
+            self.settle();
+        }
+    }
+
+    fn hear(&mut self, waiting: &Waiting) {
+        match *waiting {
+            Waiting::Bytes {
+                session,
+                channel,
+                ref bytes,
+                at,
+            } => {
+                self.deliver(session, Input::Bytes { channel, bytes, at });
+            }
+            Waiting::Datagram {
+                session,
+                channel,
+                port,
+                from,
+                ref bytes,
+                at,
+            } => {
+                self.deliver(
+                    session,
+                    Input::Datagram {
+                        channel,
+                        port,
+                        from,
+                        bytes,
+                        at,
+                    },
+                );
+            }
+            Waiting::Closed {
+                session,
+                channel,
+                how,
+            } => {
+                self.deliver(session, Input::Closed { channel, how });
+            }
+            Waiting::Port { place, arrived } => self.give_port_back(place, arrived),
+        }
+    }
+
+    /// Whether something for that session has to wait, and for what.
+    fn must_wait(&mut self, session: SessionKey) -> Option<Mark> {
+        if !self.slot(session).is_some_and(|slot| slot.on_ring) {
+            return None;
+        }
+        let now = self.clock.now();
+        let rings = self.rings.as_mut()?;
+        if rings.waiting_bytes >= WAITING_BYTES {
+            return None;
+        }
+        let mark = rings.mark(now);
+        (!rings.waiting.is_empty() || !rings.reached(&mark)).then_some(mark)
+    }
+
+    fn wait(&mut self, mark: Mark, waiting: Waiting) {
+        if let Some(rings) = &mut self.rings {
+            rings.waiting_bytes += waiting.size();
+            rings.waiting.push_back((mark, waiting));
+        }
+    }
+
+    /// Bytes of a connection, for its session.
+    #[inline]
+    pub(super) fn bytes_arrived(
+        &mut self,
+        session: SessionKey,
+        channel: ChannelId,
+        bytes: &[u8],
+        at: Time,
+    ) {
+        // What begins a stream is not held up.
+        let started = self.slot(session).is_some_and(|slot| slot.has_media());
+        match started.then(|| self.must_wait(session)).flatten() {
+            None => self.deliver(session, Input::Bytes { channel, bytes, at }),
+            Some(mark) => {
+                let bytes = bytes.to_vec();
+                self.wait(
+                    mark,
+                    Waiting::Bytes {
+                        session,
+                        channel,
+                        bytes,
+                        at,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A datagram that no sink counts, for its session.
+    pub(super) fn datagram_arrived(
+        &mut self,
+        session: SessionKey,
+        channel: ChannelId,
+        port: Port,
+        datagram: &net::batch::Datagram<'_>,
+    ) {
+        let net::batch::Datagram {
+            from, bytes, at, ..
+        } = *datagram;
+        match self.must_wait(session) {
+            None => self.deliver(
+                session,
+                Input::Datagram {
+                    channel,
+                    port,
+                    from,
+                    bytes,
+                    at,
+                },
+            ),
+            Some(mark) => {
+                let bytes = bytes.to_vec();
+                self.wait(
+                    mark,
+                    Waiting::Datagram {
+                        session,
+                        channel,
+                        port,
+                        from,
+                        bytes,
+                        at,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A connection has ended, for its session.
+    pub(super) fn connection_ended(
+        &mut self,
+        session: SessionKey,
+        channel: ChannelId,
+        how: Closed,
+    ) {
+        match self.must_wait(session) {
+            None => self
+                .pending
+                .push_back((session, Pending::Closed { channel, how })),
+            Some(mark) => self.wait(
+                mark,
+                Waiting::Closed {
+                    session,
+                    channel,
+                    how,
+                },
+            ),
+        }
+    }
+
+    /// A media port whose media comes by the ring is wanted no more. It stays taken until all is counted
+    /// that has arrived for it.
+    pub(super) fn close_ring_port(&mut self, place: usize) {
+        let Some(Socket::Udp(end)) = self.sockets.get(place) else {
+            return;
+        };
+        let arrived = net::options::drops(&end.socket).unwrap_or(0);
+        let now = self.clock.now();
+        let Some(rings) = &mut self.rings else { return };
+        let mark = rings.mark(now);
+        if rings.reached(&mark) && rings.waiting.is_empty() {
+            self.give_port_back(place, arrived);
+        } else {
+            self.wait(mark, Waiting::Port { place, arrived });
+        }
+    }
+
+    fn give_port_back(&mut self, place: usize, arrived: u32) {
+        let Some(Socket::Udp(end)) = self.sockets.try_remove(place) else {
+            return;
+        };
+        let Some(rings) = &mut self.rings else { return };
+        if let Some(index) = rings.place(end.pair)
+            && let Some(target) = rings.targets.get_mut(index).and_then(Option::take)
+        {
+            let missed = u64::from(arrived).saturating_sub(target.seen);
+            self.tester.add(tester::RING_MISSED, missed);
+        }
+        self.ports.release(end.pair);
+    }
+
+    /// Takes up what the kernel could not put into the rings.
+    pub(super) fn collect_ring_drops(&mut self) {
+        if let Some(rings) = &mut self.rings {
+            let drops = rings.take_drops();
+            self.tester.add(tester::OVERFLOW, drops);
+        }
+    }
+}

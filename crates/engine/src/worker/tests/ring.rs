@@ -1,0 +1,286 @@
+//! The packet ring against sockets: the same packets, by both paths.
+
+use net::ring::{self, Family, PacketRing};
+use protocol::media::rtp::StreamSummary;
+use protocol::media::sdp::MediaKind;
+use protocol::session::MediaEvent;
+
+use super::*;
+
+/// The payload of a packet, in bytes: more than the ring keeps of it.
+const PAYLOAD: usize = 700;
+
+/// Whether this process may have a packet ring; says so where not.
+fn may_have_a_ring() -> bool {
+    let settings = RingSettings::new(Family::V4, 0..=0);
+    match PacketRing::open(&settings) {
+        Ok(_) => true,
+        Err(error) => {
+            let why = format!("left out, because there is no packet ring to be had: {error}\n");
+            let _ = io::stderr().write_all(why.as_bytes());
+            false
+        }
+    }
+}
+
+/// What receivers told: their port, and at the end what they received.
+#[derive(Default)]
+struct Told {
+    ports: Vec<u16>,
+    summaries: Vec<(u16, StreamSummary)>,
+}
+
+/// Receives until something comes on the RTCP port, and takes leave at once.
+fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
+    let mut sink = None;
+    let mut port = 0;
+    toy(move |cx, input, _| match input {
+        Input::Start { .. } => {
+            let receiver = RtpReceiver::new(&ReceiverConfig {
+                clock_rate: 90_000,
+                payload_types: Vec::new(),
+                playout_buffer: Duration::ZERO,
+            });
+            sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+            cx.out.push_back(pair(sink, false));
+        }
+        Input::Opened { local, .. } => {
+            port = local.port();
+            told.lock().expect("nobody panics with it").ports.push(port);
+        }
+        Input::Media {
+            event: MediaEvent::First { at },
+            ..
+        } => cx.out.push_back(Output::Playing { at }),
+        Input::Datagram { .. } => {
+            let Sink::Rtp(mut receiver) = cx.sinks.remove(sink.expect("made"));
+            receiver.finish(cx.recorder);
+            let summary = StreamSummary::new(MediaKind::Video, "", &receiver);
+            let mut told = told.lock().expect("nobody panics with it");
+            told.summaries.push((port, summary));
+            cx.out.push_back(Output::Ended(Outcome::Completed));
+        }
+        _ => {}
+    })
+}
+
+/// Plays a receiver on a worker with a ring and one on a worker without; `send` is given their ports once
+/// both are known.
+fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary)> {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let client: MakeClient = {
+        let told = told.clone();
+        Arc::new(move |_, _| Ok(receiver(told.clone())))
+    };
+    let load = Load {
+        shape: Shape::AtOnce { clients: 2 },
+        rejoin: false,
+    };
+    let duties = (0..2).map(|worker| {
+        let ports = ports();
+        Duty {
+            populations: vec![PopulationPlan {
+                name: "toys".to_owned(),
+                catalogue: RTSP_PROTOCOL.catalogue,
+                clients: Some(ClientPlan {
+                    share: Share::new(&load, worker, 2),
+                    urls: vec!["toy".to_owned()],
+                    pick: Pick::InTurn,
+                    leave: Leave::AtEnd,
+                    client: client.clone(),
+                }),
+            }],
+            serving: Vec::new(),
+            ring: (worker == 0)
+                .then(|| RingSettings::new(Family::V4, ports.ports().expect("some"))),
+            ports,
+        }
+    });
+    let mut send = Some(send);
+    let mut sender = None;
+    let seen = play(duties.collect(), |_, _, _| {
+        let ports = told.lock().expect("nobody panics with it").ports.clone();
+        if ports.len() == 2
+            && let Some(send) = send.take()
+        {
+            sender = Some(std::thread::spawn(move || send(&ports)));
+        }
+    });
+    sender.expect("begun").join().expect("sent all");
+    assert_eq!(seen.outcomes(), [&Outcome::Completed; 2]);
+    assert_eq!(seen.tester(tester::OVERFLOW), 0);
+    assert_eq!(seen.tester(tester::RING_MISSED), 0);
+    std::mem::take(&mut told.lock().expect("nobody panics with it").summaries)
+}
+
+/// An RTP packet.
+fn packet(sequence: u16, timestamp: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 12 + PAYLOAD];
+    bytes[0] = 0x80;
+    bytes[1] = 96;
+    bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
+    bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
+    bytes[11] = 1;
+    bytes
+}
+
+fn send_to(socket: &UdpSocket, bytes: &[u8], port: u16) {
+    let sent = socket
+        .send_to(bytes, (LOCAL, port))
+        .expect("loopback takes it");
+    assert_eq!(sent, bytes.len());
+}
+
+/// Numbers of packets that get lost, doubled and reordered on their way, at places that every receiver
+/// can find, over a wrap-around.
+fn disorder() -> Vec<u16> {
+    let mut order: Vec<u16> = (0..600).map(|n: u16| n.wrapping_add(65_300)).collect();
+    order.retain(|n| n % 37 != 5);
+    order.insert(50, order[48]);
+    order.insert(200, order[120]);
+    for place in [77, 140, 333] {
+        order.swap(place, place + 3);
+    }
+    order
+}
+
+/// Sends packets in disorder to each of the ports, at an uneven pace, so that there is jitter.
+fn send_in_disorder(socket: &UdpSocket, ports: &[u16]) {
+    let begun = Instant::now();
+    for (index, sequence) in disorder().into_iter().enumerate() {
+        let number = sequence.wrapping_sub(65_300);
+        let due = Duration::from_micros(1_000 * index as u64 + u64::from(number % 7) * 400);
+        while begun.elapsed() < due {
+            std::hint::spin_loop();
+        }
+        let bytes = packet(sequence, u32::from(number) * 90);
+        for &port in ports {
+            send_to(socket, &bytes, port);
+        }
+    }
+}
+
+fn is_in_disorder(counts: &protocol::media::rtp::StreamCounts) -> bool {
+    counts.received > 500 && counts.lost() > 10 && counts.duplicated == 2 && counts.reordered > 0
+}
+
+#[test]
+fn workers_of_both_paths_count_the_same() {
+    if !may_have_a_ring() {
+        return;
+    }
+    let summaries = both_paths(|ports| {
+        let socket = UdpSocket::bind((LOCAL, 0)).expect("a port");
+        send_in_disorder(&socket, ports);
+        for &port in ports {
+            send_to(&socket, b"leave", port + 1);
+        }
+    });
+    let [(_, one), (_, other)] = &summaries[..] else {
+        panic!("{summaries:?}");
+    };
+    assert!(is_in_disorder(&one.counts), "{one:?}");
+    assert_eq!(one.counts, other.counts);
+}
+
+/// Feeds a receiver what one path brought.
+fn take(
+    receiver: &mut RtpReceiver,
+    recorder: &mut Recorder,
+    at: Time,
+    bytes: &[u8],
+    length: usize,
+    overhead: usize,
+) {
+    let arrival = protocol::session::Arrival {
+        at,
+        bytes,
+        length,
+        overhead,
+    };
+    receiver.packet(&arrival, recorder);
+}
+
+/// The very same packets by both paths: a ring beside a socket that is read.
+#[test]
+fn both_paths_give_the_same_figures_for_the_same_packets() {
+    if !may_have_a_ring() {
+        return;
+    }
+    let mut ports = ports();
+    let media = ports.bind(LOCAL).expect("a free pair");
+    let settings = RingSettings::new(Family::V4, media.port..=media.port);
+    let mut ring = PacketRing::open(&settings).expect("just tried");
+    let port = media.port;
+    let sender = std::thread::spawn(move || {
+        let socket = UdpSocket::bind((LOCAL, 0)).expect("a port");
+        send_in_disorder(&socket, &[port]);
+    });
+    let config = ReceiverConfig {
+        clock_rate: 90_000,
+        payload_types: Vec::new(),
+        playout_buffer: Duration::ZERO,
+    };
+    let mut receivers = [RtpReceiver::new(&config), RtpReceiver::new(&config)];
+    let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
+    let clock = Clock::start();
+    let mut batch = ReceiveBatch::new();
+    let give_up = Instant::now() + PATIENCE;
+    let sent = disorder().len();
+    let mut left = [sent; 2];
+    while left != [0, 0] {
+        assert!(Instant::now() < give_up, "{left:?} of {sent} have not come");
+        let [by_ring, by_socket] = &mut receivers;
+        ring.receive(&clock, 1000, |datagram| {
+            let ring::Datagram {
+                bytes,
+                length,
+                overhead,
+                at,
+                ..
+            } = *datagram;
+            assert!(bytes.len() < length, "the ring keeps a part");
+            take(by_ring, &mut recorder, at, bytes, length, overhead);
+            left[0] -= 1;
+        });
+        if batch.receive(&media.media).is_ok() {
+            for datagram in batch.datagrams(&clock) {
+                let net::batch::Datagram {
+                    bytes, length, at, ..
+                } = datagram;
+                take(by_socket, &mut recorder, at, bytes, length, 28);
+                left[1] -= 1;
+            }
+        }
+        std::thread::yield_now();
+    }
+    sender.join().expect("sent all");
+    let [by_ring, by_socket] = receivers;
+    assert!(is_in_disorder(by_ring.counts()), "{by_ring:?}");
+    assert_eq!(by_ring.counts(), by_socket.counts());
+    let jitter = |of: &RtpReceiver| of.mean_jitter().expect("of many packets").as_secs_f64();
+    let (one, other) = (jitter(&by_ring), jitter(&by_socket));
+    assert!((one / other - 1.0).abs() < 0.01, "{one} {other}");
+}
+
+#[test]
+fn what_comes_right_before_the_leave_is_counted_to_the_last() {
+    if !may_have_a_ring() {
+        return;
+    }
+    const SENT: u16 = 500;
+    for _ in 0..5 {
+        let summaries = both_paths(|ports| {
+            let socket = UdpSocket::bind((LOCAL, 0)).expect("a port");
+            for &port in ports {
+                for sequence in 0..SENT {
+                    send_to(&socket, &packet(sequence, 0), port);
+                }
+                send_to(&socket, b"leave", port + 1);
+            }
+        });
+        for (_, summary) in summaries {
+            assert_eq!(summary.counts.received, u64::from(SENT));
+        }
+    }
+}

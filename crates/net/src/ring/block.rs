@@ -135,3 +135,203 @@ fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     let bytes = bytes.get(offset..)?.first_chunk()?;
     Some(u32::from_ne_bytes(*bytes))
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet to be put into a block.
+    #[derive(Clone, Debug)]
+    pub(in crate::ring) struct Put {
+        pub(in crate::ring) packet: Vec<u8>,
+        pub(in crate::ring) link_length: usize,
+        /// How much longer the packet is than what is kept.
+        pub(in crate::ring) more: u32,
+        pub(in crate::ring) kind: u8,
+        pub(in crate::ring) segment: u16,
+    }
+
+    impl Put {
+        pub(in crate::ring) fn new(packet: Vec<u8>) -> Put {
+            Put {
+                packet,
+                link_length: 14,
+                more: 0,
+                kind: 0,
+                segment: 0,
+            }
+        }
+    }
+
+    const TIME: [u32; 2] = [1_700_000_000, 999_999_999];
+
+    /// A block as the kernel lays it out.
+    pub(in crate::ring) fn write(packets: &[Put]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_HEADER];
+        set(&mut block, BLOCK_FRAMES, packets.len() as u32);
+        set(&mut block, BLOCK_FIRST, BLOCK_HEADER as u32);
+        for (index, put) in packets.iter().enumerate() {
+            let start = block.len();
+            let network = (FRAME_HEADER + put.link_length.max(16)).next_multiple_of(16) + 10;
+            let link = network - put.link_length;
+            let kept = (put.link_length + put.packet.len()) as u32;
+            block.resize(start + network, 0);
+            block.extend(&put.packet);
+            block.resize(block.len().next_multiple_of(8), 0);
+            let last = index + 1 == packets.len();
+            let next = if last { 0 } else { block.len() - start };
+            for (at, value) in [(0, next as u32), (4, TIME[0]), (8, TIME[1]), (12, kept)] {
+                set(&mut block, start + at, value);
+            }
+            set(&mut block, start + 16, kept + put.more);
+            let offsets = [link as u16, network as u16].map(u16::to_ne_bytes).concat();
+            block[start + 24..start + 28].copy_from_slice(&offsets);
+            set(&mut block, start + 52, 3);
+            block[start + 58] = put.kind;
+            if put.segment > 0 {
+                let segment = start + link - SEGMENT_HEADER;
+                block[segment + 1] = SEGMENTS_UDP;
+                block[segment + 4..segment + 6].copy_from_slice(&put.segment.to_ne_bytes());
+            }
+        }
+        block
+    }
+
+    fn set(block: &mut [u8], at: usize, value: u32) {
+        block[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn three() -> Vec<u8> {
+        write(&[1, 2, 3].map(|number| Put::new(vec![number; 100])))
+    }
+
+    /// How many frames were read, and whether the block was sound.
+    fn read(block: &[u8]) -> (usize, bool) {
+        let (sound, malformed): (Vec<_>, Vec<_>) = Frames::new(block).partition(Result::is_ok);
+        assert!(malformed.len() <= 1, "it ends at the first");
+        (sound.len(), malformed.is_empty())
+    }
+
+    /// Reads three frames with one number of the second changed.
+    fn read_with(at: usize, value: u32) -> (usize, bool) {
+        let mut block = three();
+        let second = BLOCK_HEADER + u32_at(&block, BLOCK_HEADER).expect("it is there") as usize;
+        set(&mut block, second + at, value);
+        read(&block)
+    }
+
+    #[test]
+    fn a_count_of_frames_that_lies_ends_the_block() {
+        let mut block = three();
+        assert_eq!(read(&block), (3, true));
+        for count in [4, 5, u32::MAX] {
+            set(&mut block, BLOCK_FRAMES, count);
+            // The third says that it is the last, which contradicts the count.
+            assert_eq!(read(&block), (2, false), "{count}");
+        }
+        for count in [0, 1, 2] {
+            set(&mut block, BLOCK_FRAMES, count);
+            assert_eq!(read(&block), (count as usize, true));
+        }
+    }
+
+    #[test]
+    fn distances_that_loop_go_back_or_leave_end_the_block() {
+        assert_eq!(read_with(0, 208), (3, true), "the true distance");
+        // To itself, and into itself.
+        for next in [0, 8, 100, 205] {
+            assert_eq!(read_with(0, next), (1, false), "{next}");
+        }
+        // Out of the block, backwards if sums wrapped around: the frame itself is sound.
+        for next in [1 << 20, u32::MAX, u32::MAX - 207] {
+            assert_eq!(read_with(0, next), (2, false), "{next}");
+        }
+        let mut block = three();
+        for first in [0, 8, 47, 1 << 20, u32::MAX] {
+            set(&mut block, BLOCK_FIRST, first);
+            assert_eq!(read(&block), (0, false), "{first}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_leave_the_block_or_contradict_each_other_end_it() {
+        // Kept: nothing, less than the link layer's header, beyond the block.
+        for kept in [0, 13, 10_000, u32::MAX] {
+            assert_eq!(read_with(12, kept), (1, false), "{kept}");
+        }
+        // Shorter than what was kept of it.
+        for length in [0, 13, 113] {
+            assert_eq!(read_with(16, length), (1, false), "{length}");
+        }
+        // Headers before the frame's own end, or the wrong way round: 16 bits each, here as one word.
+        let offsets = |link: u16, network: u16| {
+            let [a, b] = link.to_ne_bytes();
+            let [c, d] = network.to_ne_bytes();
+            u32::from_ne_bytes([a, b, c, d])
+        };
+        for (link, network) in [(0, 0), (9, 9), (77, 106), (106, 92), (65_535, 65_535)] {
+            assert_eq!(read_with(24, offsets(link, network)), (1, false), "{link}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_of_what_is_too_short() {
+        let block = three();
+        for length in 0..block.len() - 4 {
+            let (frames, sound) = read(&block[..length]);
+            assert!(
+                frames < 3 && (!sound || length < BLOCK_FRAMES + 4),
+                "{length}"
+            );
+        }
+    }
+
+    prop_compose! {
+        fn any_put()(
+            packet in prop::collection::vec(any::<u8>(), 0..300),
+            link_length in prop::sample::select(vec![0usize, 14, 18, 22]),
+            more in 0u32..2000,
+            kind in 0u8..5,
+            segment in any::<u16>(),
+        ) -> Put {
+            Put { packet, link_length, more, kind, segment }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_again(packets in prop::collection::vec(any_put(), 0..20)) {
+            let block = write(&packets);
+            let frames: Vec<Frame<'_>> =
+                Frames::new(&block).map(|frame| frame.expect("it is sound")).collect();
+            prop_assert_eq!(frames.len(), packets.len());
+            for (frame, put) in frames.iter().zip(&packets) {
+                prop_assert_eq!(frame.packet, &put.packet);
+                prop_assert_eq!(frame.length, put.packet.len() + put.more as usize);
+                prop_assert_eq!((frame.kind, frame.interface), (put.kind, 3));
+                prop_assert_eq!(frame.segment, (put.segment > 0).then_some(put.segment));
+                prop_assert_eq!(frame.realtime_nanos, 1_700_000_000_999_999_999);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_to_an_end(block in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let frames = Frames::new(&block).count();
+            prop_assert!(frames <= block.len() / FRAME_HEADER + 1);
+        }
+
+        #[test]
+        fn a_sound_block_with_a_few_bytes_changed_is_read_to_an_end(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        ) {
+            let mut block = three();
+            for (index, value) in changes {
+                let at = index.index(block.len());
+                block[at] = value;
+            }
+            let frames = Frames::new(&block).count();
+            prop_assert!(frames <= block.len() / FRAME_HEADER + 1);
+        }
+    }
+}

@@ -47,7 +47,7 @@ enum Mark {
     Absolute,
     /// At those relative to the network header.
     Network,
-    /// Later fragment of either kind, or a port in the range.
+    /// A later fragment, or a port in the range.
     Accept,
     KeepAll,
     Refuse,
@@ -198,12 +198,12 @@ fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, b
             port(program, ports);
         }
         Family::V6 => {
-            let (plain, other) = (Mark::Within(0, base), Mark::Within(1, base));
+            let [plain, other, behind] = [0, 1, 2].map(|number| Mark::Within(number, base));
             program.load(libc::BPF_B, at.wrapping_add(6));
             program.jump_if(UDP, plain);
             program.require(FRAGMENT, other);
             program.load(libc::BPF_B, at.wrapping_add(40));
-            program.require(UDP, other);
+            program.require(UDP, behind);
             program.load(libc::BPF_H, at.wrapping_add(42));
             program.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
@@ -216,10 +216,18 @@ fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, b
             program.mark(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
             port(program, ports);
-            // What stands behind other headers is looked at where loops can be written.
+            // What stands further behind is looked at where loops can be written. But the most
+            // frequent such packets are not UDP (ICMPv6 with a router alert): so one header is.
             program.mark(other);
-            program.jump_if(HOP_BY_HOP, Mark::Accept);
+            program.jump_if(HOP_BY_HOP, behind);
+            program.jump_if(ROUTING, behind);
+            program.jump_if(FRAGMENT, behind);
+            program.require(DESTINATION_OPTIONS, Mark::Refuse);
+            program.mark(behind);
+            program.load(libc::BPF_B, at.wrapping_add(40));
+            program.jump_if(UDP, Mark::Accept);
             program.jump_if(ROUTING, Mark::Accept);
+            program.jump_if(FRAGMENT, Mark::Accept);
             program.branch(
                 libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
                 DESTINATION_OPTIONS,
@@ -252,4 +260,192 @@ pub(super) fn assemble(program: &[Instruction]) -> Vec<SockFilter> {
         .iter()
         .map(|&(code, yes, no, k)| SockFilter::new(code, yes, no, k))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet as the kernel shows it to a filter.
+    struct Shown<'a> {
+        bytes: &'a [u8],
+        /// Where the network header is.
+        network: usize,
+        hardware: u32,
+    }
+
+    /// Runs a program as linux/filter.h describes it: a load that fails ends it with 0.
+    fn run(program: &[Instruction], packet: &Shown<'_>) -> u32 {
+        execute(program, packet).unwrap_or(0)
+    }
+
+    fn execute(program: &[Instruction], packet: &Shown<'_>) -> Option<u32> {
+        let load = |at: u32, size: usize| {
+            let at = if at == HARDWARE_TYPE {
+                return Some(packet.hardware);
+            } else if at >= NET_OFF {
+                packet.network + (at - NET_OFF) as usize
+            } else {
+                at as usize
+            };
+            let bytes = packet.bytes.get(at..at + size)?;
+            Some(
+                bytes
+                    .iter()
+                    .fold(0, |sum, &byte| sum << 8 | u32::from(byte)),
+            )
+        };
+        let (mut a, mut x) = (0, 0u32);
+        let mut at = 0;
+        loop {
+            let (code, yes, no, k) = program[at];
+            at += 1;
+            let code = u32::from(code);
+            let mut branch = |holds| at += usize::from(if holds { yes } else { no });
+            const LD_W: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+            const LD_H: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+            const LD_B: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+            const LD_H_IND: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
+            const LD_LEN: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_LEN;
+            const LDX_MSH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
+            const JEQ: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+            const JGT: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+            const JGE: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+            const JSET: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+            const RET: u32 = libc::BPF_RET | libc::BPF_K;
+            match code {
+                LD_W => a = load(k, 4)?,
+                LD_H => a = load(k, 2)?,
+                LD_B => a = load(k, 1)?,
+                LD_H_IND => a = load(x.wrapping_add(k), 2)?,
+                LD_LEN => a = u32::try_from(packet.bytes.len()).expect("packets are short"),
+                LDX_MSH => x = (load(k, 1)? & 0xf) * 4,
+                JEQ => branch(a == k),
+                JGT => branch(a > k),
+                JGE => branch(a >= k),
+                JSET => branch(a & k != 0),
+                RET => return Some(k),
+                _ => panic!("an instruction that the filter should not need: {code:#x}"),
+            }
+        }
+    }
+
+    fn v4(protocol: u8, options: usize, fragment: u16, port: u16, length: usize) -> Vec<u8> {
+        let mut packet = vec![0; 20 + options + 8 + length];
+        packet[0] = 0x45 + u8::try_from(options / 4).expect("at most 10 words");
+        packet[6..8].copy_from_slice(&fragment.to_be_bytes());
+        packet[9] = protocol;
+        packet[22 + options..24 + options].copy_from_slice(&port.to_be_bytes());
+        packet
+    }
+
+    /// An IPv6 packet with extension headers of 8 bytes, and a port behind them.
+    fn v6(headers: &[u8], fragment: u16, port: u16) -> Vec<u8> {
+        let (first, rest) = headers.split_first().expect("at least one");
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[6] = *first;
+        for (own, next) in headers.iter().zip(rest) {
+            let place = if *own == 44 { fragment } else { 0 }.to_be_bytes();
+            packet.extend([*next, 0, place[0], place[1], 0, 0, 0, 0]);
+        }
+        packet.extend([0, 0]);
+        packet.extend(port.to_be_bytes());
+        packet.extend([0; 100]);
+        packet
+    }
+
+    /// What the filter says of a packet on each of the link layers; it must be the same.
+    fn kept(family: Family, packet: &[u8]) -> u32 {
+        let program = udp(family, &(5000..=5003), 164);
+        let links: [(u32, &[u8]); 4] = [
+            (libc::ARPHRD_ETHER.into(), &[]),
+            (libc::ARPHRD_LOOPBACK.into(), &[]),
+            (libc::ARPHRD_ETHER.into(), &[0x81, 0x00, 0x00, 0x07]),
+            (libc::ARPHRD_NONE.into(), &[]),
+        ];
+        let results = links.map(|(hardware, tag)| {
+            let mut bytes = Vec::new();
+            if hardware != u32::from(libc::ARPHRD_NONE) {
+                bytes.extend([2; 12]);
+                bytes.extend(tag);
+                bytes.extend(family.protocol().to_be_bytes());
+            }
+            let network = bytes.len();
+            bytes.extend(packet);
+            let shown = Shown {
+                bytes: &bytes,
+                network,
+                hardware,
+            };
+            run(&program, &shown)
+        });
+        assert_eq!(results, [results[0]; 4]);
+        results[0]
+    }
+
+    #[test]
+    fn ipv4_passes_udp_to_the_ports_whatever_its_options() {
+        for options in [0, 4, 40] {
+            for (port, expected) in [(4999, 0), (5000, 164), (5003, 164), (5004, 0)] {
+                assert_eq!(kept(Family::V4, &v4(17, options, 0, port, 1200)), expected);
+                // The first fragment has ports; "don't fragment" is no fragment.
+                assert_eq!(
+                    kept(Family::V4, &v4(17, options, 0x2000, port, 1200)),
+                    expected
+                );
+                assert_eq!(
+                    kept(Family::V4, &v4(17, options, 0x4000, port, 1200)),
+                    expected
+                );
+                assert_eq!(kept(Family::V4, &v4(6, options, 0, port, 1200)), 0);
+            }
+        }
+        assert_eq!(kept(Family::V4, &v4(17, 0, 0x2001, 1, 1200)), 164);
+        assert_eq!(kept(Family::V4, &v4(17, 0, 0x0fff, 1, 1200)), 164);
+        assert_eq!(kept(Family::V4, &v4(6, 0, 0x2001, 1, 1200)), 0);
+    }
+
+    #[test]
+    fn packets_longer_than_links_carry_are_kept_whole() {
+        assert_eq!(kept(Family::V4, &v4(17, 0, 0, 5000, 1540)), 164);
+        assert_eq!(kept(Family::V4, &v4(17, 0, 0, 5000, 1600)), WHOLE);
+    }
+
+    #[test]
+    fn ipv6_passes_udp_to_the_ports_and_what_may_be_such() {
+        for (port, expected) in [(4999, 0), (5000, 164), (5003, 164), (5004, 0)] {
+            assert_eq!(kept(Family::V6, &v6(&[17], 0, port)), expected);
+            assert_eq!(kept(Family::V6, &v6(&[44, 17], 1, port)), expected);
+        }
+        for fragment in [8, 0xfff8] {
+            assert_eq!(kept(Family::V6, &v6(&[44, 17], fragment, 1)), 164);
+        }
+        for headers in [
+            &[0, 17][..],
+            &[60, 17],
+            &[43, 17],
+            &[0, 60, 44, 17],
+            &[44, 60, 17],
+        ] {
+            assert_eq!(kept(Family::V6, &v6(headers, 0, 1)), 164, "{headers:?}");
+        }
+        for headers in [&[6][..], &[58], &[0, 58], &[60, 6], &[44, 6]] {
+            assert_eq!(kept(Family::V6, &v6(headers, 0, 5000)), 0, "{headers:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_ends_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
+            for family in [Family::V4, Family::V6] {
+                let program = udp(family, &(1..=65_535), 164);
+                for hardware in [1, 772, 65_534] {
+                    let shown = Shown { bytes: &bytes, network, hardware };
+                    prop_assert!([0, 164].contains(&run(&program, &shown)));
+                }
+            }
+        }
+    }
 }

@@ -305,3 +305,178 @@ impl Unfinished {
         Inserted::New
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::packet::tests::header;
+    use proptest::prelude::*;
+
+    const PORTS: RangeInclusive<u16> = 5000..=5000;
+
+    fn key(id: u32) -> FragmentKey {
+        FragmentKey {
+            from: [10, 0, 0, 1].into(),
+            to: [10, 0, 0, 2].into(),
+            id,
+        }
+    }
+
+    /// A datagram's bytes, its UDP header first.
+    fn datagram(port: u16, payload: usize) -> Vec<u8> {
+        let mut bytes = header(port, payload);
+        bytes.extend((0..payload).map(|index| (index % 251) as u8));
+        bytes
+    }
+
+    fn part(datagram: &[u8], id: u32, begin: usize, end: usize) -> Fragment<'_> {
+        let end = end.min(datagram.len());
+        Fragment {
+            key: key(id),
+            offset: begin,
+            length: end - begin,
+            last: end == datagram.len(),
+            kept: &datagram[begin..end],
+            overhead: 20,
+            interface: 3,
+        }
+    }
+
+    fn add(fragments: &mut Fragments, fragment: &Fragment<'_>) -> Option<Whole> {
+        match fragments.add(fragment, Time::default(), &PORTS) {
+            Added::Whole(whole) => Some(*whole),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn parts_in_any_order_and_twice_make_one_datagram() {
+        let bytes = datagram(5000, 4992);
+        let orders = [
+            [0, 1, 2, 3, 4],
+            [4, 3, 2, 1, 0],
+            [2, 0, 4, 1, 3],
+            [3, 1, 4, 2, 0],
+        ];
+        for (id, order) in (0..).zip(orders) {
+            let mut fragments = Fragments::default();
+            for (count, index) in order.into_iter().enumerate() {
+                let part = part(&bytes, id, index * 1000, (index + 1) * 1000);
+                let whole = add(&mut fragments, &part);
+                assert_eq!(whole.is_some(), count == 4, "{order:?}");
+                if let Some(whole) = whole {
+                    assert_eq!((whole.length, whole.overhead), (4992, 5 * 20 + 8));
+                    assert_eq!(whole.bytes(), &bytes[8..8 + KEPT_BYTES]);
+                    assert_eq!((whole.from.port(), whole.to.port()), (1234, 5000));
+                } else {
+                    assert!(add(&mut fragments, &part).is_none(), "a second copy");
+                }
+            }
+            assert_eq!((fragments.given_up, fragments.given_up_unknown), (0, 0));
+            assert!(fragments.unfinished.is_empty());
+        }
+    }
+
+    #[test]
+    fn overlapping_parts_spoil_their_datagram() {
+        let bytes = datagram(5000, 4992);
+        let mut fragments = Fragments::default();
+        assert!(add(&mut fragments, &part(&bytes, 1, 0, 1000)).is_none());
+        assert!(add(&mut fragments, &part(&bytes, 1, 992, 5000)).is_none());
+        assert_eq!(fragments.given_up, 1);
+        // Beyond the known end, and two ends.
+        assert!(add(&mut fragments, &part(&bytes, 2, 4000, 5000)).is_none());
+        let longer = datagram(5000, 6000);
+        assert!(add(&mut fragments, &part(&longer, 2, 5000, 5504)).is_none());
+        assert_eq!(fragments.given_up_unknown, 1);
+        assert!(fragments.unfinished.is_empty());
+    }
+
+    #[test]
+    fn parts_for_other_ports_and_impossible_ones_are_told_apart() {
+        let mut fragments = Fragments::default();
+        let other = datagram(5001, 4992);
+        let mut add = |fragment: &Fragment<'_>| fragments.add(fragment, Time::default(), &PORTS);
+        assert!(matches!(add(&part(&other, 1, 0, 1000)), Added::Foreign));
+        let bytes = datagram(5000, 4992);
+        let mut odd = part(&bytes, 1, 0, 1001);
+        assert!(matches!(add(&odd), Added::Malformed));
+        odd = part(&bytes, 1, 4000, 5000);
+        odd.offset = 65_528;
+        assert!(matches!(add(&odd), Added::Malformed));
+        odd = part(&bytes, 1, 0, 0);
+        assert!(matches!(add(&odd), Added::Malformed));
+        odd = part(&bytes, 1, 0, 1000);
+        odd.kept = &odd.kept[..7];
+        assert!(matches!(add(&odd), Added::Malformed));
+        // UDP's own length is longer than all parts together.
+        let mut long = datagram(5000, 2000);
+        long.truncate(1600);
+        assert!(matches!(add(&part(&long, 2, 0, 800)), Added::Waiting));
+        assert!(matches!(add(&part(&long, 2, 800, 1600)), Added::Malformed));
+    }
+
+    #[test]
+    fn what_stays_incomplete_is_given_up_in_time() {
+        let mut fragments = Fragments::default();
+        let bytes = datagram(5000, 4992);
+        let second = |seconds| Time::from_start(Duration::from_secs(seconds));
+        fragments.add(&part(&bytes, 1, 0, 1000), second(1), &PORTS);
+        fragments.add(&part(&bytes, 2, 1000, 2000), second(2), &PORTS);
+        fragments.expire(second(30));
+        assert_eq!((fragments.given_up, fragments.given_up_unknown), (0, 0));
+        fragments.expire(second(31));
+        assert_eq!((fragments.given_up, fragments.given_up_unknown), (1, 0));
+        fragments.expire(second(32));
+        assert_eq!((fragments.given_up, fragments.given_up_unknown), (1, 1));
+        assert!(fragments.is_empty());
+    }
+
+    #[test]
+    fn there_are_bounds_to_what_is_kept() {
+        let mut fragments = Fragments::default();
+        let bytes = datagram(5000, 60_000);
+        for id in 0..5000 {
+            add(&mut fragments, &part(&bytes, id, 0, 1000));
+            assert!(fragments.unfinished.len() <= DATAGRAMS_MAX);
+        }
+        assert_eq!(fragments.given_up, 5000 - DATAGRAMS_MAX as u64);
+        // Those that are finished do not pile up behind one that is not.
+        let short = datagram(5000, 2000);
+        for id in 10_000..20_000 {
+            add(&mut fragments, &part(&short, id, 0, 1000));
+            assert!(add(&mut fragments, &part(&short, id, 1000, 3000)).is_some());
+            assert!(fragments.order.len() <= 2 * DATAGRAMS_MAX);
+        }
+        // Every other part only.
+        for index in 0..30 {
+            let begin = index * 2000;
+            add(&mut fragments, &part(&bytes, 4999, begin, begin + 1000));
+            let stretches = fragments.unfinished.get(&key(4999));
+            assert!(stretches.is_none_or(|found| found.stretches.len() <= STRETCHES_MAX));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_parts_keep_the_stretches_apart_and_in_order(
+            parts in prop::collection::vec((0usize..40, 1usize..10, any::<bool>()), 1..60),
+        ) {
+            let mut fragments = Fragments::default();
+            let bytes = datagram(5000, 1000);
+            for (begin, length, last) in parts {
+                let mut part = part(&bytes, 1, begin * 8, (begin + length) * 8);
+                part.last = last;
+                add(&mut fragments, &part);
+                if let Some(found) = fragments.unfinished.get(&key(1)) {
+                    for &(begin, end) in &found.stretches {
+                        prop_assert!(begin < end);
+                    }
+                    for pair in found.stretches.windows(2) {
+                        prop_assert!(pair[0].1 < pair[1].0);
+                    }
+                }
+            }
+        }
+    }
+}

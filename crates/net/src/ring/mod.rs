@@ -228,12 +228,7 @@ impl PacketRing {
         )?;
         Ok(PacketRing {
             mapped,
-            inner: Inner {
-                ports: settings.ports.clone(),
-                fragments: Fragments::default(),
-                counters: Counters::default(),
-                keep_whole: false,
-            },
+            inner: Inner::new(settings.ports.clone()),
             handled: 0,
             seen: Seen::default(),
             whole: false,
@@ -317,7 +312,36 @@ impl AsFd for PacketRing {
     }
 }
 
+/// Reads any bytes as blocks of a ring, one after the other, and checks what comes out: for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub fn read_any<'a>(blocks: impl IntoIterator<Item = &'a [u8]>) {
+    let mut inner = Inner::new(1..=u16::MAX);
+    let clock = Clock::start();
+    for block in blocks {
+        let mut length = 0;
+        let mut count = 0;
+        let datagrams = inner.take_frames(Frames::new(block), &clock, &mut |datagram| {
+            assert!(datagram.bytes.len() <= datagram.length && datagram.overhead >= 28);
+            assert!(datagram.to.port() > 0);
+            count += 1;
+            length += datagram.bytes.len();
+        });
+        assert_eq!(datagrams, count);
+        // A datagram in fragments may have its bytes from an earlier block.
+        assert!(length <= 2 * block.len());
+    }
+}
+
 impl Inner {
+    fn new(ports: RangeInclusive<u16>) -> Inner {
+        Inner {
+            ports,
+            fragments: Fragments::default(),
+            counters: Counters::default(),
+            keep_whole: false,
+        }
+    }
+
     fn take_frames(
         &mut self,
         frames: Frames<'_>,
@@ -427,5 +451,95 @@ impl Inner {
         let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
         self.counters.cut += u64::from(cut);
         cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::tests::{Put, write};
+    use packet::tests::v4;
+    use proptest::prelude::*;
+
+    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
+    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Inner) {
+        let mut inner = Inner::new(5000..=5000);
+        let mut taken = Vec::new();
+        let block = write(packets);
+        let count = inner.take_frames(Frames::new(&block), &Clock::start(), &mut |datagram| {
+            taken.push((datagram.length, datagram.bytes.len()));
+        });
+        assert_eq!(count, taken.len() as u64);
+        (taken, inner)
+    }
+
+    #[test]
+    fn packets_of_several_datagrams_are_split_and_what_is_cut_is_counted() {
+        let whole = Put {
+            segment: 400,
+            ..Put::new(v4(0, 5000, &[1; 1000]))
+        };
+        let (taken, inner) = take(std::slice::from_ref(&whole));
+        assert_eq!(taken, [(400, 400), (400, 400), (200, 200)]);
+        assert!(!inner.keep_whole);
+        let cut = Put {
+            packet: whole.packet[..500].to_vec(),
+            more: 528,
+            ..whole.clone()
+        };
+        let (taken, inner) = take(&[cut]);
+        assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
+        assert_eq!((inner.counters.cut, inner.keep_whole), (2, true));
+        // A single datagram that is cut says nothing about others.
+        let single = Put {
+            packet: whole.packet[..60].to_vec(),
+            more: 968,
+            segment: 0,
+            ..whole
+        };
+        let (taken, inner) = take(&[single]);
+        assert_eq!(taken, [(1000, 32)]);
+        assert_eq!((inner.counters.cut, inner.keep_whole), (1, false));
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_counted_by_its_reason() {
+        let good = Put::new(v4(0, 5000, &[1; 100]));
+        let other_host = Put {
+            kind: libc::PACKET_OTHERHOST,
+            ..good.clone()
+        };
+        let foreign = Put::new(v4(0, 5001, &[1; 100]));
+        let malformed = Put::new(vec![0x45; 10]);
+        let (taken, inner) = take(&[other_host, foreign, malformed, good]);
+        assert_eq!(taken, [(100, 100)]);
+        let expected = Counters {
+            malformed: 1,
+            foreign: 1,
+            other_host: 1,
+            ..Counters::default()
+        };
+        assert_eq!(inner.counters, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_packets_in_sound_blocks_are_read(
+            packets in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 20..120), any::<u16>(), 0u32..2000),
+                1..30,
+            ),
+        ) {
+            let packets: Vec<Put> = packets
+                .into_iter()
+                .map(|(mut packet, segment, more)| {
+                    packet[0] = 0x45;
+                    packet[2] = 0;
+                    packet[9] = 17;
+                    Put { segment, more, ..Put::new(packet) }
+                })
+                .collect();
+            read_any([write(&packets).as_slice()]);
+        }
     }
 }

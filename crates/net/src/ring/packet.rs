@@ -235,3 +235,173 @@ fn udp<'a>(
         overhead: ip_bytes + UDP_BYTES,
     }))
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An IPv4 packet with a UDP header to `port` before `payload`, or a part of one.
+    pub(in crate::ring) fn v4(options: usize, port: u16, payload: &[u8]) -> Vec<u8> {
+        let total = 20 + options + 8 + payload.len();
+        let mut packet = vec![0; 20 + options];
+        packet[0] = 0x45 + u8::try_from(options / 4).expect("at most 10 words");
+        packet[2..4].copy_from_slice(&u16::try_from(total).expect("it fits").to_be_bytes());
+        packet[9] = UDP;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend(header(port, payload.len()));
+        packet.extend(payload);
+        packet
+    }
+
+    fn v6(extensions: &[u8], port: u16, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[6] = extensions.first().copied().unwrap_or(UDP);
+        packet[8..10].copy_from_slice(&[0xfe, 0x80]);
+        packet[23] = 1;
+        packet[39] = 2;
+        for next in extensions
+            .iter()
+            .skip(1)
+            .chain([&UDP])
+            .take(extensions.len())
+        {
+            packet.extend([*next, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        packet.extend(header(port, payload.len()));
+        packet.extend(payload);
+        let length = u16::try_from(packet.len() - 40).expect("it fits");
+        packet[4..6].copy_from_slice(&length.to_be_bytes());
+        packet
+    }
+
+    pub(in crate::ring) fn header(port: u16, payload: usize) -> Vec<u8> {
+        let length = u16::try_from(payload + 8).expect("it fits");
+        [1234, port, length, 0].map(u16::to_be_bytes).concat()
+    }
+
+    fn frame(packet: &[u8], length: usize) -> Frame<'_> {
+        Frame {
+            packet,
+            length,
+            realtime_nanos: 0,
+            kind: 0,
+            interface: 3,
+            segment: None,
+        }
+    }
+
+    fn udp_of<'a>(packet: &'a [u8], length: usize) -> Udp<'a> {
+        match Packet::read(&frame(packet, length)) {
+            Packet::Udp(udp) => udp,
+            other => panic!("not UDP: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_lengths_and_payload_are_read() {
+        for options in [0, 4, 40] {
+            let packet = v4(options, 5000, &[7; 100]);
+            let udp = udp_of(&packet, packet.len());
+            assert_eq!(udp.from, "10.0.0.1:1234".parse().expect("an address"));
+            assert_eq!(udp.to, "10.0.0.2:5000".parse().expect("an address"));
+            assert_eq!((udp.length, udp.kept), (100, &[7; 100][..]));
+            assert_eq!(udp.overhead, 28 + options);
+        }
+        for extensions in [&[][..], &[0], &[60, 43], &[0, 60, 43, 44, 60]] {
+            let packet = v6(extensions, 5000, &[7; 100]);
+            let udp = udp_of(&packet, packet.len());
+            // Only a link-local address needs its interface.
+            assert_eq!(udp.from, "[fe80::1%3]:1234".parse().expect("an address"));
+            assert_eq!(udp.to, "[::2]:5000".parse().expect("an address"));
+            assert_eq!((udp.length, udp.kept), (100, &[7; 100][..]));
+            assert_eq!(udp.overhead, 48 + 8 * extensions.len());
+        }
+    }
+
+    #[test]
+    fn lengths_come_from_headers_not_from_what_was_kept() {
+        for whole in [v4(0, 5000, &[7; 1000]), v6(&[0], 5000, &[7; 1000])] {
+            // Cut off; and padded at the end, as short Ethernet packets are.
+            let udp = udp_of(&whole[..100], whole.len());
+            assert_eq!((udp.length, udp.kept.len()), (1000, 100 - udp.overhead));
+            let mut padded = whole.clone();
+            padded.extend([9; 6]);
+            let udp = udp_of(&padded, padded.len());
+            assert_eq!((udp.length, udp.kept), (1000, &[7; 1000][..]));
+        }
+    }
+
+    #[test]
+    fn headers_that_contradict_the_packet_are_malformed() {
+        let check = |packet: &[u8], length: usize| {
+            let read = Packet::read(&frame(packet, length));
+            assert_eq!(read, Packet::Malformed, "{packet:?}");
+        };
+        let change = |packet: &[u8], at: usize, value: u8| {
+            let mut packet = packet.to_vec();
+            packet[at] = value;
+            packet
+        };
+        let (four, six) = (v4(0, 5000, &[1; 10]), v6(&[60], 5000, &[1; 10]));
+        for packet in [&four, &six] {
+            check(packet, packet.len() - 1);
+            check(&change(packet, 0, 0x50), packet.len());
+            for kept in 0..packet.len() - 10 {
+                check(&packet[..kept], packet.len());
+            }
+        }
+        check(&change(&four, 0, 0x44), four.len());
+        check(&change(&four, 3, 19), four.len());
+        // UDP's own length: less than its header, more than the packet.
+        check(&change(&four, 25, 7), four.len());
+        check(&change(&four, 25, 19), four.len());
+        check(&change(&six, 48 + 5, 19), six.len());
+        // Extension headers longer than the packet, and without an end.
+        check(&change(&six, 41, 200), six.len());
+        let endless = v6(&[60; 9], 5000, &[1; 10]);
+        check(&endless, endless.len());
+    }
+
+    #[test]
+    fn fragments_tell_which_datagram_and_where_in_it() {
+        let mut packet = v4(0, 5000, &[1; 100]);
+        packet[4..8].copy_from_slice(&[0xab, 0xcd, 0x20, 0x02]);
+        let Packet::Fragment(fragment) = Packet::read(&frame(&packet, packet.len())) else {
+            panic!("it is a fragment");
+        };
+        assert_eq!((fragment.offset, fragment.length), (16, 108));
+        assert_eq!((fragment.last, fragment.key.id), (false, 0xabcd));
+        let mut packet = v6(&[44], 5000, &[1; 100]);
+        packet[42..48].copy_from_slice(&[0x00, 0x10, 1, 2, 3, 4]);
+        let Packet::Fragment(fragment) = Packet::read(&frame(&packet, packet.len())) else {
+            panic!("it is a fragment");
+        };
+        assert_eq!((fragment.offset, fragment.length), (16, 108));
+        assert_eq!((fragment.last, fragment.key.id), (true, 0x0102_0304));
+        assert_eq!(fragment.overhead, 48);
+        let other = v6(&[44, 60], 5000, &[1; 100]);
+        let mut fragment = other.clone();
+        fragment[43] = 1;
+        let read = Packet::read(&frame(&fragment, fragment.len()));
+        assert_eq!(read, Packet::Other);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(mut packet in prop::collection::vec(any::<u8>(), 0..200), six: bool, more in 0usize..2000) {
+            if let Some(first) = packet.first_mut() {
+                *first = if six { 0x60 } else { 0x40 | (*first & 0xf) };
+            }
+            match Packet::read(&frame(&packet, packet.len() + more)) {
+                Packet::Udp(udp) => {
+                    prop_assert!(udp.kept.len() <= udp.length);
+                    prop_assert!(udp.length + udp.overhead <= packet.len() + more);
+                }
+                Packet::Fragment(part) => prop_assert!(part.kept.len() <= part.length),
+                Packet::Other | Packet::Malformed => {}
+            }
+        }
+    }
+}

@@ -96,6 +96,8 @@ impl Tap {
             sum.frames += taken.frames;
             sum.datagrams += taken.datagrams;
             sum.blocks += taken.blocks;
+            let dropped = self.ring.seen().expect("the kernel tells").dropped;
+            assert_eq!(dropped, 0, "the ring was full");
             self.datagrams.len() >= datagrams
         });
         sum

@@ -116,6 +116,8 @@ pub struct Client {
     check: Option<Time>,
     /// What TEARDOWN ends in, and until when its answer is waited for.
     ending: Option<(Outcome, Time)>,
+    /// The earliest of all that is due, as it was after the last input that could change it.
+    deadline: Option<Time>,
 }
 
 /// How often a client may be sent on.
@@ -158,6 +160,7 @@ impl Client {
             keep_alive: None,
             check: None,
             ending: None,
+            deadline: None,
         })
     }
 
@@ -230,33 +233,50 @@ impl Client {
         }
     }
 
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
+    /// Takes in what a read gave; says whether it was media and nothing else, and the session is as it
+    /// was.
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) -> bool {
         // Out of the way while its items are handled; where one of them makes a new connection, the
         // new connection's decoder stays.
         let channel = self.connection.channel;
         let mut decoder = std::mem::take(&mut self.decoder);
+        let mut only_media = true;
         let fed = decoder.feed(bytes, |item| {
             if self.connection.channel == channel && self.phase != Phase::Ended {
-                self.item(cx, item, at);
+                only_media &= self.item(cx, item, at);
             }
         });
         if self.connection.channel != channel || self.phase == Phase::Ended {
-            return;
+            return false;
         }
         self.decoder = decoder;
         if let Err(overflow) = fed {
             let detail = format!("{}, {}", overflow.what, self.ends());
             self.fail(cx, Failure::MessageTooLarge, detail);
+            return false;
         }
+        only_media
     }
 
-    fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) {
+    /// Takes in what the connection brought; says whether it was media that the session needs to do
+    /// nothing about.
+    #[inline]
+    fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) -> bool {
+        if let Item::Frame {
+            channel,
+            payload,
+            length,
+        } = item
+        {
+            return self.frame(cx, channel, payload, length, at);
+        }
+        self.control_item(cx, item, at);
+        false
+    }
+
+    fn control_item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) {
         match item {
-            Item::Frame {
-                channel,
-                payload,
-                length,
-            } => self.frame(cx, channel, payload, length, at),
+            Item::Frame { .. } => {}
             Item::Response(response) => self.response(cx, response, at),
             Item::Request(request) => self.asked(cx, &request),
             Item::Garbage { bytes } => cx.recorder.add(m::GARBAGE_BYTES, bytes as u64),
@@ -337,8 +357,12 @@ impl Session for Client {
                 }
             }
             Input::Bytes { channel, bytes, at } => {
-                if channel == self.connection.channel {
-                    self.bytes(cx, bytes, at);
+                // The hot path of media over TCP.
+                if channel == self.connection.channel
+                    && self.bytes(cx, bytes, at)
+                    && self.deadline.is_none_or(|deadline| cx.now < deadline)
+                {
+                    return;
                 }
             }
             Input::Datagram {
@@ -370,9 +394,21 @@ impl Session for Client {
         // Whatever it was: what is due by now is done now, so that nothing hangs on being called at
         // one particular moment.
         self.due_work(cx);
+        self.deadline = self.next_due();
     }
 
     fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+        self.summaries(sinks)
+    }
+}
+
+impl Client {
+    /// When something is due next.
+    fn next_due(&self) -> Option<Time> {
         if self.phase == Phase::Ended {
             return None;
         }
@@ -387,12 +423,6 @@ impl Session for Client {
             .min()
     }
 
-    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
-        self.summaries(sinks)
-    }
-}
-
-impl Client {
     /// What each stream has come to so far.
     fn summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         self.streams

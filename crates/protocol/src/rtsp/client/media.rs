@@ -59,7 +59,8 @@ fn reached_end(length: Duration, first: Time, last: Time) -> bool {
 
 impl Client {
     /// A packet in the connection, `length` bytes long, and as much of it as is there. The hot path of
-    /// media over TCP: nothing is allocated.
+    /// media over TCP: nothing is allocated. Says whether it was media that the session needs to do
+    /// nothing about.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -68,7 +69,7 @@ impl Client {
         payload: &[u8],
         length: usize,
         at: Time,
-    ) {
+    ) -> bool {
         let mut found = None;
         for (index, stream) in self.streams.iter().enumerate() {
             match stream.interleaved {
@@ -87,17 +88,20 @@ impl Client {
                     overhead: FRAMING,
                 };
                 let sink = self.streams[index].sink;
-                if let Some(event) = cx.sinks.packet(sink, &arrival, cx.recorder) {
+                let event = cx.sinks.packet(sink, &arrival, cx.recorder);
+                if let Some(event) = event {
                     self.media_event(cx, index, event);
                 }
+                event.is_none()
             }
             // What is there in part is no RTCP.
             Some((index, false)) if payload.len() == length => {
                 self.reports(cx, index, payload, at);
+                false
             }
-            Some((_, false)) => {}
+            Some((_, false)) => true,
             // A channel that nobody set up.
-            None => {}
+            None => true,
         }
     }
 

@@ -140,12 +140,19 @@ impl Seen {
     }
 }
 
-/// Ports of their own for tests that run side by side.
+/// Ports of their own for tests that run side by side, none of which another program has.
 fn ports() -> PortRange {
     static NEXT: Mutex<u16> = Mutex::new(20_000);
     let mut next = NEXT.lock().expect("no test panics with it");
-    *next += 40;
-    PortRange::new(*next - 40..*next)
+    loop {
+        let range = *next..*next + 40;
+        *next = range.end;
+        let mut tried = PortRange::new(range.clone());
+        let free: Vec<_> = std::iter::from_fn(|| tried.bind(LOCAL).ok()).collect();
+        if free.len() == tried.pairs() {
+            return PortRange::new(range);
+        }
+    }
 }
 
 /// Runs a client for each of the URLs, in turn, on so many workers, until they have ended. `during` is

@@ -10,8 +10,6 @@ use crate::error::EngineError;
 #[derive(Clone, Debug)]
 pub(crate) struct Reception {
     path: Path,
-    /// What could be had and is not, in one line, for the user.
-    pub(crate) hint: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,42 +23,36 @@ enum Path {
 }
 
 impl Reception {
-    /// Chooses the path: the packet ring where this process may have one, else sockets.
+    /// Chooses the path: sockets, or the packet ring where that is asked for.
     ///
     /// # Errors
     /// The ring is demanded and cannot be had.
     pub(crate) fn choose(scenario: &Scenario) -> Result<Reception, EngineError> {
         let (udp_ports, tester) = (scenario.describe().udp_ports, &scenario.tester);
-        let by = |path| Reception { path, hint: None };
+        let by = |path| Reception { path };
         if udp_ports == 0 {
             return Ok(by(Path::None));
         }
-        if tester.receive == Receive::Sockets {
+        // A ring takes in what other programs on this machine receive on the same ports, and is then full
+        // sooner: who asks for it knows that the ports are this run's alone.
+        if tester.receive != Receive::Ring {
             return Ok(by(Path::Sockets));
         }
         let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
         // The port does not matter: that a ring can be had is what is looked at.
-        let error = match PacketRing::open(&settings(bytes, 0..=0)) {
-            Ok(_) => return Ok(by(Path::Ring(bytes))),
-            Err(error) => error,
-        };
-        let why = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                "this process may not have one: it lacks CAP_NET_RAW, which `setcap cap_net_raw+ep` on the \
-                 program would give it"
-                    .to_owned()
+        match PacketRing::open(&settings(bytes, 0..=0)) {
+            Ok(_) => Ok(by(Path::Ring(bytes))),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(EngineError::Reception(
+                    "this process may not have one: it lacks CAP_NET_RAW, which `setcap \
+                     cap_net_raw+ep` on the program would give it"
+                        .to_owned(),
+                ))
             }
-            _ => format!("this machine gives none: {error}"),
-        };
-        if tester.receive == Receive::Ring {
-            return Err(EngineError::Reception(why));
+            Err(error) => Err(EngineError::Reception(format!(
+                "this machine gives none: {error}"
+            ))),
         }
-        Ok(Reception {
-            path: Path::Sockets,
-            hint: Some(format!(
-                "a packet ring would take a tenth of the processor time a packet; {why}"
-            )),
-        })
     }
 
     /// Its name in reports; none where nothing is received over UDP.

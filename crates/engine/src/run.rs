@@ -93,7 +93,6 @@ fn run_duties(
     crew.begin(&clock);
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
     run_file.meta("receive_path", reception.name().into());
-    run_file.meta("receive_hint", reception.hint.clone().into());
     let coordinator = Coordinator {
         scenario,
         control,

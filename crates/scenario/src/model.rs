@@ -83,7 +83,7 @@ impl Default for Tester {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
-    /// From the ring where it can be had, else from the sockets.
+    /// As is best where nothing is known of the machine: from the clients' own sockets.
     #[default]
     Auto,
     /// From a packet ring of each worker. It needs CAP_NET_RAW; without it the run does not begin.

@@ -44,6 +44,7 @@ impl Clock {
     }
 
     /// A kernel timestamp (`CLOCK_REALTIME`, nanoseconds since 1970) in the run's time.
+    #[inline]
     pub fn from_realtime(&self, nanos: i64) -> Time {
         Time::from_nanos(u64::try_from(nanos - self.offset.get() - self.start).unwrap_or(0))
     }

@@ -65,6 +65,7 @@ impl<'a> Frames<'a> {
         self.left
     }
 
+    #[inline]
     fn frame(&mut self) -> Option<Frame<'a>> {
         if self.offset < BLOCK_HEADER {
             return None;
@@ -114,6 +115,7 @@ impl<'a> Frames<'a> {
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, Malformed>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
             return None;

@@ -80,6 +80,7 @@ pub(super) struct UdpHeader {
 }
 
 impl UdpHeader {
+    #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<UdpHeader> {
         let header: &[u8; UDP_BYTES] = bytes.first_chunk()?;
         Some(UdpHeader {
@@ -91,6 +92,7 @@ impl UdpHeader {
 }
 
 /// An address and a port; a link-local IPv6 address gets its interface, as `recvfrom` gives it.
+#[inline]
 pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) => {
@@ -104,6 +106,7 @@ pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAdd
 
 impl<'a> Packet<'a> {
     /// Reads the packet of a frame.
+    #[inline]
     pub(super) fn read(frame: &Frame<'a>) -> Packet<'a> {
         let packet = match frame.packet.first().map(|byte| byte >> 4) {
             Some(4) => read_v4(frame),
@@ -114,6 +117,7 @@ impl<'a> Packet<'a> {
     }
 }
 
+#[inline]
 fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let packet = frame.packet;
     let header: &[u8; 20] = packet.first_chunk()?;
@@ -213,6 +217,7 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
 }
 
 /// Reads UDP out of the `length` bytes after the IP headers, of which `kept` were kept.
+#[inline]
 fn udp<'a>(
     frame: &Frame<'a>,
     from: IpAddr,

@@ -218,6 +218,9 @@ impl Screen {
         if let Some(jitter) = metrics.find("jitter") {
             self.distribution("jitter", jitter, "mean");
         }
+        if metrics.value("timed_by_reading") > Some(0.0) {
+            self.row("times", "of reading, not of arrival: TCP has none a packet");
+        }
         if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");
         }

@@ -11,6 +11,7 @@ use measure::{
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use protocol::registry::PROTOCOLS;
+use report::model::Figures;
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{
@@ -194,6 +195,18 @@ fn the_summary_fits_one_screen_and_answers_in_order() {
         "{text}"
     );
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn times_of_reading_are_called_so() {
+    let made = make(1, Duration::ZERO, true);
+    let mut report = report_of(&made.path);
+    let label = "of reading, not of arrival";
+    assert!(!summary(&report, Layout::default()).contains(label));
+    let metrics = &mut report.populations[0].metrics.0;
+    let counter = metrics.iter_mut().find(|m| m.name == "timed_by_reading");
+    counter.expect("it is measured").figures = Figures::Value(Some(5.0));
+    assert!(summary(&report, Layout::default()).contains(label));
 }
 
 #[test]

@@ -70,7 +70,8 @@ fn found_exactly(transport: &str, faults: &[&str]) -> (Report, Counts) {
 
 #[test]
 fn udp_clean() {
-    let (_, done) = found_exactly("udp", &[]);
+    let (report, done) = found_exactly("udp", &[]);
+    assert_eq!(report.metric("timed_by_reading"), 0);
     assert_eq!((done.lost, done.duplicated, done.reordered), (0, 0, 0));
 }
 
@@ -111,7 +112,8 @@ fn udp_all_at_once() {
 
 #[test]
 fn tcp_clean() {
-    let (_, done) = found_exactly("tcp", &[]);
+    let (report, done) = found_exactly("tcp", &[]);
+    assert_eq!(report.metric("timed_by_reading"), report.metric("received"));
     assert_eq!((done.lost, done.duplicated, done.reordered), (0, 0, 0));
 }
 

@@ -7,6 +7,7 @@ use rand::Rng;
 
 use super::{Client, Phase};
 use crate::media::rtcp::{self, Interval, Packet};
+use crate::media::rtp::metrics as rtp;
 use crate::media::sdp::MediaKind;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::Ports;
@@ -88,6 +89,7 @@ impl Client {
                     overhead: FRAMING,
                 };
                 let sink = self.streams[index].sink;
+                cx.recorder.add(rtp::TIMED_BY_READING, 1);
                 let event = cx.sinks.packet(sink, &arrival, cx.recorder);
                 if let Some(event) = event {
                     self.media_event(cx, index, event);

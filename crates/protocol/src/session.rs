@@ -10,7 +10,7 @@
 //! * **Control**: bytes and datagrams go into [`Session::handle`], bytes come out as
 //!   [`Output::Send`]. May allocate; costs what a request costs.
 //! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both are
-//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the worker
+//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the engine
 //!   updates them packet by packet without calling the session, which hears only of a [`MediaEvent`].
 //!   Where media and control share a byte stream (RTSP's interleaved frames) the session takes the
 //!   stream apart and hands the packets to its sinks itself: the read was a batch already.
@@ -24,7 +24,11 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use slab::Slab;
 
-use crate::media::rtp::{RtpFlow, RtpReceiver, StreamSummary};
+use crate::media::rtp::{RtpReceiver, StreamSummary};
+
+mod flows;
+
+pub use flows::{Flow, FlowId, Flows, Lender};
 
 /// One side of one conversation.
 pub trait Session {
@@ -198,8 +202,8 @@ pub enum Output {
         /// How its packets are put onto the channel.
         framing: Framing,
     },
-    /// Let a flow send no more. The session removes it from [`Flows`] itself, when it has read its
-    /// counts.
+    /// Let a flow send no more. It can be started again. The session removes it from [`Flows`] itself; what
+    /// it has then sent is all.
     StopFlow {
         /// Which flow.
         flow: FlowId,
@@ -404,10 +408,6 @@ pub struct SinkId {
     serial: u64,
 }
 
-/// A place in [`Flows`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FlowId(usize);
-
 /// A receiver of media that is updated packet by packet.
 #[derive(Debug)]
 pub enum Sink {
@@ -474,40 +474,5 @@ impl Sinks {
         self.places
             .get(id.place)
             .is_some_and(|(serial, _)| *serial == id.serial)
-    }
-}
-
-/// A sender of media with a schedule of its own.
-#[derive(Debug)]
-pub enum Flow {
-    /// A stream of RTP.
-    Rtp(Box<RtpFlow>),
-}
-
-/// All senders of one worker, side by side.
-#[derive(Debug, Default)]
-pub struct Flows(Slab<Flow>);
-
-impl Flows {
-    /// Adds a sender. It sends nothing before [`Output::StartFlow`].
-    pub fn insert(&mut self, flow: Flow) -> FlowId {
-        FlowId(self.0.insert(flow))
-    }
-
-    /// The RTP sender in that place.
-    pub fn rtp(&mut self, id: FlowId) -> &mut RtpFlow {
-        match &mut self.0[id.0] {
-            Flow::Rtp(flow) => flow,
-        }
-    }
-
-    /// Takes a sender out.
-    pub fn remove(&mut self, id: FlowId) -> Flow {
-        self.0.remove(id.0)
-    }
-
-    /// Whether a sender is in that place.
-    pub fn contains(&self, id: FlowId) -> bool {
-        self.0.contains(id.0)
     }
 }

@@ -227,8 +227,8 @@ impl Server {
 
     fn leave(&mut self, cx: &mut Context<'_>) {
         if let Some(flow) = self.flow.take() {
-            let served = cx.flows.rtp(flow).served();
-            cx.flows.remove(flow);
+            let Flow::Rtp(flow) = cx.flows.remove(flow);
+            let served = flow.served();
             cx.out.push_back(Output::Served(Box::new(served)));
         }
         cx.out.push_back(Output::Ended(Outcome::Completed));

@@ -104,7 +104,7 @@ impl Worker {
             target,
         };
         let place = self.sending.active.insert(active);
-        match self.flows.rtp(flow).next_due() {
+        match self.flows.with(flow, |flow| flow.next_due()) {
             Some(due) => self.sending.due.push(Reverse((due, place, serial))),
             None => self.pending.push_back((key, Pending::FlowEnded { flow })),
         }
@@ -143,7 +143,7 @@ impl Worker {
             };
             let (flow, session, target) = (active.flow, active.session, active.target);
             for _ in 0..PACKETS_A_TURN {
-                let Some(packet) = self.flows.rtp(flow).next_packet(now) else {
+                let Some(packet) = self.flows.with(flow, |flow| flow.next_packet(now)) else {
                     break;
                 };
                 let late = now.since(packet.due);
@@ -151,7 +151,7 @@ impl Worker {
                     .record(tester::SEND_LATENESS, late.as_nanos() as u64);
                 self.emit(flow, target, packet);
             }
-            match self.flows.rtp(flow).next_due() {
+            match self.flows.with(flow, |flow| flow.next_due()) {
                 Some(due) => self.sending.due.push(Reverse((due, place, serial))),
                 None => self
                     .pending
@@ -190,7 +190,7 @@ impl Worker {
                     }
                     _ => false,
                 };
-                self.flows.rtp(flow).left(packet.tag, left);
+                self.flows.with(flow, |flow| flow.left(packet.tag, left));
                 if left {
                     if self.sending.touched.last() != Some(&socket) {
                         self.sending.touched.push(socket);
@@ -216,7 +216,7 @@ impl Worker {
         let mut tags = batch_tags.drain(..);
         let mut tell = |left: bool| {
             if let Some((flow, tag)) = tags.next() {
-                self.flows.rtp(flow).left(tag, left);
+                self.flows.with(flow, |flow| flow.left(tag, left));
                 failed += u64::from(!left);
             }
         };

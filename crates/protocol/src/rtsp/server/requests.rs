@@ -473,16 +473,18 @@ impl ServerSession {
         let mut begun = Vec::new();
         for index in selected {
             let stream = &mut conversation.streams[index];
-            let flow = cx.flows.rtp(stream.flow);
             if stream.playing == Playing::No {
-                let (seq, rtptime) = flow.next_position(now);
+                let ((seq, rtptime), at) = cx.flows.with(stream.flow, |flow| {
+                    let begins = (flow.next_position(now), flow.position());
+                    flow.start(now);
+                    begins
+                });
                 infos.push(RtpInfo {
                     url: stream.url.clone(),
                     seq: Some(seq),
                     rtptime: Some(rtptime),
                 });
-                position = position.min(flow.position());
-                flow.start(now);
+                position = position.min(at);
                 stream.playing = Playing::Yes;
                 stream.report_at = Some(now + REPORT_EVERY);
                 stream.base_told |= shared.config.rtp_info;
@@ -548,7 +550,7 @@ impl ServerSession {
                 paused = true;
                 stream.playing = Playing::No;
                 stream.report_at = None;
-                cx.flows.rtp(stream.flow).pause();
+                cx.flows.with(stream.flow, RtpFlow::pause);
                 cx.out.push_back(Output::StopFlow { flow: stream.flow });
             }
         }

@@ -297,7 +297,7 @@ impl ServerSession {
         };
         stream.playing = Playing::Ended;
         stream.report_at = None;
-        if cx.flows.rtp(flow).stopped_early() {
+        if cx.flows.with(flow, |flow| flow.stopped_early()) {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
         } else {

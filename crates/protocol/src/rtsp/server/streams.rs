@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::session::CONTROL;
 use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
-use crate::session::{ChannelId, Context, FlowId, Framing, Output, Port};
+use crate::session::{ChannelId, Context, Flow, FlowId, Framing, Output, Port};
 
 /// How often a sender report is sent (RFC 3550, 6.2).
 pub(super) const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -63,16 +63,17 @@ impl Stream {
     /// Sends a report on what left so far, and says goodbye where it was the last.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
-        let flow = cx.flows.rtp(self.flow);
-        let (packets, bytes) = flow.sent();
-        let info = SenderReportInfo {
-            ssrc: flow.ssrc(),
-            ntp_time: ntp(wall_clock + now.since_start()),
-            rtp_time: flow.timestamp_at(now),
-            // Both wrap around (RFC 3550, 6.4.1).
-            packet_count: packets as u32,
-            octet_count: bytes as u32,
-        };
+        let info = cx.flows.with(self.flow, |flow| {
+            let (packets, bytes) = flow.sent();
+            SenderReportInfo {
+                ssrc: flow.ssrc(),
+                ntp_time: ntp(wall_clock + now.since_start()),
+                rtp_time: flow.timestamp_at(now),
+                // Both wrap around (RFC 3550, 6.4.1).
+                packet_count: packets as u32,
+                octet_count: bytes as u32,
+            }
+        });
         let mut compound = Vec::with_capacity(96);
         write_sender_report(&mut compound, &info, &[]);
         write_cname(&mut compound, info.ssrc, "streamgauge");
@@ -104,14 +105,14 @@ impl Stream {
         if self.playing == Playing::Yes {
             cx.out.push_back(Output::StopFlow { flow: self.flow });
         }
-        let flow = cx.flows.rtp(self.flow);
+        // Taken out first: it may be sending at this moment, and the counts are to be final.
+        let Flow::Rtp(flow) = cx.flows.remove(self.flow);
         let mut served = flow.served();
         served.session = session.to_owned();
         served.media = flow.clip().media().to_owned();
         served.url = self.url;
         served.base_told = self.base_told;
         served.ended = self.playing == Playing::Ended && !flow.stopped_early();
-        cx.flows.remove(self.flow);
         cx.out.push_back(Output::Served(Box::new(served)));
         if let Carrier::Udp(channel) = self.carrier {
             cx.out.push_back(Output::Close { channel });

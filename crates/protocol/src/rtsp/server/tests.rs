@@ -188,7 +188,7 @@ impl Talk {
             let flows = self
                 .running
                 .iter()
-                .map(|running| (self.flows.rtp(running.0).next_due(), running.0))
+                .map(|running| (self.flows.with(running.0, |f| f.next_due()), running.0))
                 .collect::<Vec<_>>();
             if let Some((_, flow)) = flows.iter().find(|(due, _)| due.is_none()) {
                 self.running.retain(|running| running.0 != *flow);
@@ -205,8 +205,8 @@ impl Talk {
             }
             self.now = self.now.max(next);
             for (_, flow) in flows {
-                while let Some(packet) = self.flows.rtp(flow).next_packet(self.now) {
-                    self.flows.rtp(flow).left(packet.tag, true);
+                while let Some(packet) = self.flows.with(flow, |f| f.next_packet(self.now)) {
+                    self.flows.with(flow, |f| f.left(packet.tag, true));
                     self.packets += 1;
                 }
             }

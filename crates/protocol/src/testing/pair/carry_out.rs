@@ -256,7 +256,7 @@ impl Pair {
         if !world.flows.contains(flow) {
             return;
         }
-        match world.flows.rtp(flow).next_due() {
+        match world.flows.with(flow, |flow| flow.next_due()) {
             Some(due) => self.active.push(Active {
                 session: place,
                 flow,
@@ -283,7 +283,9 @@ impl Pair {
             return;
         }
         for _ in 0..PACKETS_A_TURN {
-            let Some(packet) = self.worlds[side].flows.rtp(flow).next_packet(self.now) else {
+            let now = self.now;
+            let flows = &mut self.worlds[side].flows;
+            let Some(packet) = flows.with(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
             let left = match (framing, self.slots[session].channels.get(&channel)) {
@@ -310,9 +312,10 @@ impl Pair {
                 }
                 _ => false,
             };
-            self.worlds[side].flows.rtp(flow).left(packet.tag, left);
+            let flows = &mut self.worlds[side].flows;
+            flows.with(flow, |flow| flow.left(packet.tag, left));
         }
-        match self.worlds[side].flows.rtp(flow).next_due() {
+        match self.worlds[side].flows.with(flow, |flow| flow.next_due()) {
             Some(due) if due != Time::NEVER => self.active[index].due = due,
             _ => {
                 self.active.swap_remove(index);

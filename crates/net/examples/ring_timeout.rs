@@ -8,6 +8,7 @@
 //! Needs CAP_NET_RAW. `cargo run --release -p net --example ring_timeout [SECONDS]`
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,7 @@ fn measure(rate: u64, timeout: Duration, duration: Duration) -> io::Result<Strin
 fn send(rate: u64, duration: Duration, stop: &AtomicBool) -> io::Result<()> {
     let socket = ports::bind(([127, 0, 0, 1], 0).into(), 0)?;
     let payload = [7u8; 1188];
+    let clock = Clock::start();
     let mut batch: SendBatch<&[u8]> = SendBatch::new();
     let start = Instant::now();
     let mut sent = 0;
@@ -105,12 +107,14 @@ fn send(rate: u64, duration: Duration, stop: &AtomicBool) -> io::Result<()> {
         let due = start.elapsed().as_nanos() as u64 * rate / 1_000_000_000;
         while sent < due {
             let port = FIRST_PORT + (sent % u64::from(SOCKETS)) as u16;
-            if batch.push(([127, 0, 0, 1], port).into(), [0; 12], &payload) {
-                batch.send(&socket, |_| {});
+            let to = SocketAddr::from(([127, 0, 0, 1], port));
+            batch.push(to.into(), [0; 12], &payload);
+            if batch.is_full() {
+                batch.send(&socket, &clock, |_, _| {});
             }
             sent += 1;
         }
-        batch.send(&socket, |_| {});
+        batch.send(&socket, &clock, |_, _| {});
         std::thread::sleep(Duration::from_millis(1));
     }
     stop.store(true, Ordering::Relaxed);

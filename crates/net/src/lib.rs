@@ -2,8 +2,8 @@
 //!
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
 //! [`batch`], where datagrams are received and sent many at a time, in [`options`], where socket
-//! options are set that no safe crate offers, in [`files`], and in [`ring`], where memory is shared with
-//! the kernel.
+//! options are set that no safe crate offers, in [`files`], in [`thread`], where another thread's clock is
+//! read, and in [`ring`], where memory is shared with the kernel.
 
 pub mod batch;
 pub mod clock;
@@ -11,6 +11,7 @@ pub mod files;
 pub mod options;
 pub mod ports;
 pub mod ring;
+pub mod thread;
 pub mod timer;
 pub mod waker;
 

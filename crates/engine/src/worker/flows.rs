@@ -1,19 +1,23 @@
 //! What leaves by itself: media of flows, packet by packet when it is due.
+//!
+//! Datagrams are sent by the [`Pacer`]. Packets that are interleaved in a connection are sent here: they share
+//! its queue with what the session says, and so its socket with this thread.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::net::SocketAddr;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use measure::{Time, tester};
-use net::SendBatch;
-use protocol::media::rtp::flow::{FlowPacket, Tag};
+use measure::{Time, Window, tester};
+use protocol::media::rtp::flow::FlowPacket;
 use protocol::session::{ChannelId, Closed, FlowId, Framing};
 use slab::Slab;
 
 use super::Worker;
 use super::outputs::Pending;
+use super::pacer::{LastSent, Lease, Pacer};
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 
@@ -27,30 +31,39 @@ const PACKETS_A_TURN: usize = 256;
 /// The flows that are sending.
 #[derive(Default)]
 pub(super) struct Sending {
+    /// Sends datagrams; there from the first flow on that needs it.
+    pacer: Option<Pacer>,
+    /// The sockets that sessions share, as the pacer has them, by their place. They are open as long as the
+    /// worker is.
+    shared: HashMap<usize, Arc<OwnedFd>>,
+    /// Those that are interleaved in a connection.
     active: Slab<Active>,
     due: BinaryHeap<Reverse<(Time, usize, u64)>>,
     serial: u64,
+    /// How many turns there were.
+    turn: u64,
     last_turn: Time,
-    batch: SendBatch<Bytes>,
-    /// The socket the batch is for.
-    batch_socket: usize,
-    /// Which flow each packet of the batch is of.
-    batch_tags: Vec<(FlowId, Tag)>,
     /// Connections that were given packets in this turn.
     touched: Vec<usize>,
+}
+
+/// Who sends a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SentBy {
+    /// The pacer.
+    Pacer(Lease),
+    /// The worker's loop: its place among those that are active.
+    Loop(usize),
 }
 
 struct Active {
     serial: u64,
     flow: FlowId,
     session: SessionKey,
-    target: Target,
-}
-
-#[derive(Clone, Copy)]
-enum Target {
-    Datagrams { socket: usize, to: SocketAddr },
-    Interleaved { socket: usize, channel: u8 },
+    /// The connection's place.
+    socket: usize,
+    channel: u8,
+    last: LastSent,
 }
 
 impl Sending {
@@ -62,8 +75,14 @@ impl Sending {
         }
     }
 
-    pub(super) fn remove(&mut self, place: usize) {
-        self.active.try_remove(place);
+    /// Processor time that the pacer used since the last time, in nanoseconds.
+    pub(super) fn take_pacer_cpu(&mut self) -> u64 {
+        self.pacer.as_mut().map_or(0, Pacer::take_cpu)
+    }
+
+    /// What the pacer measured since the last time.
+    pub(super) fn take_pacer_window(&mut self) -> Option<Window> {
+        self.pacer.as_mut().map(Pacer::take_window)
     }
 }
 
@@ -78,7 +97,7 @@ impl Worker {
         let Some(state) = self.slot(key).and_then(|slot| slot.channel(channel)) else {
             return;
         };
-        let target = match (framing, state) {
+        let sent_by = match (framing, state) {
             (
                 Framing::Datagram,
                 Channel::Pair {
@@ -86,31 +105,76 @@ impl Worker {
                     peer: Some(peer),
                     ..
                 },
-            ) => Target::Datagrams {
-                socket: media,
-                to: peer.media,
+            ) => match self.lend_to_pacer(key, flow, media, peer.media) {
+                Ok(Some(lease)) => SentBy::Pacer(lease),
+                Ok(None) => return,
+                Err(error) => {
+                    self.note("flow_not_sent", None, error.to_string());
+                    self.pending.push_back((key, Pending::FlowEnded { flow }));
+                    return;
+                }
             },
             (Framing::Interleaved(channel), Channel::Stream(socket)) => {
-                Target::Interleaved { socket, channel }
+                SentBy::Loop(self.interleave(key, flow, socket, channel))
             }
             _ => return,
         };
+        if let Some(slot) = self.slot(key) {
+            slot.flows.push((flow, sent_by));
+        }
+    }
+
+    /// Lends a flow that is here; none where it is lent already.
+    fn lend_to_pacer(
+        &mut self,
+        key: SessionKey,
+        flow: FlowId,
+        place: usize,
+        to: std::net::SocketAddr,
+    ) -> io::Result<Option<Lease>> {
+        // The pacer has a descriptor of its own, made here: the session may close its channel at any time.
+        let socket = match (self.sockets.get(place), self.sending.shared.get(&place)) {
+            (_, Some(socket)) => socket.clone(),
+            (Some(Socket::Shared(end)), None) => {
+                let socket = Arc::new(end.socket.as_fd().try_clone_to_owned()?);
+                self.sending.shared.insert(place, socket.clone());
+                socket
+            }
+            (Some(Socket::Udp(end)), None) => Arc::new(end.socket.as_fd().try_clone_to_owned()?),
+            _ => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        let pacer = match &mut self.sending.pacer {
+            Some(pacer) => pacer,
+            none => {
+                let waker = self.mailbox.waker.clone();
+                none.insert(Pacer::start(self.index, &self.clock, waker)?)
+            }
+        };
+        let mut lease = None;
+        self.flows.lend(flow, |sender| {
+            let (known_as, lender) = pacer.lend(sender, flow, key, socket, to);
+            lease = Some(known_as);
+            lender
+        });
+        Ok(lease)
+    }
+
+    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize, channel: u8) -> usize {
         self.sending.serial += 1;
         let serial = self.sending.serial;
-        let active = Active {
+        let place = self.sending.active.insert(Active {
             serial,
             flow,
             session: key,
-            target,
-        };
-        let place = self.sending.active.insert(active);
+            socket,
+            channel,
+            last: LastSent::default(),
+        });
         match self.flows.with(flow, |flow| flow.next_due()) {
             Some(due) => self.sending.due.push(Reverse((due, place, serial))),
             None => self.pending.push_back((key, Pending::FlowEnded { flow })),
         }
-        if let Some(slot) = self.slot(key) {
-            slot.flows.push((flow, place));
-        }
+        place
     }
 
     pub(super) fn stop_flow(&mut self, key: SessionKey, flow: FlowId) {
@@ -118,38 +182,62 @@ impl Worker {
         let Some(index) = slot.flows.iter().position(|(id, _)| *id == flow) else {
             return;
         };
-        let (_, place) = slot.flows.swap_remove(index);
-        self.sending.remove(place);
+        let (_, sent_by) = slot.flows.swap_remove(index);
+        self.release_flow(flow, sent_by);
     }
 
-    /// Sends what is due.
+    /// Lets a flow send no more.
+    pub(super) fn release_flow(&mut self, flow: FlowId, sent_by: SentBy) {
+        match sent_by {
+            SentBy::Loop(place) => {
+                self.sending.active.try_remove(place);
+            }
+            // Its session may have taken it out, and another one's be in its place.
+            SentBy::Pacer(lease) => {
+                if self.sending.pacer.as_ref().is_some_and(|p| p.has(lease)) {
+                    self.flows.take_back(flow);
+                }
+            }
+        }
+    }
+
+    /// Takes up which of the paced flows have come to their end.
+    pub(super) fn hear_of_ended_flows(&mut self) {
+        let Some(pacer) = &self.sending.pacer else {
+            return;
+        };
+        for (key, flow, lease) in pacer.take_ended() {
+            // One that was stopped meanwhile, to pause perhaps, has not ended.
+            let started = (flow, SentBy::Pacer(lease));
+            let slot = self.slot(key);
+            if slot.is_some_and(|slot| slot.flows.contains(&started)) {
+                self.pending.push_back((key, Pending::FlowEnded { flow }));
+            }
+        }
+    }
+
+    /// Sends what is due in connections.
     pub(super) fn send_flows(&mut self, now: Time) {
         if self.sending.next() > now {
             return;
         }
         self.sending.last_turn = now;
+        self.sending.turn += 1;
         while let Some(&Reverse((at, place, serial))) = self.sending.due.peek() {
             if at > now {
                 break;
             }
             self.sending.due.pop();
-            let Some(active) = self
-                .sending
-                .active
-                .get(place)
-                .filter(|a| a.serial == serial)
-            else {
+            let active = self.sending.active.get(place);
+            let Some(active) = active.filter(|active| active.serial == serial) else {
                 continue;
             };
-            let (flow, session, target) = (active.flow, active.session, active.target);
+            let (flow, session) = (active.flow, active.session);
             for _ in 0..PACKETS_A_TURN {
                 let Some(packet) = self.flows.with(flow, |flow| flow.next_packet(now)) else {
                     break;
                 };
-                let late = now.since(packet.due);
-                self.tester
-                    .record(tester::SEND_LATENESS, late.as_nanos() as u64);
-                self.emit(flow, target, packet);
+                self.emit(place, now, &packet);
             }
             match self.flows.with(flow, |flow| flow.next_due()) {
                 Some(due) => self.sending.due.push(Reverse((due, place, serial))),
@@ -158,7 +246,6 @@ impl Worker {
                     .push_back((session, Pending::FlowEnded { flow })),
             }
         }
-        self.flush_batch();
         for place in std::mem::take(&mut self.sending.touched) {
             if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place)
                 && stream.flush().is_err()
@@ -168,64 +255,34 @@ impl Worker {
         }
     }
 
-    fn emit(&mut self, flow: FlowId, target: Target, packet: FlowPacket) {
-        match target {
-            Target::Datagrams { socket, to } => {
-                if self.sending.batch_socket != socket {
-                    self.flush_batch();
-                    self.sending.batch_socket = socket;
-                }
-                self.sending.batch_tags.push((flow, packet.tag));
-                if self.sending.batch.push(to, packet.header, packet.payload) {
-                    self.flush_batch();
-                }
-            }
-            Target::Interleaved { socket, channel } => {
-                let length = packet.header.len() + packet.payload.len();
-                let left = match (self.sockets.get_mut(socket), u16::try_from(length)) {
-                    (Some(Socket::Stream(stream)), Ok(length)) => {
-                        let [high, low] = length.to_be_bytes();
-                        let frame = [b'$', channel, high, low];
-                        stream.queue([&frame, &packet.header, &packet.payload])
-                    }
-                    _ => false,
-                };
-                self.flows.with(flow, |flow| flow.left(packet.tag, left));
-                if left {
-                    if self.sending.touched.last() != Some(&socket) {
-                        self.sending.touched.push(socket);
-                    }
-                } else {
-                    self.tester.add(tester::SENDS_FAILED, 1);
-                }
-            }
-        }
-    }
-
-    fn flush_batch(&mut self) {
-        let Sending {
-            batch,
-            batch_socket,
-            batch_tags,
-            ..
-        } = &mut self.sending;
-        if batch.is_empty() {
+    /// Puts a packet of the flow in that place onto its connection.
+    fn emit(&mut self, place: usize, now: Time, packet: &FlowPacket) {
+        let turn = self.sending.turn;
+        let Some(active) = self.sending.active.get_mut(place) else {
             return;
-        }
-        let mut failed = 0;
-        let mut tags = batch_tags.drain(..);
-        let mut tell = |left: bool| {
-            if let Some((flow, tag)) = tags.next() {
-                self.flows.with(flow, |flow| flow.left(tag, left));
-                failed += u64::from(!left);
-            }
         };
-        match self.sockets.get(*batch_socket) {
-            Some(Socket::Udp(end)) => batch.send(&end.socket, &mut tell),
-            Some(Socket::Shared(end)) => batch.send(&end.socket, &mut tell),
-            _ => batch.discard(&mut tell),
+        let (flow, socket) = (active.flow, active.socket);
+        let burst = active.last.is_burst(turn, packet.due);
+        let length = packet.header.len() + packet.payload.len();
+        let left = match (self.sockets.get_mut(socket), u16::try_from(length)) {
+            (Some(Socket::Stream(stream)), Ok(length)) => {
+                let [high, low] = length.to_be_bytes();
+                let frame = [b'$', active.channel, high, low];
+                stream.queue([&frame, &packet.header, &packet.payload])
+            }
+            _ => false,
+        };
+        self.flows.with(flow, |flow| flow.left(packet.tag, left));
+        if left {
+            let late = now.since(packet.due).as_nanos() as u64;
+            self.tester.record(tester::SEND_LATENESS, late);
+            self.tester.add(tester::SENT_PACKETS, 1);
+            self.tester.add(tester::SENT_IN_BURSTS, u64::from(burst));
+            if self.sending.touched.last() != Some(&socket) {
+                self.sending.touched.push(socket);
+            }
+        } else {
+            self.tester.add(tester::SENDS_FAILED, 1);
         }
-        drop(tags);
-        self.tester.add(tester::SENDS_FAILED, failed);
     }
 }

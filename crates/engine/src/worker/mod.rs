@@ -6,6 +6,7 @@
 
 mod flows;
 mod outputs;
+mod pacer;
 mod plan;
 mod receive;
 mod ring;
@@ -332,6 +333,7 @@ impl Worker {
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
             }
+            self.hear_of_ended_flows();
             self.settle();
         }
         if self.killed {
@@ -518,13 +520,17 @@ impl Worker {
                 population.recorder.take_window()
             })
             .collect();
+        let mut tester = self.tester.take_window();
+        if let Some(paced) = self.sending.take_pacer_window() {
+            tester.merge(&paced, tester::TESTER_CATALOGUE);
+        }
         let report = Report::Window {
             worker: self.index,
             index: self.window,
             begins: self.window_begins,
             seconds,
             populations,
-            tester: self.tester.take_window(),
+            tester,
         };
         self.report(report);
         self.report_the_living();
@@ -541,11 +547,13 @@ impl Worker {
             return;
         }
         let cpu = net::clock::thread_cpu_nanos();
-        let used = cpu.saturating_sub(self.cpu_nanos);
-        let cores = used as f64 / span.as_nanos() as f64;
+        let cores = |used: u64| used as f64 / span.as_nanos() as f64;
+        let own = cores(cpu.saturating_sub(self.cpu_nanos));
+        // The pacer is a thread of this worker's.
+        let pacer = cores(self.sending.take_pacer_cpu());
         (self.cpu_nanos, self.cpu_at) = (cpu, now);
-        self.tester.set(tester::CPU, cores);
-        self.tester.set(tester::CPU_HOTTEST_WORKER, cores);
+        self.tester.set(tester::CPU, own + pacer);
+        self.tester.set(tester::CPU_HOTTEST_WORKER, own.max(pacer));
     }
 
     fn report(&mut self, report: Report) {

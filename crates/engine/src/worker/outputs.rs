@@ -275,8 +275,8 @@ impl Worker {
             return;
         }
         let slot = self.sessions.remove(key.place);
-        for &(_, place) in &slot.flows {
-            self.sending.remove(place);
+        for &(flow, sent_by) in &slot.flows {
+            self.release_flow(flow, sent_by);
         }
         for &(_, channel) in &slot.channels {
             self.drop_channel(key, channel);

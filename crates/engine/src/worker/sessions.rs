@@ -6,6 +6,7 @@ use std::sync::Arc;
 use measure::Time;
 use protocol::session::{ChannelId, FlowId, Session};
 
+use super::flows::SentBy;
 use crate::messages::ClientState;
 
 /// Names a session for as long as the worker lives: its place may be used again, its serial number not.
@@ -24,8 +25,8 @@ pub(super) struct Slot {
     /// Which client of the plan it is; none for a server's side.
     pub(super) client: Option<Client>,
     pub(super) channels: Vec<(ChannelId, Channel)>,
-    /// Flows that are sending: which, and its place among the active ones.
-    pub(super) flows: Vec<(FlowId, usize)>,
+    /// Flows that are sending: which, and by whom it is sent.
+    pub(super) flows: Vec<(FlowId, SentBy)>,
     pub(super) topics: Vec<Arc<str>>,
     /// When a deadline task is waiting for it; the earliest, where there are several.
     pub(super) armed: Time,

@@ -10,4 +10,4 @@ mod receive;
 mod send;
 
 pub use receive::{Datagram, Filled, ReceiveBatch};
-pub use send::SendBatch;
+pub use send::{Address, SEND_COUNT, SendBatch};

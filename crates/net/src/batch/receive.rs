@@ -229,13 +229,13 @@ mod tests {
         let mut batch = SendBatch::new();
         for number in 0..50u8 {
             batch.push(
-                to,
+                to.into(),
                 [number; 12],
                 vec![number; if number == 7 { 9000 } else { 100 }],
             );
         }
         let mut sent = 0;
-        batch.send(&sender, |left| sent += usize::from(left));
+        batch.send(&sender, &clock, |_, at| sent += usize::from(at.is_some()));
         assert_eq!(sent, 50);
         let mut receive = ReceiveBatch::new();
         let filled = receive

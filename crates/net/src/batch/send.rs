@@ -1,23 +1,145 @@
-//! Sending: `sendmmsg`.
+//! Sending: `sendmmsg`, and segmentation by the kernel (`UDP_SEGMENT`) where it pays.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use socket2::SockAddr;
+use measure::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::clock::Clock;
 
 /// How many datagrams one call sends.
-const SEND_COUNT: usize = 64;
+pub const SEND_COUNT: usize = 64;
+
+/// Packets are joined for the kernel to take apart only where the whole IP packet is larger than this. A
+/// capture on this machine sees them joined, and tells that by the length: a packet of up to 1600 bytes may
+/// be an ordinary one.
+const JOINED_MIN: usize = 1600;
+
+/// The most payload that is joined: an IP packet's length has 16 bits, headers included.
+const JOINED_MAX: usize = 65_000;
+
+/// How long a call waits for room in the socket's buffer: longer than a network card takes for what one
+/// buffer holds, and short enough that whoever comes next is not late for it.
+const ROOM_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
+/// How often a datagram is tried whose turn another one's error took.
+const TRIES: u32 = 3;
+
+/// Where datagrams go, as the kernel wants it written.
+#[derive(Clone, Copy, Debug)]
+pub struct Address(Name);
+
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address(match address {
+            SocketAddr::V4(v4) => Name::V4(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(v6) => Name::V6(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            }),
+        })
+    }
+}
+
+impl Address {
+    fn raw(&self) -> (*const libc::c_void, libc::socklen_t) {
+        match &self.0 {
+            Name::V4(name) => (
+                std::ptr::from_ref(name).cast(),
+                size_of::<libc::sockaddr_in>() as libc::socklen_t,
+            ),
+            Name::V6(name) => (
+                std::ptr::from_ref(name).cast(),
+                size_of::<libc::sockaddr_in6>() as libc::socklen_t,
+            ),
+        }
+    }
+
+    fn is_same(&self, other: &Address) -> bool {
+        match (&self.0, &other.0) {
+            (Name::V4(a), Name::V4(b)) => {
+                a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr
+            }
+            (Name::V6(a), Name::V6(b)) => {
+                a.sin6_port == b.sin6_port
+                    && a.sin6_scope_id == b.sin6_scope_id
+                    && a.sin6_flowinfo == b.sin6_flowinfo
+                    && a.sin6_addr.s6_addr == b.sin6_addr.s6_addr
+            }
+            _ => false,
+        }
+    }
+
+    /// What IP and UDP put before the payload.
+    fn overhead(&self) -> usize {
+        match self.0 {
+            Name::V4(_) => 28,
+            Name::V6(_) => 48,
+        }
+    }
+}
+
+/// The control message that says where the kernel is to cut: its header, and a length of two bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SegmentControl {
+    header: libc::cmsghdr,
+    size: u16,
+    /// `CMSG_SPACE` rounds up to the header's alignment.
+    padding: [u8; 6],
+}
 
 /// Sends datagrams in batches: each a short header of its own and a payload that may be shared.
+///
+/// Datagrams that follow each other, go to the same place and are equally long (the last one may be
+/// shorter) are handed to the kernel as one, to be cut apart after its way through the stack
+/// (`UDP_SEGMENT`, udp(7)), where together they are larger than any ordinary packet. What arrives is the same. A
+/// kernel or a device that cannot do so says so the first time, and is not asked again.
 pub struct SendBatch<P> {
     entries: Vec<Entry<P>>,
+    /// What the next call hands to the kernel; wired up anew for each.
+    messages: Vec<Message>,
+    headers: Vec<libc::mmsghdr>,
+    iovecs: Vec<libc::iovec>,
+    controls: Vec<SegmentControl>,
+    joins: bool,
 }
 
 struct Entry<P> {
-    to: SockAddr,
+    to: Address,
     header: [u8; 12],
     payload: P,
+    length: usize,
+}
+
+/// So many entries, from there on, that are one message of `sendmmsg`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Message {
+    begin: usize,
+    count: usize,
 }
 
 impl<P: AsRef<[u8]>> Default for SendBatch<P> {
@@ -27,21 +149,57 @@ impl<P: AsRef<[u8]>> Default for SendBatch<P> {
 }
 
 impl<P: AsRef<[u8]>> SendBatch<P> {
-    /// An empty batch.
+    /// An empty batch: about 20 KiB.
     pub fn new() -> SendBatch<P> {
+        let control = SegmentControl {
+            header: libc::cmsghdr {
+                // What `CMSG_LEN` of two bytes is.
+                cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
+                cmsg_level: libc::SOL_UDP,
+                cmsg_type: libc::UDP_SEGMENT,
+            },
+            size: 0,
+            padding: [0; 6],
+        };
+        let none = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
         SendBatch {
             entries: Vec::with_capacity(SEND_COUNT),
+            messages: Vec::with_capacity(SEND_COUNT),
+            // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
+            headers: vec![unsafe { std::mem::zeroed() }; SEND_COUNT],
+            iovecs: vec![none; 2 * SEND_COUNT],
+            controls: vec![control; SEND_COUNT],
+            joins: true,
         }
     }
 
-    /// Adds a datagram; says whether the batch is full and has to be sent.
-    pub fn push(&mut self, to: SocketAddr, header: [u8; 12], payload: P) -> bool {
+    /// The same, with segmentation by the kernel allowed or not. It is allowed by default.
+    pub fn with_joining(mut self, joins: bool) -> SendBatch<P> {
+        self.joins = joins;
+        self
+    }
+
+    /// Whether segmentation by the kernel is allowed, and was not refused so far.
+    pub fn joins(&self) -> bool {
+        self.joins
+    }
+
+    /// Adds a datagram.
+    ///
+    /// # Panics
+    /// If the batch is full.
+    pub fn push(&mut self, to: Address, header: [u8; 12], payload: P) {
+        assert!(!self.is_full(), "a full batch has to be sent first");
+        let length = header.len() + payload.as_ref().len();
         self.entries.push(Entry {
-            to: to.into(),
+            to,
             header,
             payload,
+            length,
         });
-        self.entries.len() >= SEND_COUNT
     }
 
     /// Whether there is nothing to send.
@@ -49,68 +207,164 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         self.entries.is_empty()
     }
 
-    /// Forgets all, and tells of each that it has not left.
-    pub fn discard(&mut self, mut left: impl FnMut(bool)) {
-        self.entries.drain(..).for_each(|_| left(false));
+    /// Whether it has to be sent before another datagram is added.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= SEND_COUNT
     }
 
-    /// Sends all, and tells of each in order whether it left. A datagram that the kernel refuses (no
-    /// room, nobody there) is not tried again, and does not keep back those after it.
-    pub fn send(&mut self, socket: &impl AsRawFd, mut left: impl FnMut(bool)) {
-        let mut begin = 0;
-        while begin < self.entries.len() {
-            match self.send_from(socket, begin) {
+    /// How many datagrams it holds.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Sends all, and tells of each, in the order in which they were added, the time right before the
+    /// system call that took it; or none, where the kernel refused it (no room, no way there). Such a one is not
+    /// tried again, and does not keep back those after it. A full socket is given one millisecond to
+    /// become less so, once a call.
+    pub fn send(
+        &mut self,
+        socket: &impl AsRawFd,
+        clock: &Clock,
+        mut left: impl FnMut(usize, Option<Time>),
+    ) {
+        self.messages.clear();
+        self.wire(0, 0);
+        let (mut next, mut tries, mut waited) = (0, 0, false);
+        while next < self.messages.len() {
+            let at = clock.now();
+            let error = match self.send_from(socket, next) {
                 Ok(sent) => {
-                    (0..sent).for_each(|_| left(true));
-                    begin += sent;
+                    for message in &self.messages[next..next + sent] {
+                        let entries = message.begin..message.begin + message.count;
+                        entries.for_each(|index| left(index, Some(at)));
+                    }
+                    next += sent;
+                    tries = 0;
+                    continue;
                 }
+                Err(error) => error,
+            };
+            let message = self.messages[next];
+            match error.raw_os_error() {
+                Some(libc::EINTR) => continue,
                 // A socket reports the ICMP error of an earlier datagram at the next send, which has
-                // then not been tried: once more.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    left(false);
-                    begin += 1;
+                // then not been tried.
+                Some(libc::ECONNREFUSED) if tries < TRIES => {
+                    tries += 1;
+                    continue;
                 }
+                // The device cannot do it, or the kernel does not know it: in parts, from now on.
+                Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) if message.count > 1 => {
+                    self.joins = false;
+                    self.messages.truncate(next);
+                    self.wire(message.begin, 0);
+                    continue;
+                }
+                // Longer than this way allows in one piece: the parts may have to be fragmented.
+                Some(libc::EMSGSIZE) if message.count > 1 => {
+                    self.messages.truncate(next);
+                    self.wire(message.begin, message.begin + message.count);
+                    continue;
+                }
+                Some(libc::EAGAIN) if !waited => {
+                    waited = true;
+                    wait_for_room(socket);
+                    continue;
+                }
+                _ => {}
             }
+            (message.begin..message.begin + message.count).for_each(|index| left(index, None));
+            next += 1;
+            tries = 0;
         }
         self.entries.clear();
     }
 
-    fn send_from(&self, socket: &impl AsRawFd, begin: usize) -> io::Result<usize> {
-        let entries = &self.entries[begin..self.entries.len().min(begin + SEND_COUNT)];
-        let none = libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        };
-        let mut iovecs = [[none; 2]; SEND_COUNT];
-        // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
-        let mut headers: [libc::mmsghdr; SEND_COUNT] = unsafe { std::mem::zeroed() };
-        for ((entry, iovec), header) in entries.iter().zip(&mut iovecs).zip(&mut headers) {
-            let payload = entry.payload.as_ref();
-            iovec[0] = libc::iovec {
-                iov_base: entry.header.as_ptr().cast_mut().cast(),
-                iov_len: entry.header.len(),
+    /// Makes messages of the entries from `begin` on. Those before `apart` are not joined.
+    fn wire(&mut self, mut begin: usize, apart: usize) {
+        while begin < self.entries.len() {
+            let count = if self.joins && begin >= apart {
+                joined(&self.entries[begin..])
+            } else {
+                1
             };
-            iovec[1] = libc::iovec {
-                iov_base: payload.as_ptr().cast_mut().cast(),
-                iov_len: payload.len(),
-            };
-            header.msg_hdr.msg_name = entry.to.as_ptr().cast_mut().cast();
-            header.msg_hdr.msg_namelen = entry.to.len();
-            header.msg_hdr.msg_iov = iovec.as_mut_ptr();
-            header.msg_hdr.msg_iovlen = 2;
+            let place = self.messages.len();
+            let entries = &self.entries[begin..begin + count];
+            let iovecs = &mut self.iovecs[2 * begin..2 * (begin + count)];
+            for (entry, iovec) in entries.iter().zip(iovecs.chunks_exact_mut(2)) {
+                let payload = entry.payload.as_ref();
+                iovec[0].iov_base = entry.header.as_ptr().cast_mut().cast();
+                iovec[0].iov_len = entry.header.len();
+                iovec[1].iov_base = payload.as_ptr().cast_mut().cast();
+                iovec[1].iov_len = payload.len();
+            }
+            let header = &mut self.headers[place].msg_hdr;
+            let (name, length) = entries[0].to.raw();
+            header.msg_name = name.cast_mut();
+            header.msg_namelen = length;
+            header.msg_iov = iovecs.as_mut_ptr();
+            header.msg_iovlen = iovecs.len();
+            if count > 1 {
+                let control = &mut self.controls[place];
+                control.size = u16::try_from(entries[0].length).expect("less than is joined");
+                header.msg_control = std::ptr::from_mut(control).cast();
+                header.msg_controllen = size_of::<SegmentControl>();
+            } else {
+                header.msg_control = std::ptr::null_mut();
+                header.msg_controllen = 0;
+            }
+            self.messages.push(Message { begin, count });
+            begin += count;
         }
-        // SAFETY: every header points to an address and two buffers that live until after the call,
-        // with their lengths; the kernel only reads from them.
+    }
+
+    fn send_from(&mut self, socket: &impl AsRawFd, first: usize) -> io::Result<usize> {
+        let headers = &mut self.headers[first..self.messages.len()];
+        // SAFETY: every header was wired up by `wire` since entries were last added: it points to an
+        // address and to buffers, in entries that are neither moved nor dropped before the call is over, and
+        // perhaps to a control message of its own, all with their lengths; the kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                libc::c_uint::try_from(entries.len()).expect("at most the batch"),
+                libc::c_uint::try_from(headers.len()).expect("at most the batch"),
                 libc::MSG_DONTWAIT,
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }
+
+/// How many of the entries can be handed over as one, from the first on.
+fn joined<P>(entries: &[Entry<P>]) -> usize {
+    let first = &entries[0];
+    let (mut count, mut total) = (1, first.length);
+    for entry in &entries[1..] {
+        if entry.length > first.length
+            || total + entry.length > JOINED_MAX
+            || !entry.to.is_same(&first.to)
+        {
+            break;
+        }
+        count += 1;
+        total += entry.length;
+        if entry.length < first.length {
+            break;
+        }
+    }
+    if total + first.to.overhead() > JOINED_MIN {
+        count
+    } else {
+        1
+    }
+}
+
+fn wait_for_room(socket: &impl AsRawFd) {
+    // SAFETY: the socket is borrowed, and so open, for longer than this.
+    let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
+    // Whether there is room is found out by the next attempt.
+    let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&ROOM_WAIT));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! A pacer without a worker, against plain sockets: loopback delivers within the call that sends, so what a
+//! flow says it has sent is what a socket holds, at any moment.
+
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use protocol::media::clip::FrameRate;
+use protocol::media::h264::H264Settings;
+use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
+use protocol::session::Flows;
+
+use super::*;
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const SESSION: SessionKey = SessionKey {
+    place: 0,
+    serial: 0,
+};
+
+/// What a worker has of its own.
+struct Bench {
+    clock: Clock,
+    poll: Poll,
+    flows: Flows,
+    pacer: Pacer,
+    /// Shared by all flows.
+    socket: Arc<OwnedFd>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let clock = Clock::start();
+        let poll = Poll::new().expect("linux has it");
+        let waker = Waker::new().expect("linux has it");
+        poll.registry()
+            .register(
+                &mut SourceFd(&waker.as_raw_fd()),
+                Token(0),
+                Interest::READABLE,
+            )
+            .expect("linux has it");
+        let pacer = Pacer::start(0, &clock, Arc::new(waker)).expect("a thread");
+        Bench {
+            clock,
+            poll,
+            flows: Flows::default(),
+            pacer,
+            socket: Arc::new(socket().into()),
+        }
+    }
+
+    /// Lends a flow that has begun or will.
+    fn lend(&mut self, flow: RtpFlow, to: SocketAddr) -> (FlowId, Lease) {
+        let id = self.flows.insert(Flow::Rtp(Box::new(flow)));
+        (id, self.lend_again(id, to))
+    }
+
+    fn lend_again(&mut self, id: FlowId, to: SocketAddr) -> Lease {
+        let (pacer, socket) = (&self.pacer, self.socket.clone());
+        let mut lease = None;
+        self.flows.lend(id, |flow| {
+            let (known_as, lender) = pacer.lend(flow, id, SESSION, socket, to);
+            lease = Some(known_as);
+            lender
+        });
+        lease.expect("it was at home")
+    }
+
+    fn sent(&mut self, id: FlowId) -> u64 {
+        self.flows.with(id, |flow| flow.sent().0)
+    }
+
+    fn wait_for(&mut self, what: &str, mut holds: impl FnMut(&mut Bench) -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < give_up, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes the flow out; gives what it sent.
+    fn remove(&mut self, id: FlowId) -> ServedCounts {
+        let Flow::Rtp(flow) = self.flows.remove(id);
+        let served = flow.served();
+        ServedCounts {
+            left: flow.sent().0,
+            not_taken: served.not_taken,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ServedCounts {
+    left: u64,
+    not_taken: u64,
+}
+
+fn socket() -> UdpSocket {
+    net::ports::bind("127.0.0.1:0".parse().expect("an address"), 1 << 20).expect("a free port")
+}
+
+/// All that arrived since the last time.
+fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+    let mut buffer = [0; 2048];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())).collect()
+}
+
+/// About 250 packets a second, most of them equally long, in 50 frames.
+fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u32) -> RtpFlow {
+    static CLIP: OnceLock<Arc<Clip>> = OnceLock::new();
+    let clip = CLIP.get_or_init(|| {
+        let video = Clip::video(&H264Settings {
+            bits_per_second: 2_000_000,
+            frame_rate: FrameRate::whole(50),
+            gop: 25,
+            mtu: 1200,
+        });
+        Arc::new(video.expect("enough for pictures"))
+    });
+    RtpFlow::new(FlowSettings {
+        clip: clip.clone(),
+        pacing,
+        ssrc,
+        first_seq: 65_500,
+        first_timestamp: 0,
+        length,
+        faults: Faults::default(),
+        seed: 0,
+    })
+}
+
+fn spread(length: Option<Duration>, ssrc: u32) -> RtpFlow {
+    flow(protocol::media::rtp::Pacing::Spread, length, ssrc)
+}
+
+#[test]
+fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
+    let mut bench = Bench::new();
+    let receivers: Vec<UdpSocket> = (0..12).map(|_| socket()).collect();
+    let address = |receiver: &UdpSocket| receiver.local_addr().expect("bound");
+    let mut flows = Vec::new();
+    for (ssrc, receiver) in (0..).zip(&receivers) {
+        let mut flow = spread(None, ssrc);
+        flow.start(bench.clock.now());
+        let (id, lease) = bench.lend(flow, address(receiver));
+        flows.push((id, lease, receiver));
+    }
+    for (wanted, (id, lease, receiver)) in (1..).zip(flows) {
+        bench.wait_for("packets leave", |bench| bench.sent(id) >= wanted);
+        let mut arrived = 0;
+        if wanted % 2 == 0 {
+            // Paused, and gone on with.
+            bench.flows.with(id, RtpFlow::pause);
+            let sent = bench.sent(id);
+            arrived = received(receiver).len() as u64;
+            assert_eq!(arrived, sent);
+            bench.flows.take_back(id);
+            assert!(!bench.pacer.has(lease));
+            let now = bench.clock.now();
+            bench.flows.with(id, |flow| flow.start(now));
+            let again = bench.lend_again(id, address(receiver));
+            assert!(bench.pacer.has(again) && again != lease);
+            bench.wait_for("it goes on", |bench| bench.sent(id) > sent);
+        }
+        let served = bench.remove(id);
+        arrived += received(receiver).len() as u64;
+        assert_eq!((served.left, served.not_taken), (arrived, 0));
+    }
+    // Windows, taken as they are, lose none of it.
+    let window = bench.pacer.take_window();
+    assert!(window.counters[usize::from(tester::SENT_PACKETS.0)] >= 12);
+    assert!(window.histograms.contains_key(&tester::SEND_LATENESS));
+    drop(bench);
+    assert!(
+        receivers
+            .iter()
+            .all(|receiver| received(receiver).is_empty())
+    );
+}
+
+#[test]
+fn what_leaves_joined_arrives_byte_for_byte_and_its_end_is_told() {
+    let mut bench = Bench::new();
+    for pacing in [
+        protocol::media::rtp::Pacing::AtOnce,
+        protocol::media::rtp::Pacing::Spread,
+    ] {
+        let receiver = socket();
+        let length = Some(Duration::from_millis(300));
+        let mut twin = flow(pacing, length, 9);
+        twin.start(Time::ZERO);
+        let late = Time::ZERO + Duration::from_secs(10);
+        let expected: Vec<Vec<u8>> = std::iter::from_fn(|| twin.next_packet(late))
+            .map(|packet| [&packet.header[..], &packet.payload].concat())
+            .collect();
+        assert!(expected.len() > 50);
+        let mut flow = flow(pacing, length, 9);
+        flow.start(bench.clock.now());
+        let (id, lease) = bench.lend(flow, receiver.local_addr().expect("bound"));
+        let mut events = Events::with_capacity(1);
+        let mut ended = Vec::new();
+        let give_up = Instant::now() + PATIENCE;
+        while ended.is_empty() {
+            assert!(Instant::now() < give_up, "its end is not told");
+            bench
+                .poll
+                .poll(&mut events, Some(PATIENCE))
+                .expect("it polls");
+            ended = bench.pacer.take_ended();
+        }
+        assert_eq!(ended, [(SESSION, id, lease)]);
+        assert!(received(&receiver) == expected, "{pacing:?}");
+        let served = bench.remove(id);
+        assert_eq!(served.left, expected.len() as u64);
+        let window = bench.pacer.take_window();
+        let count = |id: measure::CounterId| window.counters[usize::from(id.0)];
+        assert_eq!(count(tester::SENT_PACKETS), expected.len() as i64);
+        assert_eq!(count(tester::SENDS_FAILED), 0);
+    }
+    assert!(bench.pacer.take_cpu() > 0);
+}
+
+#[test]
+fn who_is_refused_holds_nobody_up() {
+    let mut bench = Bench::new();
+    let receivers: Vec<UdpSocket> = (0..4).map(|_| socket()).collect();
+    let length = Some(Duration::from_millis(200));
+    // Broadcasts that were not asked for are refused (EACCES).
+    let refused: SocketAddr = "127.255.255.255:9".parse().expect("an address");
+    let places = receivers.iter().map(|r| r.local_addr().expect("bound"));
+    let mut flows = Vec::new();
+    for (ssrc, to) in (0..).zip(places.flat_map(|to| [to, refused])) {
+        let mut flow = spread(length, ssrc);
+        flow.start(bench.clock.now());
+        flows.push(bench.lend(flow, to).0);
+    }
+    let mut ended = 0;
+    let all = flows.len();
+    bench.wait_for("all come to their end", |bench| {
+        ended += bench.pacer.take_ended().len();
+        ended == all
+    });
+    for (receiver, pair) in receivers.iter().zip(flows.chunks(2)) {
+        let (taken, not_taken) = (bench.remove(pair[0]), bench.remove(pair[1]));
+        let arrived = received(receiver).len() as u64;
+        assert!(arrived > 20);
+        assert_eq!((taken.left, taken.not_taken), (arrived, 0));
+        assert_eq!((not_taken.left, not_taken.not_taken), (0, arrived));
+    }
+    let window = bench.pacer.take_window();
+    let count = |id: measure::CounterId| window.counters[usize::from(id.0)];
+    assert_eq!(count(tester::SENT_PACKETS), count(tester::SENDS_FAILED));
+}
+
+/// Flows that have years to make up for keep a pacer at work without end.
+#[test]
+fn a_pacer_that_cannot_keep_up_lets_its_worker_in_and_counts_bursts() {
+    let mut bench = Bench::new();
+    let receiver = socket();
+    let to = receiver.local_addr().expect("bound");
+    bench.wait_for("time goes on", |bench| {
+        bench.clock.now() > Time::ZERO + Duration::from_millis(50)
+    });
+    let ids: Vec<FlowId> = (0..2000)
+        .map(|ssrc| {
+            let mut flow = spread(None, ssrc);
+            flow.start(Time::ZERO);
+            bench.lend(flow, to).0
+        })
+        .collect();
+    for &id in &ids {
+        let _ = bench.sent(id);
+    }
+    let id = ids[0];
+    bench.wait_for("it is sent as well", |bench| bench.sent(id) > 1);
+    let window = bench.pacer.take_window();
+    assert!(window.counters[usize::from(tester::SENT_IN_BURSTS.0)] > 0);
+    for id in ids {
+        bench.remove(id);
+    }
+}
+
+#[test]
+fn packets_make_a_burst_that_were_due_apart_and_leave_in_one_turn() {
+    let mut last = LastSent::default();
+    let at = Time::from_nanos;
+    let bursts: Vec<bool> = [(1, 5), (1, 5), (1, 6), (2, 7), (2, 7), (2, 8)]
+        .map(|(turn, due)| last.is_burst(turn, at(due)))
+        .to_vec();
+    assert_eq!(bursts, [false, false, true, false, false, true]);
+}

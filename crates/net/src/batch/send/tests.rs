@@ -1,0 +1,189 @@
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use super::*;
+
+fn socket(address: &str) -> UdpSocket {
+    UdpSocket::bind(address).expect("a free port")
+}
+
+/// All that a plain socket got so far: loopback delivers within the call that sends.
+fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+    socket.set_nonblocking(true).expect("linux can");
+    let mut buffer = [0; 65_536];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())).collect()
+}
+
+/// Datagrams of these lengths, each of other bytes.
+fn datagrams(lengths: &[usize]) -> Vec<([u8; 12], Vec<u8>)> {
+    let numbered = lengths.iter().enumerate();
+    numbered
+        .map(|(number, &length)| {
+            let byte = |at: usize| (number * 31 + at * 7) as u8;
+            (
+                std::array::from_fn(|at| byte(at + 100)),
+                (0..length - 12).map(byte).collect(),
+            )
+        })
+        .collect()
+}
+
+fn whole(datagrams: &[([u8; 12], Vec<u8>)]) -> Vec<Vec<u8>> {
+    let join = |(header, payload): &([u8; 12], Vec<u8>)| [&header[..], payload].concat();
+    datagrams.iter().map(join).collect()
+}
+
+#[test]
+fn joined_or_not_the_same_datagrams_arrive() {
+    let clock = Clock::start();
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let (sender, receiver) = (socket(local), socket(local));
+        let to = receiver.local_addr().expect("bound").into();
+        for lengths in [
+            &[1200; 64][..],
+            &[1200, 1200, 1200, 300, 1200, 1200, 7, 1200].map(|length: usize| length.max(13)),
+            &[100, 200, 300, 300, 200, 100, 100, 100],
+            &[9000; 12],
+            &[20; 64],
+            &[1500, 1499],
+            &[40_000, 40_000],
+            &[13],
+        ] {
+            let datagrams = datagrams(lengths);
+            for joins in [true, false] {
+                let mut batch = SendBatch::new().with_joining(joins);
+                for (header, payload) in &datagrams {
+                    batch.push(to, *header, payload);
+                }
+                let mut told = Vec::new();
+                batch.send(&sender, &clock, |index, at| {
+                    assert!(at.is_some(), "{lengths:?} {index}");
+                    told.push(index);
+                });
+                assert!(batch.is_empty());
+                assert_eq!(told, (0..lengths.len()).collect::<Vec<_>>());
+                let received = received(&receiver);
+                assert!(
+                    received == whole(&datagrams),
+                    "{local} {joins} {lengths:?}: {:?}",
+                    received.iter().map(Vec::len).collect::<Vec<_>>()
+                );
+                assert_eq!(batch.joins(), joins, "loopback takes it");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_joined_goes_to_one_place_is_equally_long_and_no_ordinary_packet() {
+    let here: Address = "127.0.0.1:9".parse::<SocketAddr>().expect("one").into();
+    let there: Address = "127.0.0.1:7".parse::<SocketAddr>().expect("one").into();
+    let entry = |to, length| Entry {
+        to,
+        header: [0; 12],
+        payload: (),
+        length,
+    };
+    let entries = |lengths: &[usize]| -> Vec<Entry<()>> {
+        lengths.iter().map(|&length| entry(here, length)).collect()
+    };
+    for (lengths, count) in [
+        (&[800, 800][..], 2),
+        // With its headers exactly 1600 bytes: it could be one packet.
+        (&[786, 786], 1),
+        (&[786, 787], 1),
+        (&[787, 786], 2),
+        (&[787, 1500], 1),
+        (&[1200, 1200, 300, 300], 3),
+        (&[1200, 1300], 1),
+        (&[30_000, 30_000, 30_000], 2),
+        (&[1700], 1),
+    ] {
+        assert_eq!(joined(&entries(lengths)), count, "{lengths:?}");
+    }
+    assert_eq!(joined(&[entry(here, 1200), entry(there, 1200)]), 1);
+}
+
+#[test]
+fn who_is_refused_keeps_nobody_back_and_may_be_asked_in_parts() {
+    let clock = Clock::start();
+    let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+    let to: Address = receiver.local_addr().expect("bound").into();
+    // Broadcast that was not asked for is refused with EACCES; an IPv6 address on an IPv4
+    // socket with EAFNOSUPPORT.
+    let broadcast = "127.255.255.255:9".parse::<SocketAddr>();
+    let broadcast: Address = broadcast.expect("an address").into();
+    let other: Address = "[::1]:9".parse::<SocketAddr>().expect("an address").into();
+    let gone = socket("127.0.0.1:0").local_addr().expect("bound").into();
+    let places = [to, broadcast, to, other, to, gone, to, broadcast, broadcast];
+    let mut batch = SendBatch::new();
+    for (number, place) in (0..).zip(places) {
+        batch.push(place, [number; 12], vec![number; 1000]);
+    }
+    let mut told = Vec::new();
+    batch.send(&sender, &clock, |_, at| told.push(at.is_some()));
+    let left = [true, false, true, false, true, true, true, false, false];
+    assert_eq!(told, left);
+    let numbers: Vec<u8> = received(&receiver).iter().map(|d| d[0]).collect();
+    assert_eq!(numbers, [0, 2, 4, 6]);
+}
+
+/// A connected socket hears of the refusal, and passes it on at a later send: nobody else's loss.
+#[test]
+fn an_error_of_an_earlier_datagram_loses_no_other() {
+    let clock = Clock::start();
+    let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+    let gone = socket("127.0.0.1:0").local_addr().expect("bound");
+    sender.connect(gone).expect("any address will do");
+    let to = receiver.local_addr().expect("bound").into();
+    let mut batch = SendBatch::new();
+    for number in 0..20 {
+        let to = if number % 5 == 0 { gone.into() } else { to };
+        batch.push(to, [number; 12], vec![number; 10]);
+    }
+    let mut left = 0;
+    batch.send(&sender, &clock, |_, at| left += usize::from(at.is_some()));
+    assert_eq!(left, 20);
+    assert_eq!(received(&receiver).len(), 16);
+}
+
+#[test]
+fn a_kernel_that_refuses_to_cut_is_not_asked_again() {
+    let clock = Clock::start();
+    let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+    // What has no checksum cannot be cut: the kernel refuses as it does where it has not learnt to.
+    set_no_check(&sender);
+    let to = receiver.local_addr().expect("bound").into();
+    let datagrams = datagrams(&[1200; 20]);
+    let mut batch = SendBatch::new();
+    for round in 0..2 {
+        for (header, payload) in &datagrams {
+            batch.push(to, *header, payload);
+        }
+        let before = clock.now();
+        let mut left = 0;
+        batch.send(&sender, &clock, |_, at| {
+            let at = at.expect("in parts it leaves");
+            assert!(at >= before && at <= clock.now() + Duration::from_millis(1));
+            left += 1;
+        });
+        assert_eq!(left, 20);
+        assert!(!batch.joins(), "round {round}");
+        assert!(received(&receiver) == whole(&datagrams));
+    }
+}
+
+fn set_no_check(socket: &impl AsRawFd) {
+    let one: libc::c_int = 1;
+    // SAFETY: `one` is valid for reads of its size for the duration of the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NO_CHECK,
+            (&raw const one).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0);
+}

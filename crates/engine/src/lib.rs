@@ -21,5 +21,5 @@ pub use control::Control;
 pub use error::EngineError;
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 pub use run::{Options, files_needed, run, workers};
-pub use serve::{ServeFinished, ServeOptions, ServeProgress, serve};
+pub use serve::{Pacing, ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
-use measure::tester;
+use measure::totals::Statistic;
+use measure::{Totals, tester};
 use net::{Clock, PortRange};
 use protocol::media::rtp::ServedStream;
 use protocol::rtsp::server::{Server, ServerConfig};
@@ -27,7 +28,8 @@ pub struct ServeOptions {
     pub listen: Vec<SocketAddr>,
     /// What it serves, and what it does wrong on purpose. Its `wall_clock` is set by [`serve`].
     pub config: ServerConfig,
-    /// Where a line of JSON goes for each stream that was served, when its session has ended.
+    /// Where a line of JSON goes for each stream that was served, when its session has ended; and as the last
+    /// line an object `pacing` ([`Pacing`]).
     pub report: Option<PathBuf>,
     /// How long sessions get to end when it is stopped.
     pub stop_timeout: Duration,
@@ -45,7 +47,7 @@ pub struct ServeProgress {
 }
 
 /// What a reference server did, all its streams together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServeFinished {
     /// Streams.
     pub streams: u64,
@@ -57,6 +59,42 @@ pub struct ServeFinished {
     pub duplicated: u64,
     /// Packets sent out of order.
     pub reordered: u64,
+    /// How well they were paced, of all windows that are over.
+    pub pacing: Pacing,
+}
+
+/// How well a reference server kept its packets to their schedule, those of streams that still run
+/// included. Times are in seconds; see the metrics `tester.send_lateness`, `sent_packets`,
+/// `sent_in_bursts` and `sends_failed` for what exactly they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Pacing {
+    /// Packets of media that left, second copies included.
+    pub packets: u64,
+    /// How late half of them left at most; nothing where none left.
+    pub lateness_p50_seconds: Option<f64>,
+    /// How late 99 % of them left at most.
+    pub lateness_p99_seconds: Option<f64>,
+    /// How late the latest left.
+    pub lateness_max_seconds: Option<f64>,
+    /// Packets that left right behind another of their stream though they were due apart.
+    pub in_bursts: u64,
+    /// Packets and messages that the network stack refused.
+    pub refused: u64,
+}
+
+impl Pacing {
+    fn of(tester: &Totals) -> Pacing {
+        let lateness = |statistic| tester.named("send_lateness", statistic);
+        let count = |id| u64::try_from(tester.counter(id)).unwrap_or(0);
+        Pacing {
+            packets: count(tester::SENT_PACKETS),
+            lateness_p50_seconds: lateness(Statistic::Quantile(0.5)),
+            lateness_p99_seconds: lateness(Statistic::Quantile(0.99)),
+            lateness_max_seconds: lateness(Statistic::Max),
+            in_bursts: count(tester::SENT_IN_BURSTS),
+            refused: count(tester::SENDS_FAILED),
+        }
+    }
 }
 
 /// Out of which ports reference servers send, apart from the part of the range where clients begin to take theirs.
@@ -123,6 +161,7 @@ pub fn serve(
         tester::TESTER_CATALOGUE,
     );
     let mut served = ServeFinished::default();
+    let mut pacing = Totals::new(tester::TESTER_CATALOGUE);
     let mut tell = |served: ServeFinished, elapsed| {
         progress(&ServeProgress {
             elapsed,
@@ -156,7 +195,7 @@ pub fn serve(
             Ok(Report::Served(stream)) => {
                 served.add(&stream);
                 if let Some(report) = &mut report {
-                    report.write(&stream)?;
+                    report.write(stream.as_ref())?;
                 }
             }
             Ok(Report::Finished { worker, error }) => {
@@ -179,6 +218,8 @@ pub fn serve(
             Err(RecvTimeoutError::Disconnected) => return Err(broke_down()),
         }
         while let Some(window) = assembly.take() {
+            pacing.add(&window.tester, window.seconds);
+            served.pacing = Pacing::of(&pacing);
             tell(
                 served,
                 window.begins.since_start() + Duration::from_secs_f64(window.seconds),
@@ -195,6 +236,7 @@ pub fn serve(
         }
     }
     if let Some(report) = &mut report {
+        report.write(&serde_json::json!({ "pacing": served.pacing }))?;
         report.finish()?;
     }
     Ok(served)
@@ -247,9 +289,9 @@ impl ReportFile {
     }
 
     /// Each line is flushed: whoever waits for a session's line can read it as soon as it is over.
-    fn write(&mut self, stream: &ServedStream) -> Result<(), EngineError> {
+    fn write(&mut self, line: &impl serde::Serialize) -> Result<(), EngineError> {
         let failed = EngineError::system(format!("cannot write {}", self.path.display()));
-        serde_json::to_writer(&mut self.file, stream)
+        serde_json::to_writer(&mut self.file, line)
             .map_err(io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"))
             .and_then(|()| self.file.flush())

@@ -332,7 +332,8 @@ pub(crate) struct ServeRtsp {
     /// Seed of everything random
     #[arg(long, default_value_t = DEFAULT_SEED)]
     pub(crate) seed: u64,
-    /// Write what was really done to each stream of each session to this file, as lines of JSON
+    /// Write what was really done to each stream of each session to this file, as lines of JSON, and as the
+    /// last line how well packets were kept to their schedule
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }

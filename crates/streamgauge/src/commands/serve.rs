@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::{Control, ServeFinished, ServeOptions};
+use engine::{Control, Pacing, ServeFinished, ServeOptions};
 use protocol::rtsp::server::{AuthScheme, ServerConfig, ServerFaults, Transports};
-use report::human::{count, plural};
+use report::human::{count, plural, seconds};
 
 use crate::args::{self, Auth};
 use crate::console::Console;
@@ -52,6 +52,9 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
     let finished = finished.map_err(Failure::bad)?;
     announced?;
     console.say(&format!("served {}", so_far(&finished)));
+    if let Some(pacing) = paced(&finished.pacing) {
+        console.say(&pacing);
+    }
     Ok(Exit::Pass)
 }
 
@@ -64,6 +67,19 @@ fn so_far(served: &ServeFinished) -> String {
         count(served.duplicated as f64),
         count(served.reordered as f64),
     )
+}
+
+/// How well packets were kept to their schedule; nothing where there were none.
+fn paced(pacing: &Pacing) -> Option<String> {
+    Some(format!(
+        "pacing: half of {} left within {} of their time, 99 % within {}, the latest after {}; {} in bursts, {} refused",
+        plural(pacing.packets as f64, "packet", "packets"),
+        seconds(pacing.lateness_p50_seconds?),
+        seconds(pacing.lateness_p99_seconds?),
+        seconds(pacing.lateness_max_seconds?),
+        count(pacing.in_bursts as f64),
+        count(pacing.refused as f64),
+    ))
 }
 
 fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {

@@ -258,10 +258,14 @@ impl Server {
         let report = self.report.clone();
         self.process.finish(Duration::from_secs(10));
         let text = fs::read_to_string(&report).expect("the server wrote its report");
-        let streams: Vec<Value> = text
+        let mut streams: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).expect("a line of JSON each"))
             .collect();
+        let last: Value = streams.pop().expect("it ends with how it kept its schedule");
+        let paced = &last["pacing"];
+        assert_eq!(number(&paced["refused"]), 0, "{last}");
+        assert!(number(&paced["in_bursts"]) <= number(&paced["packets"]), "{last}");
         let sum = |name: &str| streams.iter().map(|stream| number(&stream[name])).sum();
         let counts = Counts {
             expected: sum("expected"),

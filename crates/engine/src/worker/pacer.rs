@@ -6,13 +6,13 @@
 //! taken back has nothing under way. The worker takes it where a session reaches for a flow, and once a
 //! window. It gets it within one batch: the pacer sees that it waits, and stands back.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,7 +58,8 @@ struct Shared {
 
 struct State {
     active: Slab<Active>,
-    due: BinaryHeap<Reverse<(Time, usize, u64)>>,
+    /// The flows by when their next packet is due. Of one that was taken back an entry may be left over.
+    due: BinaryHeap<Reverse<Due>>,
     serial: u64,
     /// When the pacer means to work next; none while it is at work.
     sleeps_until: Option<Time>,
@@ -76,6 +77,36 @@ pub(super) struct Lease {
     place: usize,
     serial: u64,
 }
+
+/// When a flow has to be looked after. Ordered by the time alone: this is compared a dozen times for each
+/// packet.
+#[derive(Clone, Copy)]
+struct Due {
+    at: Time,
+    lease: Lease,
+}
+
+impl Ord for Due {
+    #[inline]
+    fn cmp(&self, other: &Due) -> Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl PartialOrd for Due {
+    #[inline]
+    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Due {}
 
 struct Active {
     serial: u64,
@@ -158,9 +189,10 @@ impl Pacer {
                 last: LastSent::default(),
             });
             // One that has nothing to send is found to have ended as all others are.
-            let due = due.unwrap_or(Time::ZERO);
-            state.due.push(Reverse((due, place, serial)));
-            Lease { place, serial }
+            let at = due.unwrap_or(Time::ZERO);
+            let lease = Lease { place, serial };
+            state.due.push(Reverse(Due { at, lease }));
+            lease
         });
         let lender = Lent {
             shared: self.shared.clone(),
@@ -176,7 +208,7 @@ impl Pacer {
 
     /// The flows that have sent their last packet since this was asked last.
     pub(super) fn take_ended(&self) -> Vec<(SessionKey, FlowId, Lease)> {
-        if !self.shared.has_ended.swap(false, Ordering::Relaxed) {
+        if !self.shared.has_ended.swap(false, Relaxed) {
             return Vec::new();
         }
         self.shared.reach(|state| std::mem::take(&mut state.ended))
@@ -219,9 +251,9 @@ impl Shared {
 
     /// The worker's way to the state.
     fn reach<R>(&self, reach: impl FnOnce(&mut State) -> R) -> R {
-        self.worker_waits.store(true, Ordering::Relaxed);
+        self.worker_waits.store(true, Relaxed);
         let mut state = self.lock();
-        self.worker_waits.store(false, Ordering::Relaxed);
+        self.worker_waits.store(false, Relaxed);
         let result = reach(&mut state);
         let earlier = state
             .sleeps_until
@@ -245,7 +277,7 @@ impl State {
     /// When the pacer has to work next.
     fn next_turn(&self) -> Time {
         match self.due.peek() {
-            Some(Reverse((at, ..))) => (*at).max(self.last_turn + TICK),
+            Some(Reverse(first)) => first.at.max(self.last_turn + TICK),
             None => Time::NEVER,
         }
     }
@@ -324,12 +356,17 @@ impl Pacing<'_> {
             }
             state.last_turn = now;
             self.turn += 1;
-            while !state.stop && state.due.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            while !state.stop
+                && state
+                    .due
+                    .peek()
+                    .is_some_and(|Reverse(first)| first.at <= now)
+            {
                 self.send_batch(&mut state, now);
                 state = self.let_worker_in(state);
             }
             // What ended is told of once, however much it is.
-            if !state.ended.is_empty() && !self.shared.has_ended.swap(true, Ordering::Relaxed) {
+            if !state.ended.is_empty() && !self.shared.has_ended.swap(true, Relaxed) {
                 self.waker.wake();
             }
         }
@@ -358,7 +395,7 @@ impl Pacing<'_> {
     /// Stands back where the worker waits for the lock: it would else not be given it by a pacer that takes it
     /// again at once.
     fn let_worker_in<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if !self.shared.worker_waits.load(Ordering::Relaxed) {
+        if !self.shared.worker_waits.load(Relaxed) {
             return state;
         }
         state.stands_back = true;
@@ -372,14 +409,14 @@ impl Pacing<'_> {
     fn send_batch(&mut self, state: &mut State, now: Time) {
         let mut socket: Option<Arc<OwnedFd>> = None;
         while !self.batch.is_full()
-            && let Some(top) = state.due.peek_mut()
+            && let Some(mut top) = state.due.peek_mut()
         {
-            let Reverse((at, place, serial)) = *top;
+            let Reverse(Due { at, lease }) = *top;
             if at > now {
                 break;
             }
-            let active = state.active.get_mut(place);
-            let Some(active) = active.filter(|active| active.serial == serial) else {
+            let active = state.active.get_mut(lease.place);
+            let Some(active) = active.filter(|active| active.serial == lease.serial) else {
                 PeekMut::pop(top);
                 continue;
             };
@@ -393,7 +430,7 @@ impl Pacing<'_> {
                 && let Some(packet) = flow.next_packet(now)
             {
                 self.made.push(Made {
-                    place,
+                    place: lease.place,
                     tag: packet.tag,
                     due: packet.due,
                     burst: active.last.is_burst(self.turn, packet.due),
@@ -401,10 +438,10 @@ impl Pacing<'_> {
                 self.batch.push(active.to, packet.header, packet.payload);
             }
             match flow.next_due() {
-                Some(due) => reschedule(top, Reverse((due, place, serial))),
+                // It costs one way down the heap, when `top` is dropped.
+                Some(at) => top.0.at = at,
                 None => {
                     PeekMut::pop(top);
-                    let lease = Lease { place, serial };
                     state.ended.push((active.session, active.id, lease));
                 }
             }
@@ -441,11 +478,6 @@ impl Pacing<'_> {
         recorder.add(tester::SENT_IN_BURSTS, in_bursts);
         recorder.add(tester::SENDS_FAILED, refused);
     }
-}
-
-/// Gives the first in the heap another time, at the cost of one way down.
-fn reschedule<T: Ord>(mut top: PeekMut<'_, T>, to: T) {
-    *top = to;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod clock;
 pub mod files;
+pub mod limits;
 pub mod options;
 pub mod ports;
 pub mod ring;

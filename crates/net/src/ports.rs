@@ -23,6 +23,7 @@ pub struct PortRange {
     first: u16,
     taken: Vec<bool>,
     next: usize,
+    pairs_taken: usize,
     receive_buffer: usize,
 }
 
@@ -46,6 +47,7 @@ impl PortRange {
             first,
             taken: vec![false; pairs],
             next: 0,
+            pairs_taken: 0,
             receive_buffer: RECEIVE_BUFFER,
         }
     }
@@ -80,6 +82,11 @@ impl PortRange {
         self.taken.len()
     }
 
+    /// How many pairs are taken.
+    pub fn pairs_taken(&self) -> usize {
+        self.pairs_taken
+    }
+
     /// Binds the next free pair on `local`. Ports that another program holds are passed over.
     ///
     /// # Errors
@@ -109,6 +116,7 @@ impl PortRange {
             match self.bind_pair(local, port, media) {
                 Ok(pair) => {
                     self.taken[index] = true;
+                    self.pairs_taken += 1;
                     return Ok(pair);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
@@ -124,6 +132,7 @@ impl PortRange {
     /// Gives a pair back, after its sockets were closed.
     pub fn release(&mut self, port: u16) {
         if let Some(place) = self.taken.get_mut(usize::from((port - self.first) / 2)) {
+            self.pairs_taken -= usize::from(*place);
             *place = false;
         }
     }
@@ -203,10 +212,13 @@ mod tests {
             io::ErrorKind::AddrInUse
         );
         let ports: Vec<u16> = pairs.iter().map(|pair| pair.port).collect();
+        assert_eq!(range.pairs_taken(), ports.len());
         drop(pairs);
         for &port in &ports {
             range.release(port);
+            range.release(port);
         }
+        assert_eq!(range.pairs_taken(), 0);
         assert_eq!(range.bind(LOCAL).expect("free again").port, ports[0]);
     }
 

@@ -94,11 +94,11 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::tester::{OVERFLOW, TESTER_CATALOGUE};
+    use measure::tester::{SOCKET_OVERFLOW, TESTER_CATALOGUE};
 
     fn part(index: u64, overflow: u64, seconds: f64) -> Assembled {
         let mut recorder = measure::Recorder::new(TESTER_CATALOGUE);
-        recorder.add(OVERFLOW, overflow);
+        recorder.add(SOCKET_OVERFLOW, overflow);
         Assembled {
             index,
             begins: Time::from_nanos(index),
@@ -119,7 +119,7 @@ mod tests {
         assembly.ended(2);
         let first = assembly.take().expect("complete");
         assert_eq!((first.index, first.seconds), (0, 1.0));
-        assert_eq!(first.tester.counters[usize::from(OVERFLOW.0)], 13);
+        assert_eq!(first.tester.counters[usize::from(SOCKET_OVERFLOW.0)], 13);
         assert!(assembly.take().is_none());
         assembly.ended(1);
         assert_eq!(assembly.take().expect("worker 0's alone").index, 1);

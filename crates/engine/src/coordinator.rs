@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
+use measure::tester::WorkerFigures;
 use measure::threshold::Judge;
 use measure::totals::Statistic;
 use measure::{Health, Recorder, Time, Totals, Verdict, Window, server, tester};
@@ -17,9 +18,9 @@ use sut::{CpuSource, Sut};
 use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::machine;
 use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
+use crate::process::Process;
 use crate::progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 
 /// How often the coordinator looks up when no worker says anything.
@@ -35,11 +36,13 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) totals: BTreeMap<String, Totals>,
     /// Clients started and failed of each population, the warm-up included.
     pub(crate) whole: Vec<(i64, i64)>,
+    /// The tester's figures of each worker alone, without the warm-up.
+    pub(crate) workers: Vec<Totals>,
     pub(crate) overflow: i64,
     pub(crate) judge: Judge,
     pub(crate) health: Health,
     pub(crate) server: Recorder,
-    pub(crate) process: machine::Process,
+    pub(crate) process: Process,
     /// When it was last looked whether all workers live.
     pub(crate) dead_looked_for: Time,
     pub(crate) sut: Option<Sut>,
@@ -97,6 +100,11 @@ impl Coordinator<'_> {
                 populations,
                 tester,
             } => {
+                if index >= self.warm_up_windows
+                    && let Some(totals) = self.workers.get_mut(worker as usize)
+                {
+                    totals.add(&tester, seconds);
+                }
                 let part = Assembled {
                     index,
                     begins,
@@ -313,6 +321,7 @@ impl Coordinator<'_> {
             ));
         }
         let verdict = Verdict::decide(&thresholds, invalid, self.stopped_by_user);
+        self.keep_the_testers_own();
         self.run_file.verdict(&verdict, &thresholds);
         let finished = self.run_file.finish();
         Finished {
@@ -321,6 +330,20 @@ impl Coordinator<'_> {
             thresholds,
             run_file_error: broken.or(finished.err().map(|error| error.to_string())),
         }
+    }
+
+    /// What was held against each bound, each worker's own figures, and what could not be known.
+    fn keep_the_testers_own(&self) {
+        let kept = |value: Result<serde_json::Value, serde_json::Error>| {
+            value.unwrap_or(serde_json::Value::Null)
+        };
+        let findings = kept(serde_json::to_value(self.health.findings()));
+        self.run_file.meta("health", findings);
+        let workers: Vec<WorkerFigures> = self.workers.iter().map(WorkerFigures::of).collect();
+        self.run_file
+            .meta("workers", kept(serde_json::to_value(workers)));
+        let unknown = self.process.unknown();
+        self.run_file.meta("unknown", unknown.into());
     }
 }
 

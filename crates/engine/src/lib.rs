@@ -9,6 +9,7 @@ mod error;
 mod machine;
 mod messages;
 mod ownership;
+mod process;
 mod progress;
 mod reception;
 mod resolver;

@@ -20,6 +20,7 @@ use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::machine;
 use crate::ownership;
+use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
 use crate::reception::Reception;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
@@ -88,6 +89,7 @@ fn run_duties(
         RunFile::create(&options.run_file, &header)?
     };
     let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
+    let workers = crew.len();
     // From here on the run has begun: whatever had to be made ready is.
     let clock = Clock::start();
     crew.begin(&clock);
@@ -113,11 +115,14 @@ fn run_duties(
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect(),
         whole: scenario.populations.iter().map(|_| (0, 0)).collect(),
+        workers: (0..workers)
+            .map(|_| Totals::new(tester::TESTER_CATALOGUE))
+            .collect(),
         overflow: 0,
         judge,
         health,
         server: Recorder::new(server::SERVER_CATALOGUE),
-        process: machine::Process::new(),
+        process: Process::new(),
         dead_looked_for: Time::ZERO,
         sut,
         server_is_gone: false,

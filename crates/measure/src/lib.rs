@@ -20,7 +20,7 @@ pub mod totals;
 pub mod units;
 pub mod verdict;
 
-pub use health::{Health, HealthBounds};
+pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use metric::{Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, Unit};
 pub use recorder::{Recorder, Window};

@@ -5,10 +5,11 @@
 //! that the place of a counter is a constant and adding to it is one indexed addition. A protocol
 //! adds a group of its own in its own folder; nothing else needs to know.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the values of a metric are, in SI base units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A plain number of things.
@@ -76,6 +77,8 @@ pub enum Source {
     Gauge(GaugeId, Join),
     /// The distribution of single values.
     Distribution(HistogramId),
+    /// Two counters together.
+    Sum(CounterId, CounterId),
     /// The first counter less the second.
     Difference(CounterId, CounterId),
     /// The first counter less the second, as a share of the first.

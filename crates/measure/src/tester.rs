@@ -1,6 +1,10 @@
 //! What the tester measures of itself, so that a figure that it spoilt is known as such.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::metric::{Catalogue, Group};
+use crate::totals::{Statistic, Totals};
 
 crate::metrics! {
     /// The tester: its workers, its sockets, its own lateness.
@@ -8,10 +12,14 @@ crate::metrics! {
     counters {
         /// Processor time of all threads of this process, in nanoseconds.
         CPU_NANOS = "cpu_nanos", Count, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID";
-        /// Packets that arrived at this machine and were dropped before we read them, because a
-        /// queue of our own was full. Reported as lost by the population they belong to, though
-        /// neither the server nor the network lost them.
-        OVERFLOW = "overflow", Count, "socket(7), SO_RXQ_OVFL; packet(7), PACKET_STATISTICS";
+        /// Packets that the kernel had no room for in a worker's packet ring.
+        RING_OVERFLOW = "ring_overflow", Count, "packet(7), PACKET_STATISTICS, tp_drops";
+        /// Packets that the kernel had no room for in the receive buffer of one of our sockets.
+        SOCKET_OVERFLOW = "socket_overflow", Count, "socket(7), SO_RXQ_OVFL";
+        /// Packets that this machine's kernel dropped before it looked for their socket or ring, because
+        /// a processor's queue was full. All of the machine: they may be those of others, and of a
+        /// server that runs beside the tester.
+        SOFTNET_DROPS = "softnet_drops", Count, "proc(5), /proc/net/softnet_stat, 2nd column";
         /// Datagrams that the kernel had for one of our media ports and that the packet ring did not
         /// bring, whatever the reason: known when the port is given back, from the kernel's own count.
         /// The first place to look at where loss is not explained.
@@ -21,6 +29,8 @@ crate::metrics! {
         FOREIGN_PACKETS = "foreign_packets", Count, "";
         /// Clients that set to work more than one second after they were due.
         NOT_STARTED_IN_TIME = "not_started_in_time", Count, "";
+        /// Sockets that could not be opened because file descriptors or ports had run out.
+        SOCKETS_REFUSED = "sockets_refused", Count, "socket(2), EMFILE; bind(2), EADDRINUSE";
         /// Packets and messages of ours that the network stack refused.
         SENDS_FAILED = "sends_failed", Count, "send(2)";
         /// Packets of media of ours that left: datagrams that the kernel took, and packets that were put
@@ -39,8 +49,20 @@ crate::metrics! {
         /// Processor time of the worker thread that had the most in the window, or of the thread that
         /// sends for one, in seconds per second. Near 1.0 that worker reads, sends and answers late.
         CPU_HOTTEST_WORKER = "cpu_hottest_worker", Cores, "proc(5), /proc/pid/task/tid/schedstat", Max;
-        /// Open file descriptors of this process.
-        FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/fd", Max;
+        /// Open file descriptors of this process; where workers have tables of their own, of the fullest.
+        FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/task/tid/fd", Max;
+        /// Open file descriptors as a share of the most that may be open. Where a worker has a table of
+        /// descriptors of its own, of that; the fullest.
+        FILE_DESCRIPTORS_SHARE = "file_descriptors_share", Ratio, "getrlimit(2), RLIMIT_NOFILE", Max;
+        /// Pairs of UDP ports that clients hold, as a share of those that their worker has; of the worker
+        /// that has the fewest left.
+        PORTS_SHARE = "ports_share", Ratio, "", Max;
+        /// The share of the window in which a worker could have run and waited for a processor, of the
+        /// worker that waited most. Unknown where the kernel does not account for it.
+        CPU_WAIT = "cpu_wait", Ratio, "proc(5), /proc/pid/task/tid/schedstat, 2nd field", Max;
+        /// The share of this machine's processor time in the window that its hypervisor gave to other
+        /// machines.
+        STEAL = "steal", Ratio, "proc(5), /proc/stat, 8th field of cpu", Max;
         /// Resident set size of this process.
         RSS = "rss", Bytes, "proc(5), /proc/pid/statm, resident", Max;
     }
@@ -55,6 +77,10 @@ crate::metrics! {
         SEND_LATENESS = "send_lateness", Seconds, "sendmmsg(2)";
     }
     derived {
+        /// Packets that arrived at this machine and were dropped before we read them, because a
+        /// queue of our own was full. Reported as lost by the population they belong to, though
+        /// neither the server nor the network lost them.
+        "overflow", Count, "socket(7), SO_RXQ_OVFL; packet(7), PACKET_STATISTICS", Sum(RING_OVERFLOW, SOCKET_OVERFLOW);
         /// Processor time of all threads of this process.
         "cpu_seconds", Seconds, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID", Scaled(CPU_NANOS, -9);
     }
@@ -64,3 +90,40 @@ static GROUPS: [&Group; 1] = [&TESTER];
 
 /// The metrics of the subject `tester`.
 pub static TESTER_CATALOGUE: Catalogue = Catalogue(&GROUPS);
+
+/// What one worker used and lacked over a run, its warm-up left out. `None` is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerFigures {
+    /// Processor time, mean over the windows, in cores.
+    pub cpu_mean: Option<f64>,
+    /// Processor time in the window with the most, in cores.
+    pub cpu_max: Option<f64>,
+    /// The share of the time in which it waited for a processor, mean over the windows.
+    pub cpu_wait_mean: Option<f64>,
+    /// The same in the window with the most.
+    pub cpu_wait_max: Option<f64>,
+    /// The 99th percentile of its event loop's lag, in seconds.
+    pub lag_p99: Option<f64>,
+    /// The largest lag, in seconds.
+    pub lag_max: Option<f64>,
+    /// Packets that its ring had no room for.
+    pub ring_overflow: i64,
+    /// Packets that its sockets had no room for.
+    pub socket_overflow: i64,
+}
+
+impl WorkerFigures {
+    /// Out of the tester's figures of that worker alone.
+    pub fn of(totals: &Totals) -> WorkerFigures {
+        WorkerFigures {
+            cpu_mean: totals.named("cpu", Statistic::Mean),
+            cpu_max: totals.named("cpu", Statistic::Max),
+            cpu_wait_mean: totals.named("cpu_wait", Statistic::Mean),
+            cpu_wait_max: totals.named("cpu_wait", Statistic::Max),
+            lag_p99: totals.named("lag", Statistic::Quantile(0.99)),
+            lag_max: totals.named("lag", Statistic::Max),
+            ring_overflow: totals.counter(RING_OVERFLOW),
+            socket_overflow: totals.counter(SOCKET_OVERFLOW),
+        }
+    }
+}

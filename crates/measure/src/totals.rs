@@ -169,6 +169,7 @@ impl Totals {
             }
             _ if statistic != Statistic::Value => None,
             Source::Counter(id) => Some(counter(id)),
+            Source::Sum(a, b) => Some(counter(a) + counter(b)),
             Source::Difference(a, b) => Some(counter(a) - counter(b)),
             Source::LossRatio(a, b) => {
                 (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))

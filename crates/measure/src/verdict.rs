@@ -62,8 +62,9 @@ impl Verdict {
         let mut reasons = invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
             reasons.push(format!(
-                "`{}` could have gone the other way: packets were lost in the tester's own queues \
-                 (see tester.overflow), and they are among the lost ones",
+                "`{}` could have gone the other way: packets were lost on this machine \
+                 (tester.overflow, tester.softnet_drops), and they are among the lost ones: mend that, \
+                 and run it again",
                 threshold.text
             ));
         }

@@ -3,6 +3,7 @@
 
 pub mod human;
 pub mod json;
+mod loss;
 pub mod model;
 pub mod paint;
 pub mod schema;
@@ -11,6 +12,7 @@ pub mod terminal;
 pub mod time;
 pub mod window;
 
+pub use loss::WhereLost;
 pub use model::Report;
 pub use runfile::Reader;
 pub use source::open;

@@ -5,11 +5,13 @@
 
 use std::path::PathBuf;
 
+use measure::tester::WorkerFigures;
 use measure::totals::Statistic;
-use measure::{Metric, Totals, Unit};
+use measure::{Finding, Metric, Totals, Unit};
 use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::loss::WhereLost;
 use crate::schema;
 
 /// The version of the JSON report. It grows when a name goes away or changes its meaning; names may
@@ -118,6 +120,8 @@ pub struct Population {
     pub name: String,
     /// Its clients, and how they ended.
     pub clients: Clients,
+    /// Where its lost packets were lost; null where its protocol counts none.
+    pub where_lost: Option<WhereLost>,
     /// Every metric of its protocol.
     pub metrics: Metrics,
 }
@@ -160,6 +164,12 @@ pub struct Tester {
     pub receive_path: Option<String>,
     /// What a better way would take, where there is one and this process may not use it.
     pub receive_hint: Option<String>,
+    /// What was held against each bound of the tester's health; empty of a run that was cut off.
+    pub health: Vec<Finding>,
+    /// Each worker's own figures, by its number; empty of a run that was cut off.
+    pub workers: Vec<WorkerFigures>,
+    /// Where all lost packets were lost, of all populations.
+    pub where_lost: WhereLost,
     /// Every metric of the tester.
     #[serde(flatten)]
     pub metrics: Metrics,
@@ -248,6 +258,17 @@ impl Metrics {
     pub fn of(totals: &Totals) -> Metrics {
         let metrics = totals.catalogue().metrics();
         Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
+    }
+
+    /// Leaves those without a figure of which nothing is known.
+    pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
+        for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
+            named.figures = match named.figures {
+                Figures::Value(_) => Figures::Value(None),
+                Figures::Level(_) => Figures::Level(None),
+                Figures::Distribution(_) => Figures::Distribution(None),
+            };
+        }
     }
 
     /// The metric of that name.

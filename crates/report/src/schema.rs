@@ -2,10 +2,12 @@
 //! of metrics, so it cannot fall behind them.
 
 use measure::metric::Source;
-use measure::{Catalogue, Metric};
+use measure::tester::WorkerFigures;
+use measure::{Catalogue, Finding, Metric};
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
+use crate::loss::WhereLost;
 use crate::model::{Clients, Distribution, Level, Report};
 
 /// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
@@ -18,6 +20,9 @@ pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalog
         generator.subschema_for::<Level>(),
         generator.subschema_for::<Distribution>(),
         generator.subschema_for::<Clients>(),
+        generator.subschema_for::<Finding>(),
+        generator.subschema_for::<WorkerFigures>(),
+        generator.subschema_for::<WhereLost>(),
     ] {
         drop(schema);
     }
@@ -154,6 +159,27 @@ fn tester_schema(tester: Catalogue) -> Value {
             "type": ["string", "null"],
         }),
     );
+    let lists = [
+        (
+            "health",
+            "Finding",
+            "What was held against each bound of the tester's health; empty of a run that was cut off.",
+        ),
+        (
+            "workers",
+            "WorkerFigures",
+            "Each worker's own figures, by its number; empty of a run that was cut off.",
+        ),
+    ];
+    for (name, item, text) in lists {
+        let item = format!("#/$defs/{item}");
+        let list = json!({"description": text, "type": "array", "items": {"$ref": item}});
+        properties.insert(name.to_owned(), list);
+    }
+    properties.insert(
+        "where_lost".to_owned(),
+        json!({"$ref": "#/$defs/WhereLost"}),
+    );
     properties.append(&mut metric_properties(tester, false));
     closed(properties)
 }
@@ -162,9 +188,13 @@ fn population() -> Value {
     json!({
         "description": "What one population saw.",
         "type": "object",
-        "required": ["clients", "metrics"],
+        "required": ["clients", "where_lost", "metrics"],
         "properties": {
             "clients": {"$ref": "#/$defs/Clients"},
+            "where_lost": {
+                "description": "Where its lost packets were lost; null where its protocol counts none.",
+                "anyOf": [{"$ref": "#/$defs/WhereLost"}, {"type": "null"}],
+            },
             "metrics": {"$ref": "#/$defs/PopulationMetrics"},
         },
     })

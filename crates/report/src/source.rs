@@ -7,9 +7,10 @@ use measure::{Catalogue, ThresholdResult, Totals, Verdict as MeasuredVerdict, Ve
 use runfile::{ClientOutcome, Reader, Subject};
 
 use crate::ReportError;
+use crate::loss;
 use crate::model::{
-    Clients, Event, Failure, Figures, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION,
-    Tester, Threshold, Verdict, tidy,
+    Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Tester,
+    Threshold, Verdict, tidy,
 };
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
@@ -101,15 +102,7 @@ impl Sums {
             Some(totals) => Metrics::of(totals),
             None => Metrics::default(),
         };
-        for named in &mut metrics.0 {
-            if subject.absent.contains(&named.name) {
-                named.figures = match named.figures {
-                    Figures::Value(_) => Figures::Value(None),
-                    Figures::Level(_) => Figures::Level(None),
-                    Figures::Distribution(_) => Figures::Distribution(None),
-                };
-            }
-        }
+        metrics.forget(|name| subject.absent.contains(&name));
         metrics
     }
 }
@@ -128,9 +121,26 @@ impl Report {
         let population = |subject: &Subject| Population {
             name: subject.name.clone(),
             clients: clients(&subject.name, &sums, &examples),
+            where_lost: None,
             metrics: sums.metrics(subject),
         };
+        let mut populations: Vec<Population> = reader
+            .subjects()
+            .iter()
+            .filter(|subject| is_population(subject))
+            .map(population)
+            .collect();
         let of_name = |name| reader.subjects().iter().find(move |s| s.kind == name);
+        let mut tester = of_name(TESTER)
+            .map(|subject| sums.metrics(subject))
+            .unwrap_or_default();
+        let unknown: Vec<String> = list(reader, "unknown")?;
+        tester.forget(|name| unknown.iter().any(|unknown| unknown == name));
+        let seen: Vec<&Metrics> = populations.iter().map(|found| &found.metrics).collect();
+        let (each, where_lost) = loss::attribute(&seen, &tester);
+        for (population, lost) in populations.iter_mut().zip(each) {
+            population.where_lost = lost;
+        }
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             streamgauge: header.version.clone(),
@@ -147,19 +157,15 @@ impl Report {
             },
             verdict,
             thresholds: thresholds.into_iter().map(Into::into).collect(),
-            populations: reader
-                .subjects()
-                .iter()
-                .filter(|subject| is_population(subject))
-                .map(population)
-                .collect(),
+            populations,
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,
-                metrics: of_name(TESTER)
-                    .map(|subject| sums.metrics(subject))
-                    .unwrap_or_default(),
+                health: list(reader, "health")?,
+                workers: list(reader, "workers")?,
+                where_lost,
+                metrics: tester,
             },
             events: events(reader)?,
             path: reader.path().to_owned(),
@@ -195,6 +201,14 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
         }
         Ok(line)
     })
+}
+
+/// A list that was noted about the run; empty where there is none, or one of another program's making.
+fn list<T: serde::de::DeserializeOwned>(reader: &Reader, key: &str) -> Result<Vec<T>, ReportError> {
+    let noted = reader.meta(key)?;
+    Ok(noted
+        .and_then(|list| serde_json::from_value(list).ok())
+        .unwrap_or_default())
 }
 
 fn is_population(subject: &Subject) -> bool {

@@ -3,6 +3,8 @@
 //! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
 //! the tester fit to tell? Where is the rest?
 
+mod tester;
+
 use std::fmt::Write;
 
 use measure::Unit;
@@ -48,7 +50,8 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     screen.verdict(report);
     screen.thresholds(report);
     for population in &report.populations {
-        screen.population(population);
+        // A server that is watched runs on this machine.
+        screen.population(population, report.server.is_some());
     }
     if let Some(server) = &report.server {
         screen.server(server);
@@ -189,7 +192,7 @@ impl Screen {
         self.more(all.len(), shown, "thresholds");
     }
 
-    fn population(&mut self, population: &Population) {
+    fn population(&mut self, population: &Population, server_is_here: bool) {
         let clients = &population.clients;
         let metrics = &population.metrics;
         self.heading(&population.name, &clients_line(clients, metrics));
@@ -206,6 +209,10 @@ impl Screen {
                 number("reordered"),
             );
             self.row("loss", &text);
+        }
+        let whose = population.where_lost.as_ref();
+        if let Some(text) = whose.and_then(|lost| lost.in_words(server_is_here)) {
+            self.row("lost by", &text);
         }
         if let Some(bitrate) = metrics.value("bitrate").filter(|&rate| rate > 0.0) {
             let wire = figure_or_dash(Unit::BitsPerSecond, metrics.value("wire_bitrate"));
@@ -324,45 +331,6 @@ impl Screen {
         }
     }
 
-    fn tester(&mut self, report: &Report) {
-        let tester = &report.tester.metrics;
-        let fit = match report.verdict.result {
-            Outcome::Invalid => "not to be trusted: see above",
-            _ => "fit",
-        };
-        self.heading("tester", fit);
-        let cpu = tester.level("cpu").map_or_else(
-            || figure_or_dash(Unit::Cores, None),
-            |level| {
-                format!(
-                    "{} (peak {})",
-                    figure(Unit::Cores, level.mean),
-                    figure(Unit::Cores, level.max)
-                )
-            },
-        );
-        let hottest = tester
-            .level("cpu_hottest_worker")
-            .map_or_else(String::new, |level| {
-                format!("; hottest worker {}", figure(Unit::Cores, level.max))
-            });
-        self.row("CPU", &format!("{cpu}{hottest}"));
-        if let Some(named) = tester.find("lag") {
-            self.distribution("late by", named, "p50");
-        }
-        let mut text = format!(
-            "{} packets lost here",
-            count(tester.value("overflow").unwrap_or(0.0))
-        );
-        if let Some(path) = &report.tester.receive_path {
-            let _ = write!(text, "; read by {path}");
-        }
-        self.row("overflow", &text);
-        if let Some(hint) = &report.tester.receive_hint {
-            self.row("", hint);
-        }
-    }
-
     /// The path is never cut nor folded: it is there to be copied.
     fn run_file(&mut self, report: &Report) {
         self.blank();
@@ -383,6 +351,7 @@ impl Screen {
             self.table("server", server);
         }
         self.table("tester", &report.tester.metrics);
+        self.tester_in_full(report);
         if !report.events.is_empty() {
             self.heading("events", "");
         }

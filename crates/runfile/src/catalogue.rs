@@ -58,6 +58,7 @@ impl Stored {
                 Source::Gauge(_, Join::Sum) => "level, sum over workers".to_owned(),
                 Source::Gauge(_, Join::Max) => "level, maximum over workers".to_owned(),
                 Source::Distribution(_) => "distribution".to_owned(),
+                Source::Sum(a, b) => format!("{} + {}", counter(a), counter(b)),
                 Source::Difference(a, b) => format!("{} - {}", counter(a), counter(b)),
                 Source::LossRatio(a, b) => {
                     format!("({0} - {1}) / {0}", counter(a), counter(b))

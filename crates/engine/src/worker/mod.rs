@@ -6,6 +6,7 @@
 
 mod flows;
 mod outputs;
+mod own;
 mod pacer;
 mod plan;
 mod receive;
@@ -59,9 +60,6 @@ const NOTES_OF_A_KIND: u64 = 100;
 
 /// How many messages of other workers' sessions may wait for a worker.
 const TOLD_WAITING: usize = 1 << 16;
-
-/// Over less than this no use of the processor is worked out: the figure would be chance.
-const CPU_SPAN: Duration = Duration::from_millis(100);
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -183,9 +181,7 @@ struct Worker {
     ring_unread: bool,
 
     tester: Recorder,
-    /// Processor time used as far as it has been taken up, and when that was.
-    cpu_nanos: u64,
-    cpu_at: Time,
+    thread: own::Thread,
     notes: HashMap<&'static str, u64>,
     window: u64,
     window_begins: Time,
@@ -283,8 +279,7 @@ impl Worker {
             rings: None,
             ring_unread: false,
             tester: Recorder::new(tester::TESTER_CATALOGUE),
-            cpu_nanos: net::clock::thread_cpu_nanos(),
-            cpu_at: Time::ZERO,
+            thread: own::Thread::new(),
             notes: HashMap::new(),
             window: 0,
             window_begins: Time::ZERO,
@@ -501,7 +496,7 @@ impl Worker {
                 ),
             );
         }
-        self.take_cpu();
+        self.look_at_itself();
         self.collect_drops();
         self.collect_ring_drops();
         let (sessions, sockets) = (&self.sessions, &self.sockets);
@@ -536,24 +531,6 @@ impl Worker {
         self.report_the_living();
         self.window += 1;
         self.window_begins = end;
-    }
-
-    /// Takes up the processor time used. Of windows that are closed late, one right after the other, each
-    /// is given the same share.
-    fn take_cpu(&mut self) {
-        let now = self.clock.now();
-        let span = now.since(self.cpu_at);
-        if span < CPU_SPAN {
-            return;
-        }
-        let cpu = net::clock::thread_cpu_nanos();
-        let cores = |used: u64| used as f64 / span.as_nanos() as f64;
-        let own = cores(cpu.saturating_sub(self.cpu_nanos));
-        // The pacer is a thread of this worker's.
-        let pacer = cores(self.sending.take_pacer_cpu());
-        (self.cpu_nanos, self.cpu_at) = (cpu, now);
-        self.tester.set(tester::CPU, own + pacer);
-        self.tester.set(tester::CPU_HOTTEST_WORKER, own.max(pacer));
     }
 
     fn report(&mut self, report: Report) {

@@ -169,6 +169,9 @@ impl Worker {
             // No protocol asks for these yet; one that does finds out here and fails by name.
             Open::Tls { .. } | Open::Multicast { .. } => Err(ChannelError::Other(0)),
         };
+        if let Err(error) = opened {
+            self.count_refused(error);
+        }
         self.pending.push_back(match opened {
             Ok(local) => (
                 key,

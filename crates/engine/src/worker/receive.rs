@@ -252,9 +252,9 @@ impl Worker {
             Some(Socket::Shared(end)) => &mut end.dropped,
             _ => return,
         };
-        self.tester
-            .add(tester::OVERFLOW, u64::from(drops.wrapping_sub(*taken)));
+        let lost = drops.wrapping_sub(*taken);
         *taken = drops;
+        self.lost_at_socket(place, lost);
     }
 
     #[inline]

@@ -535,7 +535,7 @@ impl Worker {
     pub(super) fn collect_ring_drops(&mut self) {
         if let Some(rings) = &mut self.rings {
             let drops = rings.take_drops();
-            self.tester.add(tester::OVERFLOW, drops);
+            self.tester.add(tester::RING_OVERFLOW, drops);
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use measure::tester;
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Interest, Token};
 use net::ports::Pair;
@@ -271,6 +270,7 @@ impl Worker {
     }
 
     fn fail_to_open(&mut self, key: SessionKey, channel: ChannelId, error: ChannelError) {
+        self.count_refused(error);
         if let Some(slot) = self.slot(key) {
             slot.forget_channel(channel);
             self.pending
@@ -580,9 +580,9 @@ impl Worker {
             Socket::Listener { .. } | Socket::Stream(_) => return,
         };
         if let Ok(drops) = drops {
-            self.tester
-                .add(tester::OVERFLOW, u64::from(drops.wrapping_sub(*taken)));
+            let lost = drops.wrapping_sub(*taken);
             *taken = drops;
+            self.lost_at_socket(place, lost);
         }
     }
 

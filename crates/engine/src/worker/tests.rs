@@ -734,5 +734,5 @@ fn datagrams_that_found_no_room_are_counted() {
     let seen = run_on(1, &["toy"], tiny, client, |_, _, _| {});
     let heard = *heard.lock().expect("over");
     assert!(heard > 0 && heard < SENT, "{heard}");
-    assert_eq!(seen.tester(tester::OVERFLOW), (SENT - heard) as i64);
+    assert_eq!(seen.tester(tester::SOCKET_OVERFLOW), (SENT - heard) as i64);
 }

@@ -32,7 +32,7 @@ pub struct ThresholdResult {
     /// Whether it is the threshold `failed == 0` that every population carries unwritten.
     pub implied: bool,
     /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
-    /// the tester itself.
+    /// the tester itself or in this machine's kernel.
     pub in_doubt: bool,
 }
 
@@ -171,20 +171,35 @@ impl Judge {
     /// unwritten ones.
     ///
     /// `totals` are the figures of the run without its warm-up. The subject `tester`, where it is
-    /// among them, tells how many packets the tester itself dropped.
+    /// among them, tells how many packets the tester itself and this machine's kernel dropped.
     pub fn finish(&self, totals: &BTreeMap<String, Totals>) -> Vec<ThresholdResult> {
-        let overflow = totals
-            .get("tester")
-            .map_or(0.0, |tester| tester.counter(tester::OVERFLOW) as f64);
         self.watched
             .iter()
-            .map(|watched| watched.result(totals, overflow))
+            .map(|watched| {
+                let ours = lost_here(totals, watched.threshold.subject());
+                watched.result(totals, ours)
+            })
             .collect()
     }
 }
 
+/// How many of a population's lost packets at most were lost neither by the server nor in the network, but
+/// on this machine: in the tester's queues, or in the kernel before them.
+fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
+    let Some(tester) = totals.get("tester") else {
+        return 0.0;
+    };
+    // Of sockets it is known whose they are. Of a ring and the kernel it is not.
+    let at_sockets = totals
+        .get(subject)
+        .and_then(|population| population.named("lost_in_tester", Statistic::Value))
+        .unwrap_or_else(|| tester.counter(tester::SOCKET_OVERFLOW) as f64);
+    let elsewhere = tester.counter(tester::RING_OVERFLOW) + tester.counter(tester::SOFTNET_DROPS);
+    at_sockets + elsewhere as f64
+}
+
 impl Watched {
-    fn result(&self, totals: &BTreeMap<String, Totals>, overflow: f64) -> ThresholdResult {
+    fn result(&self, totals: &BTreeMap<String, Totals>, ours: f64) -> ThresholdResult {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
         let totals = totals.get(self.threshold.subject());
         let (value, window, losses) = if self.threshold.worst {
@@ -205,21 +220,20 @@ impl Watched {
             window,
             no_data: value.is_none(),
             implied: self.implied,
-            in_doubt: losses
-                .is_some_and(|losses| could_differ(comparison, limit, losses, overflow)),
+            in_doubt: losses.is_some_and(|losses| could_differ(comparison, limit, losses, ours)),
         }
     }
 }
 
-/// Whether the comparison could come out otherwise if up to `overflow` of the lost packets were lost
-/// in the tester.
-fn could_differ(comparison: Comparison, limit: f64, losses: Losses, overflow: f64) -> bool {
-    let overflow = overflow.min(losses.lost).max(0.0);
-    if overflow == 0.0 {
+/// Whether the comparison could come out otherwise if up to `ours` of the lost packets were lost on this
+/// machine.
+fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -> bool {
+    let ours = ours.min(losses.lost).max(0.0);
+    if ours == 0.0 {
         return false;
     }
     let highest = losses.lost / losses.of;
-    let lowest = (losses.lost - overflow) / losses.of;
+    let lowest = (losses.lost - ours) / losses.of;
     match comparison {
         // Somewhere between the two it is equal, somewhere it is not.
         Comparison::Equal | Comparison::NotEqual => lowest <= limit && limit <= highest,

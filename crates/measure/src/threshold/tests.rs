@@ -302,7 +302,7 @@ fn failures_are_counted_by_reason_and_in_all() {
 fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
     let with_overflow = |overflow: u64| {
         let mut tester = Recorder::new(TESTER_CATALOGUE);
-        tester.add(tester::OVERFLOW, overflow);
+        tester.add(tester::SOCKET_OVERFLOW, overflow);
         let mut first = packets(100_000, 99_990);
         first.insert("tester".to_owned(), tester.take_window());
         vec![first, packets(100, 99)]

@@ -108,7 +108,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     });
     sender.expect("begun").join().expect("sent all");
     assert_eq!(seen.outcomes(), [&Outcome::Completed; 2]);
-    assert_eq!(seen.tester(tester::OVERFLOW), 0);
+    assert_eq!(seen.tester(tester::RING_OVERFLOW), 0);
     assert_eq!(seen.tester(tester::RING_MISSED), 0);
     std::mem::take(&mut told.lock().expect("nobody panics with it").summaries)
 }

@@ -1,0 +1,212 @@
+//! Where lost packets were lost: in the tester, in this machine's kernel, or beyond it.
+
+use measure::Unit;
+use schemars::JsonSchema;
+
+use crate::model::{Figures, Metrics};
+
+/// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null is
+/// unknown: which population the ring's and the kernel's drops belong to cannot be told where there are
+/// several, and a kernel may not tell what it drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
+pub struct WhereLost {
+    /// Packets that never came: expected less received, and not below zero.
+    pub lost: u64,
+    /// Of those, dropped in the tester's own packet ring or at its sockets.
+    pub in_tester: Option<u64>,
+    /// Of those, dropped by this machine's kernel before any socket. An upper bound: the kernel counts for
+    /// the whole machine, and a server that runs on it may have lost its own packets there.
+    pub in_kernel: Option<u64>,
+    /// The rest: lost in the network or by the server.
+    pub elsewhere: Option<u64>,
+}
+
+/// A count that may be unknown.
+fn count(metrics: &Metrics, name: &str) -> Option<u64> {
+    match metrics.find(name)?.figures {
+        Figures::Value(value) => value.map(|value| value.max(0.0) as u64),
+        _ => None,
+    }
+}
+
+/// What the tester counted for all populations together.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    ring: u64,
+    kernel: Option<u64>,
+    overflow: u64,
+}
+
+impl Own {
+    fn of(tester: &Metrics) -> Own {
+        Own {
+            ring: count(tester, "ring_overflow").unwrap_or(0),
+            kernel: count(tester, "softnet_drops"),
+            overflow: count(tester, "overflow").unwrap_or(0),
+        }
+    }
+}
+
+/// Where each population's packets were lost, and where all were. `None` of what has no packets.
+pub(crate) fn attribute(
+    populations: &[&Metrics],
+    tester: &Metrics,
+) -> (Vec<Option<WhereLost>>, WhereLost) {
+    let own = Own::of(tester);
+    let lost: Vec<Option<u64>> = populations
+        .iter()
+        .map(|metrics| count(metrics, "lost"))
+        .collect();
+    let all: u64 = lost.iter().flatten().sum();
+    // Of a file that does not know whose drops they were, all are taken as anybody's.
+    let at_sockets: Option<u64> = populations
+        .iter()
+        .zip(&lost)
+        .filter(|(_, lost)| lost.is_some())
+        .map(|(metrics, _)| count(metrics, "lost_in_tester"))
+        .sum();
+    let in_tester = at_sockets.map_or(own.overflow, |at_sockets| at_sockets + own.ring);
+    let whole = split(all, Some(in_tester), own.kernel);
+    let alone = lost.iter().flatten().count() == 1;
+    let each = populations.iter().zip(&lost).map(|(metrics, lost)| {
+        let lost = (*lost)?;
+        if alone {
+            return Some(whole);
+        }
+        let known = count(metrics, "lost_in_tester").filter(|_| own.ring == 0);
+        Some(split(lost, known, own.kernel.filter(|&drops| drops == 0)))
+    });
+    (each.collect(), whole)
+}
+
+fn split(lost: u64, in_tester: Option<u64>, in_kernel: Option<u64>) -> WhereLost {
+    if lost == 0 {
+        return WhereLost {
+            lost,
+            in_tester: Some(0),
+            in_kernel: Some(0),
+            elsewhere: Some(0),
+        };
+    }
+    let in_tester = in_tester.map(|packets| packets.min(lost));
+    let rest = in_tester.map(|packets| lost - packets);
+    let in_kernel = in_kernel.map(|packets| packets.min(rest.unwrap_or(lost)));
+    WhereLost {
+        lost,
+        in_tester,
+        in_kernel,
+        elsewhere: rest.zip(in_kernel).map(|(rest, kernel)| rest - kernel),
+    }
+}
+
+impl WhereLost {
+    /// In words, such as `network or server 100, tester 23`; none where nothing was lost here.
+    pub(crate) fn in_words(&self, server_is_here: bool) -> Option<String> {
+        let here = self.in_tester != Some(0) || self.in_kernel != Some(0);
+        if self.lost == 0 || !here {
+            return None;
+        }
+        let shown = |count: Option<u64>| {
+            count.map_or_else(
+                || "unknown".to_owned(),
+                |count| crate::human::figure(Unit::Count, count as f64),
+            )
+        };
+        let mut text = format!(
+            "network or server {}, tester {}",
+            shown(self.elsewhere),
+            shown(self.in_tester)
+        );
+        if self.in_kernel != Some(0) {
+            text += &format!(", this machine's kernel {}", shown(self.in_kernel));
+            if server_is_here && self.in_kernel.is_some() {
+                text += " (the server runs here too, and may have lost them itself)";
+            }
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Named;
+
+    fn metrics(values: &[(&'static str, Option<f64>)]) -> Metrics {
+        let named = values.iter().map(|&(name, value)| Named {
+            name,
+            unit: Unit::Count,
+            figures: Figures::Value(value),
+        });
+        Metrics(named.collect())
+    }
+
+    fn own(ring: f64, sockets: f64, kernel: Option<f64>) -> Metrics {
+        metrics(&[
+            ("ring_overflow", Some(ring)),
+            ("overflow", Some(ring + sockets)),
+            ("softnet_drops", kernel),
+        ])
+    }
+
+    fn population(lost: f64, at_sockets: f64) -> Metrics {
+        metrics(&[("lost", Some(lost)), ("lost_in_tester", Some(at_sockets))])
+    }
+
+    #[test]
+    fn the_parts_add_up_and_none_is_below_zero() {
+        let one = population(123.0, 20.0);
+        let (each, whole) = attribute(&[&one], &own(3.0, 20.0, Some(0.0)));
+        assert_eq!(each, [Some(whole)]);
+        assert_eq!(
+            whole.in_words(true).as_deref(),
+            Some("network or server 100, tester 23")
+        );
+        // Drops of what nobody missed: duplicates, the last packets, other programs'.
+        let (_, whole) = attribute(&[&population(10.0, 50.0)], &own(0.0, 50.0, Some(900.0)));
+        assert_eq!((whole.in_tester, whole.in_kernel), (Some(10), Some(0)));
+        assert_eq!(whole.elsewhere, Some(0));
+        let (_, whole) = attribute(&[&population(-4.0, 2.0)], &own(0.0, 2.0, Some(1.0)));
+        assert_eq!((whole.lost, whole.elsewhere), (0, Some(0)));
+        assert_eq!(whole.in_words(false), None);
+    }
+
+    #[test]
+    fn what_the_kernel_dropped_may_be_the_servers_own() {
+        let (_, whole) = attribute(&[&population(10.0, 0.0)], &own(0.0, 0.0, Some(4.0)));
+        assert_eq!((whole.in_kernel, whole.elsewhere), (Some(4), Some(6)));
+        let text = whole.in_words(true).expect("there is something to say");
+        assert!(text.contains("kernel 4 (the server runs here"), "{text}");
+        assert!(
+            !whole
+                .in_words(false)
+                .expect("the same")
+                .contains("server runs")
+        );
+    }
+
+    #[test]
+    fn whose_the_rings_drops_were_is_unknown_among_several() {
+        let (a, b) = (population(10.0, 1.0), population(5.0, 0.0));
+        let none = metrics(&[("active", Some(1.0))]);
+        let (each, whole) = attribute(&[&a, &b, &none], &own(3.0, 1.0, Some(0.0)));
+        assert_eq!(whole.in_tester, Some(4));
+        assert_eq!(whole.elsewhere, Some(11));
+        let first = each[0].expect("it has packets");
+        assert_eq!((first.in_tester, first.elsewhere), (None, None));
+        assert!(each[2].is_none());
+        // Without drops of the ring it is known.
+        let (each, _) = attribute(&[&a, &b], &own(0.0, 1.0, Some(0.0)));
+        assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(1));
+        assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
+    }
+
+    #[test]
+    fn a_kernel_that_tells_nothing_leaves_the_rest_unknown() {
+        let (_, whole) = attribute(&[&population(10.0, 4.0)], &own(0.0, 4.0, None));
+        assert_eq!((whole.in_tester, whole.in_kernel), (Some(4), None));
+        assert_eq!(whole.elsewhere, None);
+        let text = whole.in_words(true).expect("there is something to say");
+        assert!(text.contains("unknown"), "{text}");
+    }
+}

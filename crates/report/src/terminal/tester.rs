@@ -1,0 +1,127 @@
+//! The tester in the summary: was it fit to tell?
+
+use std::fmt::Write;
+
+use measure::tester::WorkerFigures;
+use measure::{Finding, Unit};
+
+use super::Screen;
+use crate::human::{count, figure, figure_or_dash, plural};
+use crate::model::{Outcome, Report};
+
+impl Screen {
+    pub(super) fn tester(&mut self, report: &Report) {
+        let tester = &report.tester.metrics;
+        let fit = match report.verdict.result {
+            Outcome::Invalid => "not to be trusted: see above",
+            _ => "fit",
+        };
+        self.heading("tester", fit);
+        let cpu = tester.level("cpu").map_or_else(
+            || figure_or_dash(Unit::Cores, None),
+            |level| {
+                format!(
+                    "{} (peak {})",
+                    figure(Unit::Cores, level.mean),
+                    figure(Unit::Cores, level.max)
+                )
+            },
+        );
+        let hottest = tester
+            .level("cpu_hottest_worker")
+            .map_or_else(String::new, |level| {
+                format!("; hottest worker {}", figure(Unit::Cores, level.max))
+            });
+        let waited = tester.level("cpu_wait").map_or_else(String::new, |level| {
+            format!("; waited for one {}", figure(Unit::Ratio, level.mean))
+        });
+        self.row("CPU", &format!("{cpu}{hottest}{waited}"));
+        if let Some(named) = tester.find("lag") {
+            self.distribution("late by", named, "p50");
+        }
+        let mut text = format!(
+            "{} packets lost here",
+            count(tester.value("overflow").unwrap_or(0.0))
+        );
+        match tester.value("softnet_drops") {
+            Some(drops) if drops > 0.0 => {
+                let _ = write!(text, ", {} in this machine's kernel", count(drops));
+            }
+            Some(_) => {}
+            None => text += ", in this machine's kernel unknown",
+        }
+        if let Some(path) = &report.tester.receive_path {
+            let _ = write!(text, "; read by {path}");
+        }
+        self.row("overflow", &text);
+        if let Some(hint) = &report.tester.receive_hint {
+            self.row("", hint);
+        }
+        let crossed: Vec<String> = report
+            .tester
+            .health
+            .iter()
+            .filter(|finding| is_crossed(finding))
+            .map(|finding| {
+                let worst = figure_or_dash(finding.unit, finding.worst);
+                let windows = plural(finding.windows as f64, "window", "windows");
+                format!("{} in {windows} (up to {worst})", finding.bound)
+            })
+            .collect();
+        if !crossed.is_empty() {
+            self.row("past its bounds", &crossed.join(", "));
+        }
+    }
+
+    /// Each bound with what was held against it, and each worker.
+    pub(super) fn tester_in_full(&mut self, report: &Report) {
+        let health = &report.tester.health;
+        if !health.is_empty() {
+            self.heading("bounds of the tester's health", "docs/health.md");
+        }
+        for finding in health {
+            let mark = match (finding.invalid, is_crossed(finding)) {
+                (true, _) => self.layout.paint.doubtful("INVALID"),
+                (false, true) => "crossed".to_owned(),
+                (false, false) => self.layout.paint.good("ok     "),
+            };
+            let worst = finding
+                .worst
+                .map_or_else(|| "unknown".to_owned(), |worst| figure(finding.unit, worst));
+            let window = finding
+                .worst_window
+                .map_or_else(String::new, |window| format!(" in window {window}"));
+            let _ = writeln!(
+                self.text,
+                "  {mark} {:<20} at most {:<9} worst {worst}{window}",
+                finding.bound,
+                figure(finding.unit, finding.limit),
+            );
+        }
+        for (number, worker) in report.tester.workers.iter().enumerate() {
+            if number == 0 {
+                self.heading("workers", "");
+            }
+            self.row(&format!("worker {number}"), &in_words(worker));
+        }
+    }
+}
+
+fn is_crossed(finding: &Finding) -> bool {
+    finding.invalid || finding.worst.is_some_and(|worst| worst > finding.limit)
+}
+
+fn in_words(worker: &WorkerFigures) -> String {
+    format!(
+        "CPU {} (peak {}), waited {} (peak {}), late by p99 {}, max {}; lost {} in its ring, {} at its \
+         sockets",
+        figure_or_dash(Unit::Cores, worker.cpu_mean),
+        figure_or_dash(Unit::Cores, worker.cpu_max),
+        figure_or_dash(Unit::Ratio, worker.cpu_wait_mean),
+        figure_or_dash(Unit::Ratio, worker.cpu_wait_max),
+        figure_or_dash(Unit::Seconds, worker.lag_p99),
+        figure_or_dash(Unit::Seconds, worker.lag_max),
+        count(worker.ring_overflow as f64),
+        count(worker.socket_overflow as f64),
+    )
+}

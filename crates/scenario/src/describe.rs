@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use load::{Shape, wanted};
 use measure::Time;
-use measure::units::TimeSpan;
+use measure::units::{Size, TimeSpan};
 use serde::Serialize;
 
-use crate::model::{Leave, Population, Ready, Scenario, ServerStart};
+use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
 
 /// What a run of a scenario will do and need.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -166,6 +166,7 @@ impl Scenario {
             "needs: {} file descriptors and {} UDP ports for {} clients at a time",
             description.file_descriptors, description.udp_ports, description.clients_max
         ));
+        lines.extend(tester_lines(&self.tester));
         lines.push(format!("seed: {}", self.seed));
         lines
     }
@@ -209,6 +210,24 @@ fn levels(population: &Population) -> Vec<(Duration, u64)> {
             levels
         }
     }
+}
+
+fn tester_lines(tester: &Tester) -> Vec<String> {
+    let bounds: Vec<String> = tester
+        .health
+        .entries()
+        .iter()
+        .map(|(key, value)| format!("{key} {value}"))
+        .collect();
+    vec![
+        format!(
+            "tester: receives by {}, with {} for each media socket and a ring of {} for each worker",
+            tester.receive.name(),
+            Size(tester.receive_buffer),
+            Size(tester.ring)
+        ),
+        format!("tester: trusts itself up to {}", bounds.join(", ")),
+    ]
 }
 
 fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<String> {

@@ -522,3 +522,20 @@ fn a_file_that_ends_in_the_middle_is_refused_wherever_it_is_cut() {
         }
     }
 }
+
+#[test]
+fn the_documents_state_the_bounds_that_hold() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/health.md");
+    let text = std::fs::read_to_string(path).expect("it is in the repository");
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let bounds = Tester::default().health;
+    assert_eq!(rows.len(), bounds.entries().len());
+    let check = parse(SMALL).describe().lines().join("\n");
+    for (row, (key, value)) in rows.iter().zip(bounds.entries()) {
+        assert!(row.starts_with(&format!("| `{key}` | {value} |")), "{row}");
+        assert!(check.contains(&format!("{key} {value}")), "{check}");
+    }
+}

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 #[cfg(doc)]
 use crate::tester;
-use crate::units::duration;
+use crate::units::{Ratio, TimeSpan, duration};
 
 /// Within which bounds the tester trusts itself. Its fields are the keys of `tester: {health: ...}` of
 /// a scenario.
@@ -41,7 +41,8 @@ pub struct HealthBounds {
     /// was not let. Default 50 %: then others have taken half of what it asked for.
     pub cpu_wait: f64,
     /// [`tester::STEAL`] in a window: the share of this machine's processor time that its hypervisor
-    /// gave to others. Default 20 %: then the machine is not the one that its number of cores says.
+    /// gave to others. Default 50 %: then the machine is half of the one that its number of cores says.
+    /// What less of it spoils shows in `lag_p99`; this names the cause.
     pub steal: f64,
     /// [`tester::FILE_DESCRIPTORS_SHARE`] in any window. Default 95 %: what is left is for the run file
     /// and the server's observation.
@@ -70,11 +71,33 @@ impl Default for HealthBounds {
             send_lateness_p99: Duration::from_millis(100),
             worker_cpu: 0.9,
             cpu_wait: 0.5,
-            steal: 0.2,
+            steal: 0.5,
             file_descriptors: 0.95,
             ports: 0.95,
             late_clients: 0.05,
             windows: 0.05,
         }
+    }
+}
+
+impl HealthBounds {
+    /// Each bound as a scenario writes it: its key, and its value.
+    pub fn entries(&self) -> [(&'static str, String); 12] {
+        let time = |time: Duration| TimeSpan(time).to_string();
+        let share = |share: f64| Ratio(share).to_string();
+        [
+            ("overflow", share(self.overflow)),
+            ("kernel_drops", share(self.kernel_drops)),
+            ("lag_p99", time(self.lag_p99)),
+            ("longest_stall", time(self.longest_stall)),
+            ("send_lateness_p99", time(self.send_lateness_p99)),
+            ("worker_cpu", share(self.worker_cpu)),
+            ("cpu_wait", share(self.cpu_wait)),
+            ("steal", share(self.steal)),
+            ("file_descriptors", share(self.file_descriptors)),
+            ("ports", share(self.ports)),
+            ("late_clients", share(self.late_clients)),
+            ("windows", share(self.windows)),
+        ]
     }
 }

@@ -87,7 +87,7 @@ impl Screen {
             };
             let worst = finding
                 .worst
-                .map_or_else(|| "unknown".to_owned(), |worst| figure(finding.unit, worst));
+                .map_or_else(|| "no data".to_owned(), |worst| figure(finding.unit, worst));
             let window = finding
                 .worst_window
                 .map_or_else(String::new, |window| format!(" in window {window}"));

@@ -6,5 +6,6 @@ mod endings;
 mod faults;
 mod scripted;
 mod servers;
+mod starved;
 mod support;
 mod whose_server;

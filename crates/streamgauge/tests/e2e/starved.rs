@@ -1,0 +1,192 @@
+//! A tester that is starved on purpose says so of itself, and does not blame the server.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, RUN_WITHIN, Report, Server, alone, folder, have, number, run, streamgauge, wait_for,
+};
+
+/// More of them than any tester can work beside on one core.
+const BUSY_LOOPS: usize = 24;
+
+/// The first and the last core that this process may run on.
+fn cores() -> (String, String) {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .expect("Linux tells");
+    let cores: Vec<&str> = list.trim().split([',', '-']).collect();
+    let end = |core: Option<&&str>| (*core.expect("there is a core")).to_owned();
+    (end(cores.first()), end(cores.last()))
+}
+
+fn pinned(core: &str, command: &Command) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned.args(["-c", core]).arg(command.get_program());
+    pinned.args(command.get_args()).env("NO_COLOR", "1");
+    pinned
+}
+
+/// What was held against a bound.
+#[track_caller]
+fn finding<'a>(report: &'a Report, bound: &str) -> &'a Value {
+    let findings = report.0["tester"]["health"].as_array();
+    findings
+        .and_then(|findings| findings.iter().find(|finding| finding["bound"] == bound))
+        .unwrap_or_else(|| panic!("no {bound} in {}", report.0["tester"]["health"]))
+}
+
+fn reasons(report: &Report) -> String {
+    report.0["verdict"]["reasons"].to_string()
+}
+
+fn read(folder: &Path) -> Report {
+    Report::read(&folder.join("out.json"))
+}
+
+#[test]
+fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
+    if !have("taskset") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let (ours, the_servers) = cores();
+    let server = Server::start(folder.path(), &["--bitrate", "250kbps"]);
+    let moved = Command::new("taskset")
+        .args(["-acp", &the_servers, &server.id().to_string()])
+        .output()
+        .expect("there is a taskset");
+    assert!(moved.status.success(), "{moved:?}");
+    let loops: Vec<Process> = (0..BUSY_LOOPS)
+        .map(|_| {
+            let mut busy = Command::new("sh");
+            busy.args(["-c", "while :; do :; done"]);
+            Process::start(pinned(&ours, &busy), folder.path())
+        })
+        .collect();
+    let url = server.url();
+    let arguments = format!("load {url} -c 300 -d 5s --json out.json");
+    let starved = pinned(&ours, &streamgauge(arguments.split(' ')));
+    Process::start(starved, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(110);
+    drop(loops);
+    let report = read(folder.path());
+    assert_eq!(report.result(), "invalid");
+    let reasons = reasons(&report);
+    assert!(reasons.contains("tester.lag"), "{reasons}");
+    assert!(reasons.contains("more or faster cores"), "{reasons}");
+    // Known where the kernel accounts for it; the lag alone has to do elsewhere.
+    let wait = finding(&report, "cpu_wait");
+    if !wait["worst"].is_null() {
+        assert_eq!(wait["invalid"], true, "{wait}");
+        assert!(reasons.contains("waited for a processor"), "{reasons}");
+    }
+}
+
+#[test]
+fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "20Mbps"]);
+    let url = server.url();
+    let arguments = format!(
+        "load {url} -c 10 -d 4s --receive sockets --receive-buffer 4KiB --json out.json --threshold"
+    );
+    let threshold = "viewers.loss < 0.01%";
+    let finished = run(folder.path(), arguments.split(' ').chain([threshold])).expect(110);
+    let report = read(folder.path());
+    let reasons = reasons(&report);
+    for word in [
+        "tester.overflow",
+        "at its sockets",
+        "tester.receive_buffer",
+        "could have gone the other way",
+    ] {
+        assert!(reasons.contains(word), "no `{word}` in {reasons}");
+    }
+    let lost = &report.0["populations"]["viewers"]["where_lost"];
+    assert!(number(&lost["in_tester"]) > 0, "{lost}");
+    // The server lost nothing, and between processes of one machine there is no network.
+    assert_eq!(number(&lost["elsewhere"]), 0, "{lost}");
+    assert_eq!(
+        number(&lost["lost"]),
+        number(&lost["in_tester"]) + number(&lost["in_kernel"])
+    );
+    assert_eq!(lost, &report.0["tester"]["where_lost"]);
+    let shown = finished.stdout;
+    assert!(shown.contains("network or server 0, tester"), "{shown}");
+}
+
+#[test]
+fn a_stand_still_of_two_seconds_makes_a_run_invalid_that_forgives_windows() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    let scenario = format!(
+        "clients: {{viewers: {{urls: [\"{}\"], load: {{clients: 5}}}}}}\nduration: 6s\n\
+         # As if the run were long: then two seconds are few of its windows.\n\
+         tester: {{health: {{windows: 90%, cpu_wait: 100%}}}}\n",
+        server.url()
+    );
+    fs::write(folder.path().join("s.yaml"), scenario).expect("the folder can be written");
+    let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
+    let process = Process::start(command, folder.path());
+    wait_for("the run goes on", Duration::from_secs(20), || {
+        process.said().contains("running").then_some(())
+    });
+    process.signal("STOP");
+    let stopped = Instant::now();
+    wait_for("two seconds go by", RUN_WITHIN, || {
+        (stopped.elapsed() >= Duration::from_secs(2)).then_some(())
+    });
+    process.signal("CONT");
+    process.finish(RUN_WITHIN).expect(110);
+    let report = read(folder.path());
+    let reasons = reasons(&report);
+    assert!(reasons.contains("stand-still of a worker"), "{reasons}");
+    assert!(reasons.contains("see what stopped the tester"), "{reasons}");
+    let stall = finding(&report, "longest_stall");
+    assert!(stall["worst"].as_f64() > Some(1.5), "{stall}");
+    assert_eq!(finding(&report, "lag_p99")["invalid"], false);
+}
+
+#[test]
+fn a_fit_tester_is_trusted_and_shows_why() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "200kbps"]);
+    let arguments = format!(
+        "load {} -c 20 --ramp 1s -d 5s --json out.json",
+        server.url()
+    );
+    run(folder.path(), arguments.split(' ')).expect(0);
+    let report = read(folder.path());
+    report.tester_was_fit();
+    for bound in [
+        "overflow",
+        "longest_stall",
+        "lag_p99",
+        "worker_cpu",
+        "ports",
+    ] {
+        let finding = finding(&report, bound);
+        assert_eq!(finding["invalid"], false, "{finding}");
+        let (worst, limit) = (finding["worst"].as_f64(), finding["limit"].as_f64());
+        assert!(worst.is_some(), "{finding}");
+        assert!(limit > Some(0.0), "{finding}");
+    }
+    let tester = &report.0["tester"];
+    assert!(tester["file_descriptors"]["max"].as_f64() > Some(20.0));
+    let share = tester["file_descriptors_share"]["max"].as_f64();
+    assert!(share > Some(0.0) && share < Some(0.95), "{share:?}");
+    let workers = tester["workers"].as_array().expect("a list");
+    assert!(workers[0]["cpu_mean"].as_f64() > Some(0.0), "{workers:?}");
+}

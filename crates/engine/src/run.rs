@@ -93,6 +93,9 @@ fn run_duties(
     // From here on the run has begun: whatever had to be made ready is.
     let clock = Clock::start();
     crew.begin(&clock);
+    // The whole machine shares this clock: by it another process's times can be held against ours.
+    let monotonic = clock.to_monotonic_nanos(Time::ZERO);
+    run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
     run_file.meta("receive_path", reception.name().into());
     let coordinator = Coordinator {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
 use measure::totals::Statistic;
-use measure::{Totals, tester};
+use measure::{Time, Totals, tester};
 use net::{Clock, PortRange};
 use protocol::media::rtp::ServedStream;
 use protocol::rtsp::server::{Server, ServerConfig};
@@ -192,9 +192,10 @@ pub fn serve(
                     },
                 );
             }
-            Ok(Report::Served(stream)) => {
+            Ok(Report::Served(mut stream)) => {
                 served.add(&stream);
                 if let Some(report) = &mut report {
+                    stream.clock_monotonic_nanos = clock.to_monotonic_nanos(Time::ZERO);
                     report.write(stream.as_ref())?;
                 }
             }

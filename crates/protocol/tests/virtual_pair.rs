@@ -214,6 +214,7 @@ impl Server {
             length: self.length,
             faults: Faults::default(),
             seed: 1,
+            log: false,
         });
         flow.start(cx.now);
         let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));

@@ -336,6 +336,9 @@ pub(crate) struct ServeRtsp {
     /// last line how well packets were kept to their schedule
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Add to each line of the report every packet that left, and when
+    #[arg(long, requires = "report")]
+    pub(crate) log_packets: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window, tester};
-use protocol::media::rtp::flow::FlowPacket;
+use protocol::media::rtp::{FlowPacket, Handover, Tag};
 use protocol::session::{ChannelId, Closed, FlowId, Framing};
 use slab::Slab;
 
@@ -45,6 +45,8 @@ pub(super) struct Sending {
     last_turn: Time,
     /// Connections that were given packets in this turn.
     touched: Vec<usize>,
+    /// Packets given to connections in this turn, and when; without a time those that found no room.
+    queued: Vec<(FlowId, Tag, Option<Time>)>,
 }
 
 /// Who sends a flow.
@@ -253,6 +255,11 @@ impl Worker {
                 self.lose_stream(place, Closed::Reset);
             }
         }
+        let ended = self.clock.now();
+        for (flow, tag, began) in self.sending.queued.drain(..) {
+            let left = began.map(|began| Handover { began, ended });
+            self.flows.with(flow, |flow| flow.left(tag, left));
+        }
     }
 
     /// Puts a packet of the flow in that place onto its connection.
@@ -272,7 +279,11 @@ impl Worker {
             }
             _ => false,
         };
-        self.flows.with(flow, |flow| flow.left(packet.tag, left));
+        // When it really left is known once the connection was flushed.
+        let wants_times = self.flows.with(flow, |flow| flow.wants_times());
+        let began = if wants_times { self.clock.now() } else { now };
+        let queued = (flow, packet.tag, left.then_some(began));
+        self.sending.queued.push(queued);
         if left {
             let late = now.since(packet.due).as_nanos() as u64;
             self.tester.record(tester::SEND_LATENESS, late);

@@ -23,7 +23,7 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use protocol::media::rtp::flow::Tag;
+use protocol::media::rtp::{Handover, Tag};
 use protocol::session::{Flow, FlowId, Lender};
 use slab::Slab;
 
@@ -408,7 +408,9 @@ impl Pacing<'_> {
     /// Sends as much of what is due as one batch holds and one socket takes.
     fn send_batch(&mut self, state: &mut State, now: Time) {
         let mut socket: Option<Arc<OwnedFd>> = None;
-        while !self.batch.is_full()
+        let mut alone = false;
+        while !alone
+            && !self.batch.is_full()
             && let Some(mut top) = state.due.peek_mut()
         {
             let Reverse(Due { at, lease }) = *top;
@@ -436,6 +438,11 @@ impl Pacing<'_> {
                     burst: active.last.is_burst(self.turn, packet.due),
                 });
                 self.batch.push(active.to, packet.header, packet.payload);
+                // One that is to be timed exactly has a call of its own.
+                if flow.wants_times() {
+                    alone = true;
+                    break;
+                }
             }
             match flow.next_due() {
                 // It costs one way down the heap, when `top` is dropped.
@@ -459,13 +466,14 @@ impl Pacing<'_> {
         let State {
             active, recorder, ..
         } = state;
-        batch.send(socket, clock, |index, at| {
+        batch.send(socket, clock, |index, times| {
             let packet = made[index];
+            let left = times.map(|(began, ended)| Handover { began, ended });
             let Flow::Rtp(flow) = &mut active[packet.place].flow;
-            flow.left(packet.tag, at.is_some());
-            match at {
-                Some(at) => {
-                    let late = at.since(packet.due).as_nanos() as u64;
+            flow.left(packet.tag, left);
+            match left {
+                Some(Handover { began, .. }) => {
+                    let late = began.since(packet.due).as_nanos() as u64;
                     recorder.record(tester::SEND_LATENESS, late);
                     sent += 1;
                     in_bursts += u64::from(packet.burst);

@@ -491,6 +491,7 @@ fn flow(cx: &mut Context<'_>, faults: &[(&str, &str)]) -> FlowId {
         length: Some(Duration::from_millis(800)),
         faults: all,
         seed: 3,
+        log: false,
     });
     flow.start(cx.now);
     cx.flows.insert(Flow::Rtp(Box::new(flow)))

@@ -217,15 +217,15 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         self.entries.len()
     }
 
-    /// Sends all, and tells of each, in the order in which they were added, the time right before the
-    /// system call that took it; or none, where the kernel refused it (no room, no way there). Such a one is not
-    /// tried again, and does not keep back those after it. A full socket is given one millisecond to
-    /// become less so, once a call.
+    /// Sends all, and tells of each, in the order in which they were added, the times right before and
+    /// right after the system call that took it; or none, where the kernel refused it (no room, no way
+    /// there). Such a one is not tried again, and does not keep back those after it. A full socket is given
+    /// one millisecond to become less so, once a call.
     pub fn send(
         &mut self,
         socket: &impl AsRawFd,
         clock: &Clock,
-        mut left: impl FnMut(usize, Option<Time>),
+        mut left: impl FnMut(usize, Option<(Time, Time)>),
     ) {
         self.messages.clear();
         self.wire(0, 0);
@@ -234,9 +234,10 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             let at = clock.now();
             let error = match self.send_from(socket, next) {
                 Ok(sent) => {
+                    let times = Some((at, clock.now()));
                     for message in &self.messages[next..next + sent] {
                         let entries = message.begin..message.begin + message.count;
-                        entries.for_each(|index| left(index, Some(at)));
+                        entries.for_each(|index| left(index, times));
                     }
                     next += sent;
                     tries = 0;

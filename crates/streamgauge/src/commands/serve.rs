@@ -118,6 +118,7 @@ fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {
         session_timeout: arguments.session_timeout.0,
         seed: arguments.seed,
         first_seq: arguments.first_seq,
+        log_packets: arguments.log_packets,
         faults: faults(&arguments.faults)?,
         ..ServerConfig::default()
     })

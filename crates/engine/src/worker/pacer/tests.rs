@@ -131,6 +131,7 @@ fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u3
         length,
         faults: Faults::default(),
         seed: 0,
+        log: false,
     })
 }
 

@@ -16,8 +16,7 @@ use rand_pcg::Pcg64;
 
 pub use super::faults::Faults;
 use super::header::Header;
-pub use super::served::ServedStream;
-use super::served::Tally;
+use super::served::{Handover, Log, ServedStream, Tally};
 pub use crate::media::clip::Clip;
 
 /// How the packets of one frame are spread over time.
@@ -60,6 +59,8 @@ pub struct FlowSettings {
     pub faults: Faults,
     /// Seed of the choices that the faults make.
     pub seed: u64,
+    /// Whether each packet that leaves is written down, with its time.
+    pub log: bool,
 }
 
 /// A packet whose time has come.
@@ -210,6 +211,7 @@ pub struct RtpFlow {
     /// Where media time 0 was when the stream first began: what timestamps are counted from.
     began: Time,
     tally: Tally,
+    log: Option<Box<Log>>,
 }
 
 /// What is needed only where something is done wrong.
@@ -271,6 +273,7 @@ impl RtpFlow {
             state: State::Idle,
             began: Time::ZERO,
             tally: Tally::default(),
+            log: settings.log.then(Box::default),
             clip,
         }
     }
@@ -333,16 +336,31 @@ impl RtpFlow {
         } else {
             self.next_faulty(now, origin)?
         };
+        if let Some(log) = &mut self.log {
+            log.handed_out(packet.timestamp);
+        }
         Some(self.packet(&packet))
     }
 
-    /// Says whether a packet has really left. The counts are made from this, not from what was
-    /// meant to be sent. To be called for each packet, in the order in which they were handed out.
+    /// Says that a packet has really left, and when; nothing where it has not. The counts are made
+    /// from this, not from what was meant to be sent. To be called for each packet, in the order in
+    /// which they were handed out.
     #[inline]
-    pub fn left(&mut self, tag: Tag, left: bool) {
+    pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
         let place = (tag.number() % self.clip.packets.len() as u64) as usize;
-        self.tally
-            .left(tag, left, self.clip.packets[place].payload.len() as u64);
+        let payload = self.clip.packets[place].payload.len();
+        self.tally.left(tag, left, payload as u64);
+        if let Some(log) = &mut self.log {
+            let number = u64::from(self.first_seq) + tag.number();
+            log.left(number, left, payload);
+        }
+    }
+
+    /// Whether it is of any use to tell [`RtpFlow::left`] the time exactly: reading a clock for each
+    /// packet costs something.
+    #[inline]
+    pub fn wants_times(&self) -> bool {
+        self.log.is_some() || !self.tally.has_begun()
     }
 
     /// Takes the next packet off the schedule.
@@ -480,8 +498,13 @@ impl RtpFlow {
 
     /// What was really done, so far.
     pub fn served(&self) -> ServedStream {
-        self.tally
-            .served(self.ssrc, self.first_seq, self.schedule.number)
+        let mut served = self
+            .tally
+            .served(self.ssrc, self.first_seq, self.schedule.number);
+        if let Some(log) = &self.log {
+            served.departures = log.departures().to_vec();
+        }
+        served
     }
 }
 

@@ -12,6 +12,7 @@ mod sequence;
 mod served;
 mod summary;
 
-pub use flow::{Clip, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, ServedStream, Tag};
+pub use flow::{Clip, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
 pub use receiver::{ReceiverConfig, RtpReceiver, StreamCounts};
+pub use served::{Departure, Handover, ServedStream};
 pub use summary::StreamSummary;

@@ -1,6 +1,9 @@
 //! What a reference server really did to a stream.
 
-use serde::Serialize;
+use std::collections::VecDeque;
+
+use measure::Time;
+use serde::{Serialize, Serializer};
 
 use super::flow::Tag;
 
@@ -50,6 +53,101 @@ pub struct ServedStream {
     pub payload_bytes: u64,
     /// Whether the stream came to its end, and not to that of its session.
     pub ended: bool,
+    /// What `CLOCK_MONOTONIC`, which the whole machine shares, showed when the server began, in
+    /// nanoseconds: what the times below count from. Set by whoever runs the server.
+    pub clock_monotonic_nanos: i64,
+    /// When the first packet left, in nanoseconds since the server began; `None` if none did.
+    pub first_left_nanos: Option<u64>,
+    /// Each packet that left, second copies too, in the order in which they left. Empty where nobody
+    /// asked for it; no more than the first 131,072.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<Departure>,
+}
+
+/// When the network stack took a packet: not before `began`, not after `ended`.
+///
+/// Of a datagram both are read around the system call; on the loopback interface it also arrives
+/// between them. So it is of a packet in a connection, unless the connection was full: then it waits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Right before the call.
+    pub began: Time,
+    /// Right after it.
+    pub ended: Time,
+}
+
+impl Handover {
+    /// At a time that is known exactly.
+    pub fn at(time: Time) -> Handover {
+        Handover {
+            began: time,
+            ended: time,
+        }
+    }
+}
+
+/// A packet that left. Written as a list, to keep the report's lines short:
+/// `[began, ended, number, timestamp, payload bytes]`, times in nanoseconds since the server began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When.
+    pub when: Handover,
+    /// Its extended sequence number.
+    pub number: u64,
+    /// Its RTP timestamp.
+    pub timestamp: u32,
+    /// Bytes of its payload.
+    pub payload: u32,
+}
+
+impl Serialize for Departure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Handover { began, ended } = self.when;
+        (
+            began.as_nanos(),
+            ended.as_nanos(),
+            self.number,
+            self.timestamp,
+            self.payload,
+        )
+            .serialize(serializer)
+    }
+}
+
+/// Most departures of one stream that are written down: 4 MiB of them.
+const DEPARTURES_MAX: usize = 1 << 17;
+
+/// What left, packet by packet. Knows nothing of faults: it sees timestamps as they are handed out, and
+/// which of these packets left.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Timestamps of the packets that are on their way to the network stack.
+    under_way: VecDeque<u32>,
+    departures: Vec<Departure>,
+}
+
+impl Log {
+    pub(super) fn handed_out(&mut self, timestamp: u32) {
+        self.under_way.push_back(timestamp);
+    }
+
+    pub(super) fn left(&mut self, number: u64, left: Option<Handover>, payload: usize) {
+        let timestamp = self.under_way.pop_front().unwrap_or_default();
+        if let Some(when) = left
+            && self.departures.len() < DEPARTURES_MAX
+        {
+            self.departures.push(Departure {
+                when,
+                number,
+                timestamp,
+                payload: payload as u32,
+            });
+        }
+    }
+
+    pub(super) fn departures(&self) -> &[Departure] {
+        &self.departures
+    }
 }
 
 /// Counts of a stream.
@@ -64,6 +162,8 @@ pub(super) struct Tally {
     /// Numbers of the packet that left first, and of the highest.
     first: Option<u64>,
     highest: u64,
+    /// When a packet left first.
+    began: Option<Time>,
     /// Packets whose first copy was not taken, and whose second is still to go. The second follows
     /// the first at once, so these are few.
     second_try: Vec<u64>,
@@ -71,8 +171,11 @@ pub(super) struct Tally {
 
 impl Tally {
     #[inline]
-    pub(super) fn left(&mut self, tag: Tag, left: bool, payload: u64) {
-        let number = tag.number();
+    pub(super) fn left(&mut self, tag: Tag, left: Option<Handover>, payload: u64) {
+        if self.began.is_none() {
+            self.began = left.map(|handover| handover.ended);
+        }
+        let (number, left) = (tag.number(), left.is_some());
         match (tag.is_copy(), left) {
             (false, true) => self.first_copy(number, payload),
             (false, false) if tag.has_copy() => self.second_try.push(number),
@@ -110,6 +213,10 @@ impl Tally {
         }
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.began.is_some()
+    }
+
     pub(super) fn sent_with_copies(&self) -> (u64, u64) {
         (
             self.sent + self.duplicated,
@@ -135,6 +242,7 @@ impl Tally {
             last_left_extended_seq: base + self.highest,
             last_extended_seq: base + planned.saturating_sub(1),
             payload_bytes: self.payload_bytes,
+            first_left_nanos: self.began.map(Time::as_nanos),
             ..ServedStream::default()
         }
     }

@@ -86,6 +86,8 @@ pub struct ServerConfig {
     /// What the server does wrong on purpose, each as on the command line: `loss=1%`. Default:
     /// nothing.
     pub faults: ServerFaults,
+    /// Whether the report on a stream lists each packet that left, with its time. Default: no.
+    pub log_packets: bool,
     /// The wall clock at the beginning of the run, since 1970: what sender reports count from. Set by
     /// whoever runs the server.
     #[serde(skip)]
@@ -113,6 +115,7 @@ impl Default for ServerConfig {
             first_timestamp: None,
             rtp_info: true,
             faults: ServerFaults::default(),
+            log_packets: false,
             wall_clock: Duration::ZERO,
         }
     }

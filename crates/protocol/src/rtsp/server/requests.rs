@@ -398,6 +398,7 @@ impl ServerSession {
             length: config.length,
             faults: config.faults.media.clone(),
             seed: self.rng.next_u64(),
+            log: config.log_packets,
         });
         let id = self.rng.next_u64();
         let conversation = self.conversation.get_or_insert_with(|| Conversation {

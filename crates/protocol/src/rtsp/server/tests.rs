@@ -8,7 +8,7 @@ use measure::{Recorder, Time};
 
 use super::*;
 use crate::media::rtcp;
-use crate::media::rtp::ServedStream;
+use crate::media::rtp::{Handover, ServedStream};
 use crate::rtsp::codec::{Decoder, Item, Response};
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, FlowId, Flows, Framing, Input, Open, Outcome, Output,
@@ -206,7 +206,8 @@ impl Talk {
             self.now = self.now.max(next);
             for (_, flow) in flows {
                 while let Some(packet) = self.flows.with(flow, |f| f.next_packet(self.now)) {
-                    self.flows.with(flow, |f| f.left(packet.tag, true));
+                    let left = Some(Handover::at(self.now));
+                    self.flows.with(flow, |f| f.left(packet.tag, left));
                     self.packets += 1;
                 }
             }

@@ -11,6 +11,7 @@ use super::{
     Active, Channel, Datagram, Event, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
     address,
 };
+use crate::media::rtp::Handover;
 use crate::session::{ChannelError, ChannelId, FlowId, Framing, Open, Output, Port};
 
 /// The even port that a server shares among its sessions.
@@ -312,6 +313,7 @@ impl Pair {
                 }
                 _ => false,
             };
+            let left = left.then(|| Handover::at(self.now));
             let flows = &mut self.worlds[side].flows;
             flows.with(flow, |flow| flow.left(packet.tag, left));
         }

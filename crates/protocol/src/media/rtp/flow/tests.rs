@@ -37,6 +37,7 @@ fn settings(clip: &Arc<Clip>, faults: &[&str], length: Option<u64>) -> FlowSetti
         length: length.map(Duration::from_secs),
         faults: all,
         seed: 5,
+        log: false,
     }
 }
 
@@ -60,7 +61,7 @@ fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> V
             let header = packet.header;
             let left = taken(handed_out);
             handed_out += 1;
-            flow.left(packet.tag, left);
+            flow.left(packet.tag, left.then(|| Handover::at(due)));
             if left {
                 seen.push(Seen {
                     at: packet.due,
@@ -319,6 +320,7 @@ proptest! {
             (served.expected + served.lost_tail).max(1)
         );
         let comparable = ServedStream {
+            first_left_nanos: None,
             ssrc: 0,
             lost_tail: 0,
             not_taken: 0,
@@ -327,4 +329,44 @@ proptest! {
         };
         prop_assert_eq!(comparable, counted);
     }
+}
+
+#[test]
+fn the_log_has_every_packet_that_left_as_it_left() {
+    let clip = clip();
+    let faults = ["loss=5%", "duplicate=5%", "reorder=5%x2", "jitter=30ms"];
+    let mut flow = RtpFlow::new(FlowSettings {
+        log: true,
+        ..settings(&clip, &faults, Some(4))
+    });
+    flow.start(Time::ZERO);
+    // The network refuses every seventh.
+    let seen = run(&mut flow, Time::NEVER, |handed_out| handed_out % 7 != 0);
+    let served = flow.served();
+    assert_eq!(
+        served.departures.len() as u64,
+        served.sent + served.duplicated
+    );
+    assert_eq!(served.departures.len(), seen.len());
+    for (departure, seen) in served.departures.iter().zip(&seen) {
+        assert_eq!(departure.number as u16, seen.seq);
+        assert_eq!(departure.timestamp, seen.timestamp);
+        assert_eq!(departure.payload as usize, seen.payload.len());
+        assert_eq!(departure.when.began, departure.when.ended);
+        assert!(departure.when.began >= seen.at);
+    }
+    assert!(flow.wants_times());
+}
+
+#[test]
+fn without_a_log_the_first_departure_alone_is_timed() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &[], Some(1)));
+    flow.start(Time::from_start(Duration::from_secs(3)));
+    assert!(flow.wants_times());
+    run(&mut flow, Time::NEVER, |handed_out| handed_out >= 2);
+    assert!(!flow.wants_times());
+    let served = flow.served();
+    assert!(served.departures.is_empty());
+    assert!(served.first_left_nanos > Some(3_000_000_000), "{served:?}");
 }

@@ -1,9 +1,10 @@
 //! The wire: sockets with the kernel's timestamps, batches, ports, the clock.
 //!
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
-//! [`batch`], where datagrams are received and sent many at a time, in [`options`], where socket
-//! options are set that no safe crate offers, in [`files`], in [`thread`], where another thread's clock is
-//! read, and in [`ring`], where memory is shared with the kernel.
+//! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
+//! read with their time, in [`options`], where socket options are set that no safe crate offers, in
+//! [`files`], in [`thread`], where another thread's clock is read, and in [`ring`], where memory is shared with
+//! the kernel.
 
 pub mod batch;
 pub mod clock;
@@ -12,6 +13,7 @@ pub mod limits;
 pub mod options;
 pub mod ports;
 pub mod ring;
+pub mod stream;
 pub mod thread;
 pub mod timer;
 pub mod waker;

@@ -8,8 +8,13 @@ use socket2::{SockFilter, SockRef};
 /// Asks for the kernel's arrival time and the count of dropped datagrams with each datagram
 /// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
 pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
-    set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)?;
+    ask_arrival_time(socket)?;
     set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
+}
+
+/// Asks for the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
+pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
 }
 
 /// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because of its

@@ -1,6 +1,6 @@
 //! What arrives: connections, bytes, datagrams.
 
-use std::io::{self, Read};
+use std::io;
 use std::time::Duration;
 
 use measure::tester;
@@ -164,13 +164,12 @@ impl Worker {
                 ),
             };
             let ended = stream.ended;
-            match stream.socket.read(&mut buffer) {
-                Ok(0) => {
+            match net::stream::read(&stream.socket, &mut buffer, &self.clock) {
+                Ok((0, _)) => {
                     self.lose_stream(place, Closed::End);
                     break;
                 }
-                Ok(count) => {
-                    let at = self.clock.now();
+                Ok((count, at)) => {
                     self.bytes_arrived(key, channel, &buffer[..count], at);
                     self.settle();
                     // A read that leaves room has taken all there was, so that what comes now comes

@@ -188,6 +188,7 @@ impl Worker {
     ) -> io::Result<()> {
         let mut socket = TcpStream::connect(to)?;
         socket.set_nodelay(true)?;
+        net::stream::ask_arrival_time(&socket)?;
         let entry = self.sockets.vacant_entry();
         let place = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;

@@ -151,6 +151,7 @@ mod tests {
             length: None,
             faults: Faults::default(),
             seed: 0,
+            log: false,
         })))
     }
 

@@ -1,0 +1,125 @@
+//! Bytes of a TCP connection, with the time at which the kernel took them in.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use measure::Time;
+
+use crate::clock::Clock;
+use crate::options;
+
+/// Room for the control message that bears a timestamp: 16 bytes behind a header of 16.
+const CONTROL_BYTES: usize = 64;
+
+/// Kept aligned as the kernel wants control messages to be.
+#[repr(align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Asks that [`read`] be told the kernel's times of this connection (`SO_TIMESTAMPNS`; Linux 4.13).
+pub fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
+    options::ask_arrival_time(socket)
+}
+
+/// Reads what has come, and says when the last byte of it came: when the kernel took in the segment that
+/// bore it. What came with segments before has that time too. Where the kernel tells none, the time is
+/// that of reading.
+///
+/// # Errors
+/// Those of `recvmsg(2)`; `WouldBlock` where nothing has come.
+pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Result<(usize, Time)> {
+    let mut control = Control([0; CONTROL_BYTES]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_BYTES;
+    // SAFETY: `header` points to one part, which points to `buffer` and has its length, and to `control`
+    // with its length; all three outlive the call, and nothing else refers to them during it.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    let at = arrival(&header).map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos));
+    Ok((count, at))
+}
+
+/// The timestamp in the control messages that the kernel left.
+fn arrival(header: &libc::msghdr) -> Option<i64> {
+    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages for
+    // `msg_controllen` bytes; the CMSG functions stay within that, and the payload is read, unaligned, as
+    // the type that its level and kind stand for.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let kind = ((*message).cmsg_level, (*message).cmsg_type);
+            if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+                let data = libc::CMSG_DATA(message).cast::<libc::timespec>();
+                let time = data.read_unaligned();
+                return Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let ours = TcpStream::connect(address).expect("it listens");
+        let (theirs, _) = listener.accept().expect("one came");
+        theirs.set_nodelay(true).expect("it is open");
+        (ours, theirs)
+    }
+
+    #[test]
+    fn the_time_is_that_of_arrival_and_not_that_of_reading() {
+        let (ours, mut theirs) = pair();
+        ask_arrival_time(&ours).expect("linux has it");
+        let clock = Clock::start();
+        let slack = std::time::Duration::from_micros(200);
+        let mut buffer = [0; 100];
+        let nothing = read(&ours, &mut buffer, &clock).expect_err("nothing came yet");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        // The kernel's clock for it is switched on a little after the first socket asks.
+        let late = std::time::Duration::from_millis(20);
+        let deadline = clock.now() + std::time::Duration::from_secs(5);
+        loop {
+            theirs.write_all(b"abc").expect("it takes them");
+            let sent = clock.now();
+            while clock.now() < sent + late {
+                std::hint::spin_loop();
+            }
+            let (count, at) = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+            assert_eq!(&buffer[..count], b"abc");
+            if at <= sent + slack {
+                break;
+            }
+            assert!(clock.now() < deadline, "{at:?} is not when {sent:?} came");
+        }
+    }
+
+    #[test]
+    fn the_end_is_no_bytes_and_a_connection_that_was_not_asked_has_times_of_reading() {
+        let (ours, mut theirs) = pair();
+        let clock = Clock::start();
+        let mut buffer = [0; 2];
+        theirs.write_all(b"abc").expect("it takes them");
+        drop(theirs);
+        let before = clock.now();
+        let (count, at) = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+        assert_eq!((count, at >= before), (2, true));
+        assert_eq!(read(&ours, &mut buffer, &clock).expect("the rest").0, 1);
+        assert_eq!(read(&ours, &mut buffer, &clock).expect("the end").0, 0);
+    }
+}

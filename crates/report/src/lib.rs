@@ -14,7 +14,7 @@ pub mod window;
 
 pub use loss::WhereLost;
 pub use model::Report;
-pub use runfile::Reader;
+pub use runfile::{Reader, Subject};
 pub use source::open;
 pub use terminal::{Layout, summary};
 

@@ -24,7 +24,8 @@ Exit codes:
    99  a threshold failed
   104  the scenario, an argument or the launch of the server is wrong
   105  stopped by the user
-  110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing";
+  110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing; or
+       calibrate found that what it measures here is not true";
 
 /// The seed where none is named: always the same, so that a run can be repeated without a thought.
 pub(crate) const DEFAULT_SEED: u64 = 1;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Load(Box<Load>),
     /// Run a scenario file
     Run(Run),
+    /// Prove on this machine that what is measured is true: against a reference server with known faults
+    Calibrate(Calibrate),
     /// Validate a scenario file and say what it will need and do; sends nothing
     Check(Check),
     /// Run an embedded reference server, with faults on request
@@ -87,6 +90,17 @@ impl Transport {
             Transport::Tcp => "tcp",
         }
     }
+}
+
+/// How media is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// UDP, from a packet ring of each worker
+    Ring,
+    /// UDP, from the clients' sockets
+    Sockets,
+    /// Interleaved in the connection
+    Tcp,
 }
 
 /// Which transports the reference server serves.
@@ -265,6 +279,25 @@ pub(crate) struct Run {
     pub(crate) receiving: Receiving,
     #[command(flatten)]
     pub(crate) results: Results,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Calibrate {
+    /// Shorter trials: some figures are then of fewer packets
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Find out only whether figures are true, and not how much this machine can stand for
+    #[arg(long)]
+    pub(crate) skip_capacity: bool,
+    /// Calibrate only this receive path (may be repeated) [default: all that this process can have]
+    #[arg(long, value_enum, value_name = "PATH")]
+    pub(crate) path: Vec<Way>,
+    /// Set a key of the tester to calibrate it as it will be used, such as tester.receive_buffer=64KiB (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Write what was found to this file, as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => commands::demo::demo(arguments, console),
         Command::Load(arguments) => commands::load::load(arguments, console),
         Command::Run(arguments) => commands::run::run(arguments, console),
+        Command::Calibrate(arguments) => commands::calibrate::calibrate(arguments, console),
         Command::Check(arguments) => commands::check::check(arguments, console),
         Command::Serve(Serve::Rtsp(arguments)) => commands::serve::rtsp(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),

@@ -35,7 +35,7 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
 
 /// A TCP port that nobody listens on. Another program may take it before the server does, which then says
 /// so.
-fn free_port() -> Result<u16, Failure> {
+pub(crate) fn free_port() -> Result<u16, Failure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
@@ -60,8 +60,17 @@ fn clients(arguments: &args::Demo, port: u16) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// This very program, as a reference server in a process of its own: so it is observed like any other.
 fn server(arguments: &args::Demo, port: u16) -> Result<Server, Failure> {
+    let mut with = vec!["--bitrate".to_owned(), arguments.bitrate.to_string()];
+    with.extend(["--seed".to_owned(), arguments.seed.to_string()]);
+    for fault in &arguments.faults {
+        with.extend(["--fault".to_owned(), fault.clone()]);
+    }
+    reference_server(port, with)
+}
+
+/// This very program, as a reference server in a process of its own: so it is observed like any other.
+pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::bad(format_args!("cannot find this program: {error}")))?;
     let program = program.into_os_string().into_string().map_err(|path| {
@@ -73,11 +82,7 @@ fn server(arguments: &args::Demo, port: u16) -> Result<Server, Failure> {
     let mut command: Vec<String> = vec![program];
     command.extend(["serve", "rtsp", "--quiet"].map(str::to_owned));
     command.extend(["--port".to_owned(), port.to_string()]);
-    command.extend(["--bitrate".to_owned(), arguments.bitrate.to_string()]);
-    command.extend(["--seed".to_owned(), arguments.seed.to_string()]);
-    for fault in &arguments.faults {
-        command.extend(["--fault".to_owned(), fault.clone()]);
-    }
+    command.extend(with);
     Ok(Server {
         start: ServerStart::Command(command),
         clips: None,

@@ -1,6 +1,7 @@
 //! The command from outside: real processes, real sockets, on the loopback interface.
 
 mod bad_input;
+mod calibrate;
 mod demo;
 mod endings;
 mod faults;

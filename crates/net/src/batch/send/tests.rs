@@ -1,5 +1,4 @@
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use super::*;
 

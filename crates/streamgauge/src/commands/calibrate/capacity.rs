@@ -1,0 +1,388 @@
+//! How much this machine can stand for by one receive path: more clients each second, until the tester is
+//! no longer true or no longer fit, or the reference server beside it can do no more.
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use engine::{Control, Phase, Progress};
+use measure::totals::Statistic;
+use measure::{HealthBounds, Totals, tester};
+use report::Reader;
+use report::human::{count, figure, plural};
+
+use super::judge::{JITTER, STARTUP};
+use super::trial::{Reference, Trouble, began, find_subject, play, scenario, stream_of};
+use super::truth::{Served, mean_jitter};
+use crate::args::Way;
+use crate::commands::demo::{free_port, reference_server};
+use crate::exit::Failure;
+
+/// What each client plays, in bit/s: some 100 packets a second.
+pub(super) const CLIENT_RATE: f64 = 1e6;
+const CLIENT_RATE_TEXT: &str = "1Mbps";
+/// Clients in the first second, and by how much there are more in each that follows.
+pub(super) const FIRST: u64 = 50;
+const GROWTH: f64 = 1.5;
+/// Seconds after which it ends at the latest.
+const SECONDS: u32 = 10;
+const SECONDS_QUICK: u32 = 7;
+/// Clients whose every packet is logged by a server of its own that has nothing else to do: by them the
+/// tester's errors are known at each moment.
+const PROBES: u32 = 5;
+/// Descriptors that one client takes at most: two ports and a connection.
+const FILES_A_CLIENT: u64 = 3;
+/// Descriptors for all else.
+const FILES_BESIDE: u64 = 200;
+/// Less than this share of what the playing clients are due, and the server has fallen behind.
+const SHORT: f64 = 0.97;
+/// After so many seconds in a row in which the tester was not fit nothing more is to be learnt.
+const UNFIT_MAX: u32 = 2;
+
+/// What was the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The tester: for this reason.
+    Tester(String),
+    /// The reference server on the same machine: for this reason. The tester could have done more.
+    Server(String),
+    /// Nothing, up to the most that was tried.
+    None,
+}
+
+/// What one second carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Carried {
+    pub(super) clients: f64,
+    pub(super) packets: f64,
+    pub(super) bits: f64,
+}
+
+/// How much this machine can stand for.
+#[derive(Clone, Debug)]
+pub(super) struct Capacity {
+    /// The last second in which all was well.
+    pub(super) carried: Carried,
+    /// Why not more.
+    pub(super) limit: Limit,
+}
+
+/// How one second went.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Second {
+    carried: Carried,
+    /// What was wrong with the tester, and with the server.
+    tester: Option<String>,
+    server: Option<String>,
+}
+
+/// Finds it out.
+pub(super) fn capacity(
+    way: Way,
+    quick: bool,
+    folder: &Path,
+    set: &[String],
+    files: Option<u64>,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Capacity, Trouble> {
+    let seconds = if quick { SECONDS_QUICK } else { SECONDS };
+    let probe = Reference::start(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
+    let port = free_port()?;
+    let served = folder.join("load.served");
+    let text = text(way, port, probe.port, seconds, files);
+    let mut scenario = scenario(way, &text, set)?;
+    let with = ["--bitrate", CLIENT_RATE_TEXT, "--report"].map(str::to_owned);
+    let with = with.into_iter().chain([super::trial::utf8(&served)?]);
+    scenario.server = Some(reference_server(port, with.collect())?);
+    let mut unfit = 0;
+    let mut watch = |so_far: &Progress| {
+        progress(so_far);
+        if so_far.phase == Phase::Running {
+            unfit = if so_far.tester.healthy { 0 } else { unfit + 1 };
+            if unfit >= UNFIT_MAX {
+                control.stop();
+            }
+        }
+    };
+    let (reader, _) = play(&scenario, folder, control, &mut watch)?;
+    let seconds = seconds_of(&reader, &Served::read(&served, false)?, &probe.finish()?)?;
+    Ok(conclude(&seconds))
+}
+
+fn text(way: Way, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> String {
+    let most = files.map_or(u64::MAX, |files| {
+        files.saturating_sub(FILES_BESIDE) / FILES_A_CLIENT
+    });
+    let mut text = format!(
+        "name: capacity\nduration: {seconds}s\nstop_timeout: 1s\nclients:\n  probe:\n    protocol: rtsp\n    \
+         urls: [\"rtsp://127.0.0.1:{probe}/1\"]\n    transport: {transport}\n    load: {{ clients: {PROBES} }}\n  \
+         load:\n    protocol: rtsp\n    urls: [\"rtsp://127.0.0.1:{port}/1\"]\n    transport: {transport}\n    \
+         load:\n      stages:\n",
+        transport = way.transport(),
+    );
+    for second in 0..seconds {
+        let clients = (FIRST as f64 * GROWTH.powi(second as i32)) as u64;
+        let clients = clients.min(most);
+        // A string takes whatever is written.
+        let _ = writeln!(text, "        - {{ clients: {clients}, over: 1s }}");
+    }
+    text
+}
+
+/// How each second went, the first left out: there the probes begin.
+fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec<Second>, Failure> {
+    let began = began(reader)?;
+    let clients = clients_of(reader, load, began)?;
+    let catalogue_of = |name| Ok::<_, Failure>(find_subject(reader, name)?.catalogue);
+    let (loads, probe, own) = (
+        catalogue_of("load")?,
+        catalogue_of("probe")?,
+        catalogue_of("tester")?,
+    );
+    let server = catalogue_of("server")?;
+    let bounds = HealthBounds::default();
+    let mut seconds = Vec::new();
+    for window in reader.windows() {
+        let window = window.map_err(Failure::bad)?;
+        let start = window.start.as_secs_f64();
+        let span = start..start + window.seconds;
+        // The last one is that in which all was ended.
+        if window.index == 0 || window.seconds < 0.999 {
+            continue;
+        }
+        let totals = |name: &str, catalogue| {
+            let found = window.subjects.get(name);
+            found.map(|found| Totals::of_window(catalogue, found, window.seconds))
+        };
+        let (Some(loads), Some(probe), Some(own)) = (
+            totals("load", loads),
+            totals("probe", probe),
+            totals("tester", own),
+        ) else {
+            continue;
+        };
+        let value = |of: &Totals, name: &str| of.named(name, Statistic::Value).unwrap_or(0.0);
+        let (expected, received) = (value(&loads, "expected"), value(&loads, "received"));
+        let overflow = own.counter(tester::OVERFLOW) as f64;
+        let carried = Carried {
+            clients: value(&loads, "playing"),
+            packets: received / window.seconds,
+            bits: value(&loads, "bitrate"),
+        };
+        let absolute = began + span.start * 1e9..began + span.end * 1e9;
+        let unfit = unfit(&own, &bounds, overflow)
+            .or_else(|| jitter_off(&probe, probes, absolute))
+            .or_else(|| startup_off(&clients, &span));
+        let due: f64 = clients
+            .iter()
+            .map(|client| client.playing_in(&span) * CLIENT_RATE)
+            .sum();
+        let bits = carried.bits * window.seconds;
+        let cpu = totals("server", server).map_or(0.0, |server| value(&server, "cpu"));
+        let behind = if expected - received > overflow {
+            let lost = plural(expected - received - overflow, "packet", "packets");
+            Some(format!("{lost} did not leave it or were lost on their way"))
+        } else if bits < due * SHORT {
+            Some(format!(
+                "it sent {} of the {} that were due, with {}",
+                figure(measure::Unit::BitsPerSecond, carried.bits),
+                figure(measure::Unit::BitsPerSecond, due / window.seconds),
+                figure(measure::Unit::Cores, cpu),
+            ))
+        } else {
+            None
+        };
+        seconds.push(Second {
+            carried,
+            tester: unfit,
+            server: behind,
+        });
+    }
+    Ok(seconds)
+}
+
+/// The last second before the first that was not well, and why that one was not. One that the next
+/// takes back was a hiccup of the machine: more clients went well.
+fn conclude(seconds: &[Second]) -> Capacity {
+    let is_bad = |second: &Second| second.tester.is_some() || second.server.is_some();
+    let bad = (0..seconds.len())
+        .find(|&at| is_bad(&seconds[at]) && seconds.get(at + 1).is_none_or(is_bad));
+    let mut before = seconds[..bad.unwrap_or(seconds.len())].iter().rev();
+    let good = before.find(|&second| !is_bad(second));
+    let carried = good.map(|second| second.carried).unwrap_or_default();
+    let limit = match bad.map(|bad| &seconds[bad]) {
+        None => Limit::None,
+        Some(Second {
+            tester: Some(reason),
+            ..
+        }) => Limit::Tester(reason.clone()),
+        Some(second) => Limit::Server(second.server.clone().unwrap_or_default()),
+    };
+    Capacity { carried, limit }
+}
+
+fn unfit(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
+    let lag = own.named("lag", Statistic::Quantile(0.99)).unwrap_or(0.0);
+    let cpu = own
+        .named("cpu_hottest_worker", Statistic::Max)
+        .unwrap_or(0.0);
+    let late = own.counter(tester::NOT_STARTED_IN_TIME);
+    if overflow > 0.0 {
+        Some(format!(
+            "its own queues dropped {}",
+            plural(overflow, "packet", "packets")
+        ))
+    } else if cpu > bounds.worker_cpu {
+        Some(format!(
+            "its busiest worker took {}",
+            figure(measure::Unit::Cores, cpu)
+        ))
+    } else if lag > bounds.lag_p99.as_secs_f64() {
+        Some(format!(
+            "its event loop lagged by {}",
+            report::human::seconds(lag)
+        ))
+    } else if late > 0 {
+        Some(format!(
+            "{} clients began more than 1 s late",
+            count(late as f64)
+        ))
+    } else {
+        None
+    }
+}
+
+fn jitter_off(probe: &Totals, probes: &[Served], span: Range<f64>) -> Option<String> {
+    let truth = mean_jitter(probes, span.start, span.end)?;
+    let measured = probe.named("jitter", Statistic::Mean)?;
+    let error = measured - truth.value;
+    (error.abs() > JITTER.of(truth.value) + truth.unsure).then(|| {
+        format!(
+            "the jitter it measured was off by {}",
+            report::human::seconds(error)
+        )
+    })
+}
+
+/// What is known of a client of the load. Times are seconds of the run.
+struct Client {
+    first_media: f64,
+    ended: f64,
+    /// When its first packet left the server.
+    left: Option<f64>,
+}
+
+impl Client {
+    fn playing_in(&self, span: &Range<f64>) -> f64 {
+        (self.ended.min(span.end) - self.first_media.max(span.start)).max(0.0)
+    }
+}
+
+fn clients_of(reader: &Reader, load: &[Served], began: f64) -> Result<Vec<Client>, Failure> {
+    let mut clients = Vec::new();
+    for client in reader.clients() {
+        let client = client.map_err(Failure::bad)?;
+        let Some(first_media) = client.first_media.filter(|_| client.subject == "load") else {
+            continue;
+        };
+        let left = stream_of(&client.streams, load).and_then(|stream| stream.first_left);
+        clients.push(Client {
+            first_media: first_media.as_secs_f64(),
+            ended: client.ended.map_or(f64::INFINITY, |at| at.as_secs_f64()),
+            left: left.map(|left| (left - began) / 1e9),
+        });
+    }
+    Ok(clients)
+}
+
+fn startup_off(clients: &[Client], span: &Range<f64>) -> Option<String> {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for client in clients {
+        if let Some(left) = client.left.filter(|_| span.contains(&client.first_media)) {
+            sum += client.first_media - left;
+            count += 1.0;
+        }
+    }
+    let mean: f64 = if count > 0.0 { sum / count } else { 0.0 };
+    (mean.abs() > STARTUP.of(0.0)).then(|| {
+        format!(
+            "the start-up delays it measured were off by {}",
+            report::human::seconds(mean)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(clients: f64, tester: Option<&str>, server: Option<&str>) -> Second {
+        Second {
+            carried: Carried {
+                clients,
+                packets: clients * 100.0,
+                bits: clients * 1e6,
+            },
+            tester: tester.map(str::to_owned),
+            server: server.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_last_good_second_before_the_first_bad_one_counts() {
+        let good = |clients| second(clients, None, None);
+        let slow = |clients| second(clients, None, Some("slow"));
+        let seconds = [good(50.0), good(75.0), slow(112.0), slow(168.0)];
+        let capacity = conclude(&seconds);
+        assert_eq!(capacity.carried.clients, 75.0);
+        assert_eq!(capacity.limit, Limit::Server("slow".to_owned()));
+        let capacity = conclude(&seconds[..2]);
+        assert_eq!(
+            (capacity.carried.clients, capacity.limit),
+            (75.0, Limit::None)
+        );
+        let capacity = conclude(&[second(50.0, Some("lost"), None)]);
+        assert_eq!(capacity.carried.clients, 0.0);
+    }
+
+    #[test]
+    fn a_hiccup_is_not_the_end() {
+        let good = |clients| second(clients, None, None);
+        let bad = |clients| second(clients, Some("late"), None);
+        let capacity = conclude(&[good(50.0), bad(75.0), good(112.0)]);
+        assert_eq!(
+            (capacity.carried.clients, capacity.limit),
+            (112.0, Limit::None)
+        );
+        let capacity = conclude(&[good(50.0), bad(75.0), good(112.0), bad(168.0)]);
+        assert_eq!(capacity.carried.clients, 112.0);
+        assert_eq!(capacity.limit, Limit::Tester("late".to_owned()));
+    }
+
+    #[test]
+    fn where_both_were_at_their_end_the_tester_is_not_excused() {
+        let capacity = conclude(&[second(50.0, Some("late"), Some("slow"))]);
+        assert_eq!(capacity.limit, Limit::Tester("late".to_owned()));
+    }
+
+    #[test]
+    fn what_is_due_is_what_clients_play() {
+        let client = Client {
+            first_media: 2.25,
+            ended: f64::INFINITY,
+            left: None,
+        };
+        assert_eq!(client.playing_in(&(1.0..2.0)), 0.0);
+        assert_eq!(client.playing_in(&(2.0..3.0)), 0.75);
+        assert_eq!(client.playing_in(&(3.0..4.0)), 1.0);
+    }
+
+    #[test]
+    fn the_plan_takes_no_more_clients_than_there_are_descriptors_for() {
+        let text = text(Way::Tcp, 1, 2, SECONDS, Some(FILES_BESIDE + 300));
+        assert!(text.contains("clients: 100, over: 1s"), "{text}");
+        assert!(!text.contains("clients: 112"), "{text}");
+        scenario(Way::Tcp, &text, &[]).expect("it is a good scenario");
+    }
+}

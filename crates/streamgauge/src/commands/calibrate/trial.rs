@@ -1,0 +1,457 @@
+//! One trial: reference servers with known faults, clients against them by one receive path, and every
+//! figure held against what is true.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::{Control, EngineError, Progress};
+use measure::{Totals, Unit};
+use report::model::{Metrics, Outcome};
+use report::{Reader, Report, Subject};
+use scenario::Scenario;
+use sut::Sut;
+
+use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, STARTUP, worst};
+use super::truth::{Counts, Known, Served, bit_rate, mean_jitter};
+use crate::args::Way;
+use crate::commands::demo::{free_port, reference_server};
+use crate::commands::run::overrides;
+use crate::exit::Failure;
+
+/// How far apart the clients of a group begin.
+const BEGIN_EVERY: Duration = Duration::from_millis(25);
+
+/// Alike streams of one server.
+struct Group {
+    name: &'static str,
+    clients: u32,
+    /// What the server is started with.
+    server: &'static [&'static str],
+    /// Which of its figures are held against the truth, beside the counts.
+    timed: Timed,
+}
+
+/// Which figures of time are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    /// None: with packets out of order times say little.
+    No,
+    /// Jitter and start-up delay.
+    Delays,
+    /// These, and the bit rate.
+    All,
+}
+
+/// Faults of one kind to a server, so that the truth of each is simple.
+const GROUPS: [Group; 3] = [
+    Group {
+        name: "steady",
+        clients: 20,
+        server: &["--bitrate", "800kbps", "--fps", "100"],
+        timed: Timed::All,
+    },
+    Group {
+        name: "jittery",
+        clients: 10,
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--fault",
+            "jitter=10ms",
+            "--fault",
+            "slow=play:150ms",
+        ],
+        timed: Timed::Delays,
+    },
+    Group {
+        name: "faulty",
+        clients: 10,
+        server: &[
+            "--bitrate",
+            "800kbps",
+            "--first-seq",
+            "65400",
+            "--fault",
+            "loss=2%",
+            "--fault",
+            "loss-burst=0.5%x4",
+            "--fault",
+            "duplicate=2%",
+            "--fault",
+            "reorder=2%x3",
+            // After it what is late comes at once: a burst for every buffer on the way.
+            "--fault",
+            "stall=1s+300ms",
+        ],
+        timed: Timed::No,
+    },
+];
+
+/// Why there is no trial.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// This process cannot have the receive path, for this reason.
+    NoPath(String),
+    /// Something else.
+    Failure(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::Failure(failure)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::NoPath(why) => Failure::bad(format_args!("no packet ring: {why}")),
+            Trouble::Failure(failure) => failure,
+        }
+    }
+}
+
+/// What a trial came to.
+pub(super) struct Trial {
+    /// The receive path, as the run's report names it; `None` where it names none.
+    pub(super) receive_path: Option<String>,
+    /// Every figure that was compared.
+    pub(super) rows: Vec<Row>,
+    /// Why the run itself is not to be trusted: the tester's own health, or clients that failed.
+    pub(super) reasons: Vec<String>,
+}
+
+impl Trial {
+    /// Whether every figure is true, as far as one can tell.
+    pub(super) fn judge(&self) -> Judgement {
+        match worst(&self.rows) {
+            Judgement::Ok if !self.reasons.is_empty() || self.rows.is_empty() => Judgement::Off,
+            judgement => judgement,
+        }
+    }
+}
+
+/// A reference server, and where its report goes.
+pub(super) struct Reference {
+    server: Sut,
+    pub(super) port: u16,
+    report: PathBuf,
+}
+
+impl Reference {
+    /// Starts one that logs every packet.
+    pub(super) fn start(folder: &Path, name: &str, with: &[&str]) -> Result<Reference, Failure> {
+        let port = free_port()?;
+        let report = folder.join(format!("{name}.served"));
+        let mut arguments: Vec<String> = with.iter().map(|&word| word.to_owned()).collect();
+        arguments.extend(["--log-packets".to_owned(), "--report".to_owned()]);
+        arguments.push(utf8(&report)?);
+        let server = reference_server(port, arguments)?;
+        Ok(Reference {
+            server: Sut::start(&server, folder, &|_| {}).map_err(Failure::bad)?,
+            port,
+            report,
+        })
+    }
+
+    /// Ends it, and reads what it says it did.
+    pub(super) fn finish(self) -> Result<Vec<Served>, Failure> {
+        self.server.stop();
+        Served::read(&self.report, true)
+    }
+}
+
+/// Plays a scenario, and opens its run file.
+pub(super) fn play(
+    scenario: &Scenario,
+    folder: &Path,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(Reader, Report), Trouble> {
+    let options = engine::Options {
+        run_file: folder.join("calibrate.run"),
+        overwrite: true,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let finished = match engine::run(scenario, &options, control, progress) {
+        Ok(finished) => finished,
+        Err(EngineError::Reception(why)) => return Err(Trouble::NoPath(why)),
+        Err(error) => return Err(Failure::bad(error).into()),
+    };
+    if let Some(error) = finished.run_file_error {
+        return Err(Failure::bad(error).into());
+    }
+    let reader = report::open(&finished.run_file, engine::catalogue_of).map_err(Failure::bad)?;
+    let report = Report::from_run(&reader).map_err(Failure::bad)?;
+    Ok((reader, report))
+}
+
+/// Runs a trial with media of this length.
+pub(super) fn trial(
+    way: Way,
+    length: Duration,
+    folder: &Path,
+    set: &[String],
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Trial, Trouble> {
+    let length_text = format!("{}ms", length.as_millis());
+    let mut servers = Vec::new();
+    let mut text = String::from("name: calibrate\nclients:\n");
+    for group in &GROUPS {
+        let with = [group.server, &["--length", &length_text]].concat();
+        let server = Reference::start(folder, group.name, &with)?;
+        text.push_str(&format!(
+            "  {}:\n    protocol: rtsp\n    urls: [\"rtsp://127.0.0.1:{}/1\"]\n    transport: {}\n    \
+             load: {{ clients: {}, one_every: {}ms }}\n",
+            group.name,
+            server.port,
+            way.transport(),
+            group.clients,
+            BEGIN_EVERY.as_millis(),
+        ));
+        servers.push(server);
+    }
+    let scenario = scenario(way, &text, set)?;
+    let (reader, report) = play(&scenario, folder, control, progress)?;
+    let began = began(&reader)?;
+    let mut rows = Vec::new();
+    for (group, server) in GROUPS.iter().zip(servers) {
+        let served = server.finish()?;
+        let population = report
+            .populations
+            .iter()
+            .find(|population| population.name == group.name)
+            .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
+        compare_counts(group, &served, &population.metrics, &mut rows);
+        if group.timed != Timed::No {
+            compare_jitter(group, &served, &population.metrics, &mut rows);
+            compare_startup(
+                group,
+                &served,
+                &population.metrics,
+                &reader,
+                began,
+                &mut rows,
+            )?;
+        }
+        if group.timed == Timed::All {
+            compare_bit_rate(group, &served, &reader, began, length, &mut rows)?;
+        }
+    }
+    let reasons = match report.verdict.result {
+        Outcome::Pass => Vec::new(),
+        Outcome::Fail | Outcome::Invalid => report.verdict.reasons,
+    };
+    Ok(Trial {
+        receive_path: report.tester.receive_path,
+        rows,
+        reasons,
+    })
+}
+
+/// A scenario out of a text, received in that way, with what the user set of the tester.
+pub(super) fn scenario(way: Way, text: &str, set: &[String]) -> Result<Scenario, Failure> {
+    let mut overrides = overrides();
+    overrides.set.extend(way.set().map(str::to_owned));
+    overrides.set.extend_from_slice(set);
+    Scenario::parse("calibrate", text, &overrides).map_err(Failure::diagnostic)
+}
+
+/// When the run began, in nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) fn began(reader: &Reader) -> Result<f64, Failure> {
+    reader
+        .meta("clock_monotonic_nanos")
+        .map_err(Failure::bad)?
+        .and_then(|value| value.as_i64())
+        .map(|nanos| nanos as f64)
+        .ok_or_else(|| Failure::bad("the run file does not say when the run began"))
+}
+
+fn exactly(value: u64) -> Known {
+    Known {
+        value: value as f64,
+        unsure: 0.0,
+    }
+}
+
+fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mut Vec<Row>) {
+    let truth = Counts::of(served);
+    let mut row = |metric: &str, truth: u64, measured: Option<f64>| {
+        rows.push(Row {
+            streams: group.name,
+            metric: metric.to_owned(),
+            unit: Unit::Count,
+            truth: exactly(truth),
+            measured,
+            tolerance: COUNT,
+        });
+    };
+    let value = |name: &str| metrics.value(name);
+    row("expected", truth.expected, value("expected"));
+    row("received", truth.received, value("received"));
+    row("lost", truth.expected - truth.received, value("lost"));
+    row("duplicated", truth.duplicated, value("duplicated"));
+    row("reordered", truth.reordered, value("reordered"));
+    row("loss_bursts", truth.loss_bursts, value("loss_bursts"));
+    // Of distributions whose values are counts the mean is exact, and so is what it is the mean of.
+    let distribution = |name: &str| metrics.distribution(name);
+    let longest = distribution("loss_burst_length").map_or(0.0, |found| found.max);
+    row("loss_burst_length.max", truth.longest_burst, Some(longest));
+    let distance = distribution("reorder_distance")
+        .map_or(0.0, |found| (found.mean * found.count as f64).round());
+    row(
+        "reorder_distance, sum",
+        truth.reorder_distance,
+        Some(distance),
+    );
+    row("payload_bytes", truth.payload_bytes, value("payload_bytes"));
+}
+
+fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mut Vec<Row>) {
+    if let Some(truth) = mean_jitter(served, f64::NEG_INFINITY, f64::INFINITY) {
+        rows.push(Row {
+            streams: group.name,
+            metric: "jitter.mean".to_owned(),
+            unit: Unit::Seconds,
+            truth,
+            measured: metrics.distribution("jitter").map(|found| found.mean),
+            tolerance: JITTER,
+        });
+    }
+}
+
+/// A client's start-up delay: from the time at which the load put its first request, worked out here once
+/// more, to the time at which the server let its first packet go.
+fn compare_startup(
+    group: &Group,
+    served: &[Served],
+    metrics: &Metrics,
+    reader: &Reader,
+    began: f64,
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    let mut sum = Known::default();
+    let mut count = 0.0;
+    let mut worst: Option<(Known, f64)> = None;
+    for client in reader.clients() {
+        let client = client.map_err(Failure::bad)?;
+        if client.subject != group.name {
+            continue;
+        }
+        let (Some(stream), Some(first_media)) =
+            (stream_of(&client.streams, served), client.first_media)
+        else {
+            continue;
+        };
+        let Some(left) = stream.first_left else {
+            continue;
+        };
+        let due = began + f64::from(client.slot) * BEGIN_EVERY.as_nanos() as f64;
+        // The server reads its clock after the call that sends the first packet, so it may have left as
+        // much earlier as that call took.
+        let unsure = stream
+            .departures
+            .first()
+            .map_or(0.0, |first| first.between.1 - first.between.0);
+        let truth = Known {
+            value: (left - due) / 1e9,
+            unsure: unsure / 1e9,
+        };
+        sum.value += truth.value;
+        sum.unsure += truth.unsure;
+        count += 1.0;
+        let measured = first_media.since(client.due).as_secs_f64();
+        let error = (measured - truth.value).abs();
+        if worst.is_none_or(|(truth, measured)| error > (measured - truth.value).abs()) {
+            worst = Some((truth, measured));
+        }
+    }
+    let mut row = |metric: &str, truth, measured| {
+        rows.push(Row {
+            streams: group.name,
+            metric: metric.to_owned(),
+            unit: Unit::Seconds,
+            truth,
+            measured,
+            tolerance: STARTUP,
+        });
+    };
+    if let Some((truth, measured)) = worst {
+        let mean = Known {
+            value: sum.value / count,
+            unsure: sum.unsure / count,
+        };
+        let found = metrics.distribution("startup_delay");
+        row("startup_delay.mean", mean, found.map(|found| found.mean));
+        row("startup_delay, worst client", truth, Some(measured));
+    }
+    Ok(())
+}
+
+/// The server's stream that a client's row is about.
+pub(super) fn stream_of<'a>(
+    streams: &serde_json::Value,
+    served: &'a [Served],
+) -> Option<&'a Served> {
+    let ssrc = streams.get(0)?.get("ssrc")?.as_u64()?;
+    served.iter().find(|stream| stream.ssrc == ssrc)
+}
+
+/// A population, the server or the tester, by its name.
+pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Subject, Failure> {
+    let mut subjects = reader.subjects().iter();
+    subjects
+        .find(|subject| subject.name == name)
+        .ok_or_else(|| Failure::bad(format_args!("the run file says nothing of `{name}`")))
+}
+
+/// The bit rate over the whole seconds in which every stream played: as a run with a warm-up has it.
+fn compare_bit_rate(
+    group: &Group,
+    served: &[Served],
+    reader: &Reader,
+    began: f64,
+    length: Duration,
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    let subject = find_subject(reader, group.name)?;
+    let mut totals = Totals::new(subject.catalogue);
+    let mut span = None;
+    for window in reader.windows() {
+        let window = window.map_err(Failure::bad)?;
+        let ends = window.start.as_secs_f64() + window.seconds;
+        if window.index == 0 || ends > length.as_secs_f64() {
+            continue;
+        }
+        if let Some(seen) = window.subjects.get(group.name) {
+            totals.add(seen, window.seconds);
+            let (from, _) = span.unwrap_or((window.start.as_secs_f64(), ends));
+            span = Some((from, ends));
+        }
+    }
+    if let Some((from, to)) = span {
+        let truth = bit_rate(served, began + from * 1e9, began + to * 1e9);
+        rows.push(Row {
+            streams: group.name,
+            metric: "bitrate".to_owned(),
+            unit: Unit::BitsPerSecond,
+            truth: Known {
+                value: truth,
+                unsure: 0.0,
+            },
+            measured: totals.named("bitrate", measure::totals::Statistic::Value),
+            tolerance: BIT_RATE,
+        });
+    }
+    Ok(())
+}
+
+/// The path as an argument.
+pub(super) fn utf8(path: &Path) -> Result<String, Failure> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::bad(format_args!("the path {} is not UTF-8", path.display())))
+}

@@ -1,0 +1,327 @@
+//! What is true: worked out of the reference server's log of what left, and of nothing else.
+//!
+//! Nothing here is shared with the code that measures. It is written to be obvious, not to be fast: sets
+//! of numbers, floating point, one pass for each question.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::exit::Failure;
+
+/// Ticks a second of the reference server's video (RFC 6184, 8.2.1).
+const VIDEO_CLOCK: f64 = 90_000.0;
+
+/// A packet that left. Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Departure {
+    /// Right before it was handed to the network stack, and right after.
+    pub(super) between: (f64, f64),
+    /// Its extended sequence number.
+    pub(super) number: u64,
+    /// Its RTP timestamp.
+    pub(super) timestamp: u32,
+    /// Bytes of its payload.
+    pub(super) payload: u64,
+}
+
+impl Departure {
+    fn at(&self) -> f64 {
+        f64::midpoint(self.between.0, self.between.1)
+    }
+
+    /// How far from [`Departure::at`] it may really have left.
+    fn unsure(&self) -> f64 {
+        (self.between.1 - self.between.0) / 2.0
+    }
+}
+
+/// One stream, as the server reports it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Served {
+    /// Synchronisation source: by it a client's stream is found.
+    pub(super) ssrc: u64,
+    /// The first sequence number of the stream, which every client was told.
+    pub(super) first_number: u64,
+    /// When the first packet left, in nanoseconds of `CLOCK_MONOTONIC`; `None` if none did.
+    pub(super) first_left: Option<f64>,
+    /// Each packet that left, in the order in which they did.
+    pub(super) departures: Vec<Departure>,
+}
+
+/// Counts of one stream, or of several added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) expected: u64,
+    pub(super) received: u64,
+    pub(super) duplicated: u64,
+    pub(super) reordered: u64,
+    /// How far behind the highest number each of the reordered came, added up.
+    pub(super) reorder_distance: u64,
+    pub(super) loss_bursts: u64,
+    pub(super) longest_burst: u64,
+    pub(super) payload_bytes: u64,
+}
+
+/// A figure, and how well it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Known {
+    pub(super) value: f64,
+    /// By so much it may be off: the server was interrupted between reading its clock and sending.
+    pub(super) unsure: f64,
+}
+
+impl Served {
+    /// Reads the report of a reference server that was asked to log every packet, or none where `logged`
+    /// is false.
+    pub(super) fn read(path: &Path, logged: bool) -> Result<Vec<Served>, Failure> {
+        let unreadable = |error: &dyn std::fmt::Display| {
+            Failure::bad(format_args!(
+                "the reference server's report {}: {error}",
+                path.display()
+            ))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+        text.lines()
+            .map(|line| {
+                let line: Value = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
+                Served::from_line(&line, logged).ok_or_else(|| {
+                    unreadable(
+                        &"a line whose log does not go with its counts, or is no line of one",
+                    )
+                })
+            })
+            .collect()
+    }
+
+    fn from_line(line: &Value, logged: bool) -> Option<Served> {
+        let number = |name: &str| line[name].as_u64();
+        let clock = line["clock_monotonic_nanos"].as_i64()? as f64;
+        let departures: Vec<Departure> = match &line["departures"] {
+            Value::Array(list) => list
+                .iter()
+                .map(|entry| {
+                    let at = |index: usize| entry.get(index)?.as_u64();
+                    Some(Departure {
+                        between: (clock + at(0)? as f64, clock + at(1)? as f64),
+                        number: at(2)?,
+                        timestamp: u32::try_from(at(3)?).ok()?,
+                        payload: at(4)?,
+                    })
+                })
+                .collect::<Option<_>>()?,
+            _ => Vec::new(),
+        };
+        // The server keeps two records that know nothing of each other. Where they differ there is no
+        // truth to compare with.
+        let left = number("sent")? + number("duplicated")?;
+        if logged && left != departures.len() as u64 {
+            return None;
+        }
+        Some(Served {
+            ssrc: number("ssrc")?,
+            first_number: number("first_seq")?,
+            first_left: number("first_left_nanos").map(|nanos| clock + nanos as f64),
+            departures,
+        })
+    }
+
+    /// What a receiver that loses nothing counts.
+    pub(super) fn counts(&self) -> Counts {
+        let mut seen = BTreeSet::new();
+        let mut counts = Counts::default();
+        let mut highest = None;
+        for departure in &self.departures {
+            if !seen.insert(departure.number) {
+                counts.duplicated += 1;
+                continue;
+            }
+            counts.received += 1;
+            counts.payload_bytes += departure.payload;
+            match highest {
+                Some(highest) if departure.number < highest => {
+                    counts.reordered += 1;
+                    counts.reorder_distance += highest - departure.number;
+                }
+                _ => highest = Some(departure.number),
+            }
+        }
+        let Some(highest) = highest else {
+            return counts;
+        };
+        let mut burst = 0;
+        for number in self.first_number..=highest {
+            counts.expected += 1;
+            if seen.contains(&number) {
+                burst = 0;
+                continue;
+            }
+            burst += 1;
+            counts.loss_bursts += u64::from(burst == 1);
+            counts.longest_burst = counts.longest_burst.max(burst);
+        }
+        counts
+    }
+
+    /// Interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver whom packets
+    /// reach as they leave: when, how much, and how well that is known.
+    fn jitter(&self) -> Vec<(f64, Known)> {
+        let (mut jitter, mut unsure) = (0.0, 0.0);
+        let pairs = self.departures.windows(2);
+        pairs
+            .map(|pair| {
+                let ticks = pair[1].timestamp.wrapping_sub(pair[0].timestamp) as i32;
+                let sent = f64::from(ticks) / VIDEO_CLOCK;
+                let came = (pair[1].at() - pair[0].at()) / 1e9;
+                let doubt = (pair[0].unsure() + pair[1].unsure()) / 1e9;
+                jitter += ((came - sent).abs() - jitter) / 16.0;
+                unsure += (doubt - unsure) / 16.0;
+                let known = Known {
+                    value: jitter,
+                    unsure,
+                };
+                (pair[1].at(), known)
+            })
+            .collect()
+    }
+}
+
+impl Counts {
+    /// Of all these streams.
+    pub(super) fn of(streams: &[Served]) -> Counts {
+        let mut all = Counts::default();
+        for counts in streams.iter().map(Served::counts) {
+            all.expected += counts.expected;
+            all.received += counts.received;
+            all.duplicated += counts.duplicated;
+            all.reordered += counts.reordered;
+            all.reorder_distance += counts.reorder_distance;
+            all.loss_bursts += counts.loss_bursts;
+            all.longest_burst = all.longest_burst.max(counts.longest_burst);
+            all.payload_bytes += counts.payload_bytes;
+        }
+        all
+    }
+}
+
+/// Mean of the jitter after each packet that left from `from` to before `to`, over all streams. `None`
+/// where there is none.
+pub(super) fn mean_jitter(streams: &[Served], from: f64, to: f64) -> Option<Known> {
+    let mut sum = Known::default();
+    let mut count = 0.0;
+    for (at, known) in streams.iter().flat_map(Served::jitter) {
+        if (from..to).contains(&at) {
+            sum.value += known.value;
+            sum.unsure += known.unsure;
+            count += 1.0;
+        }
+    }
+    (count > 0.0).then(|| Known {
+        value: sum.value / count,
+        unsure: sum.unsure / count,
+    })
+}
+
+/// Payload of first copies that left from `from` to before `to`, in bit/s.
+pub(super) fn bit_rate(streams: &[Served], from: f64, to: f64) -> f64 {
+    let mut bytes = 0;
+    for stream in streams {
+        let mut seen = BTreeSet::new();
+        for departure in &stream.departures {
+            if seen.insert(departure.number) && (from..to).contains(&departure.at()) {
+                bytes += departure.payload;
+            }
+        }
+    }
+    bytes as f64 * 8.0 / ((to - from) / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Streams of packets of 100 bytes that left at these milliseconds.
+    fn stream(packets: &[(u64, f64)]) -> Served {
+        Served {
+            first_number: 65_534,
+            departures: packets
+                .iter()
+                .map(|&(number, at)| Departure {
+                    between: (at * 1e6, at * 1e6),
+                    number,
+                    // A frame each 10 ms.
+                    timestamp: (number as u32).wrapping_mul(900),
+                    payload: 100,
+                })
+                .collect(),
+            ..Served::default()
+        }
+    }
+
+    #[test]
+    fn counts_by_hand() {
+        // Lost: the first, and 65,538 with its neighbour. Twice: 65,536. Overtaken by two: 65,537.
+        let numbers = [65_535, 65_536, 65_536, 65_540, 65_541, 65_537];
+        let stream = stream(&numbers.map(|number| (number, 0.0)));
+        assert_eq!(
+            stream.counts(),
+            Counts {
+                expected: 8,
+                received: 5,
+                duplicated: 1,
+                reordered: 1,
+                reorder_distance: 4,
+                loss_bursts: 2,
+                longest_burst: 2,
+                payload_bytes: 500,
+            }
+        );
+    }
+
+    #[test]
+    fn jitter_by_hand() {
+        // The second is 1.6 ms late, the third in time again: |D| is 1.6 ms twice.
+        let stream = stream(&[(65_534, 0.0), (65_535, 11.6), (65_536, 20.0)]);
+        let mean = mean_jitter(&[stream], 0.0, 1e9).expect("two values");
+        let (first, second) = (1.6 / 16.0, 1.6 / 16.0 + (1.6 - 0.1) / 16.0);
+        assert!(
+            (mean.value * 1e3 - (first + second) / 2.0).abs() < 1e-9,
+            "{mean:?}"
+        );
+        assert_eq!(mean.unsure, 0.0);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_departure_is_not_known_of_the_jitter() {
+        let mut stream = stream(&[(65_534, 0.0), (65_535, 10.0)]);
+        stream.departures[1].between = (10e6, 10.32e6);
+        let mean = mean_jitter(&[stream], 0.0, 1e9).expect("one value");
+        assert!((mean.unsure * 1e6 - 10.0).abs() < 1e-9, "{mean:?}");
+    }
+
+    #[test]
+    fn the_bit_rate_leaves_second_copies_out() {
+        let stream = stream(&[
+            (65_534, 0.0),
+            (65_535, 10.0),
+            (65_535, 10.0),
+            (65_536, 1000.0),
+        ]);
+        assert_eq!(bit_rate(&[stream], 0.0, 1e9), 1600.0);
+    }
+
+    #[test]
+    fn a_log_that_does_not_go_with_the_counts_is_refused() {
+        let line = |sent: u64| {
+            serde_json::json!({
+                "ssrc": 1, "first_seq": 2, "first_left_nanos": 5, "sent": sent, "duplicated": 0,
+                "clock_monotonic_nanos": 1000, "departures": [[5, 7, 2, 90, 100]],
+            })
+        };
+        let served = Served::from_line(&line(1), true).expect("they agree");
+        assert_eq!(served.first_left, Some(1005.0));
+        assert_eq!(served.departures[0].between, (1005.0, 1007.0));
+        assert_eq!(Served::from_line(&line(2), true), None);
+    }
+}

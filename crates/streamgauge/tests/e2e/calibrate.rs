@@ -1,0 +1,105 @@
+//! The proof that what is measured is true, and that the proof would notice if it were not.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{alone, folder, run};
+
+fn document(path: &Path) -> Value {
+    let text = fs::read_to_string(path).expect("it was written");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn figures(path: &Value) -> &Vec<Value> {
+    path["figures"].as_array().expect("a list")
+}
+
+#[test]
+fn every_figure_is_true_over_every_receive_path() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = [
+        "calibrate",
+        "--quick",
+        "--skip-capacity",
+        "--json",
+        "out.json",
+    ];
+    // Tolerances are for a machine that has time: where another test of the machine's took it, once more.
+    let finished = (0..3)
+        .map(|_| run(folder.path(), arguments))
+        .find(|finished| finished.status.code() == Some(0));
+    let found = document(&folder.path().join("out.json"));
+    let finished = finished.unwrap_or_else(|| panic!("{found:#}"));
+    assert!(finished.stdout.contains("true: all"), "{}", finished.stdout);
+    assert_eq!(found["result"], "pass");
+    let paths = found["paths"].as_array().expect("a list");
+    let missing = found["missing"].as_array().map_or(0, Vec::len);
+    assert_eq!(paths.len() + missing, 3, "ring, sockets, TCP");
+    for path in paths {
+        let of = |streams: &str, metric: &str| {
+            figures(path)
+                .iter()
+                .find(|row| row["streams"] == streams && row["metric"] == metric)
+                .unwrap_or_else(|| panic!("no {metric} of {streams}"))
+        };
+        // That there was something to be found.
+        for metric in ["lost", "duplicated", "reordered", "loss_bursts"] {
+            assert!(
+                of("faulty", metric)["true"].as_f64() > Some(10.0),
+                "{metric}"
+            );
+        }
+        assert!(of("jittery", "jitter.mean")["true"].as_f64() > Some(0.002));
+        assert!(of("jittery", "startup_delay.mean")["true"].as_f64() > Some(0.15));
+        let rate = of("steady", "bitrate")["true"].as_f64().expect("a number");
+        assert!((14e6..18e6).contains(&rate), "{rate}");
+    }
+}
+
+#[test]
+fn a_tester_that_loses_packets_is_found_out() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = "calibrate --quick --skip-capacity --path sockets --json out.json \
+                     --set tester.receive_buffer=4KiB";
+    let finished = run(folder.path(), arguments.split_whitespace()).expect(110);
+    assert!(finished.stdout.contains("NOT OK"), "{}", finished.stdout);
+    let found = document(&folder.path().join("out.json"));
+    assert_eq!(found["result"], "invalid");
+    let lost = figures(&found["paths"][0])
+        .iter()
+        .find(|row| row["streams"] == "faulty" && row["metric"] == "lost")
+        .expect("it is there");
+    assert_eq!(lost["result"], "off");
+    assert!(lost["error"].as_f64() > Some(0.0), "{lost}");
+}
+
+#[test]
+fn a_capacity_is_found() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = "calibrate --quick --path sockets --json out.json";
+    run(folder.path(), arguments.split(' '));
+    let found = document(&folder.path().join("out.json"));
+    let path = &found["paths"][0];
+    // Of a tester that is not true no capacity is claimed.
+    assert_eq!(
+        path["capacity"].is_null(),
+        path["result"] == "off",
+        "{found:#}"
+    );
+    if let Some(limit) = path["capacity"]["limit"].as_str() {
+        assert!(["tester", "server", "none"].contains(&limit), "{limit}");
+    }
+}
+
+#[test]
+fn what_cannot_be_set_is_named() {
+    let folder = folder();
+    run(folder.path(), ["calibrate", "--set", "tester.recieve=ring"])
+        .expect(104)
+        .names("receive");
+}

@@ -1,0 +1,154 @@
+"""What the kernel says of processes and of the whole machine."""
+
+import os
+import pathlib
+import platform
+import subprocess
+import time
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_clock(pid):
+    """CPU time of a process, ended threads included, in seconds: exact, where /proc knows 10 ms.
+
+    The number of another process's clock is made of its id as clock_getcpuclockid(3) does (CPUCLOCK_SCHED).
+    """
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def ticks(pid):
+    """User and system time of a process in seconds, as far as the kernel's ticks tell them apart."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) * TICK, int(fields[12]) * TICK
+
+
+def machine_times():
+    """The whole machine's CPU time by kind, in seconds, from /proc/stat."""
+    with open("/proc/stat", encoding="ascii") as file:
+        values = [int(value) * TICK for value in file.readline().split()[1:]]
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    return dict(zip(names, values))
+
+
+def busy(before, after):
+    """Everything but idle, iowait and steal. Guests are in user."""
+    return sum(after[name] - before[name] for name in after if name not in ("idle", "iowait", "steal"))
+
+
+def udp_counters():
+    with open("/proc/net/snmp", encoding="ascii") as file:
+        lines = [line.split() for line in file if line.startswith("Udp:")]
+    return dict(zip(lines[0][1:], map(int, lines[1][1:])))
+
+
+def udp_drops(pids):
+    """Datagrams that did not fit into the sockets of these processes, up to now."""
+    inodes = set()
+    for pid in pids:
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    drops = 0
+    for table in ("/proc/net/udp", "/proc/net/udp6"):
+        if os.path.exists(table):
+            for line in pathlib.Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[9] in inodes:
+                    drops += int(fields[12])
+    return drops
+
+
+def memory(pids):
+    """Resident memory in bytes: `pss` counts a page that several processes share once among them."""
+    total = {"pss": 0, "rss": 0}
+    for pid in pids:
+        for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, value = line.split(":")
+            if name.lower() in total:
+                total[name.lower()] += int(value.split()[0]) * 1024
+    return total
+
+
+class Moment:
+    """Everything that is read at the beginning and at the end of what is measured.
+
+    What the receiver counted is asked for outside of the measured time, because answering costs it CPU.
+    """
+
+    def __init__(self, server, pids, counts, last=False):
+        if not last:
+            self.counts, self.counted_at = counts(), time.monotonic()
+        self.at = time.monotonic()
+        self.machine = machine_times()
+        self.own = sum(cpu_clock(pid) for pid in pids)
+        self.server = cpu_clock(server)
+        parts = [ticks(pid) for pid in pids]
+        self.user, self.system = (sum(part[index] for part in parts) for index in (0, 1))
+        self.bench = time.process_time()
+        self.udp = udp_counters()
+        if last:
+            self.counts, self.counted_at = counts(), time.monotonic()
+
+
+def between(before, after):
+    """What happened from one moment to the other, in seconds and numbers."""
+    own = after.own - before.own
+    user, system = after.user - before.user, after.system - before.system
+    share = user / (user + system) if user + system else 0.5
+    whole = busy(before.machine, after.machine)
+    server = after.server - before.server
+    return {
+        "seconds": after.at - before.at,
+        "busy": whole,
+        "own": own,
+        "own_user": own * share,
+        "own_system": own * (1 - share),
+        "server": server,
+        "steal": after.machine["steal"] - before.machine["steal"],
+        # Other programs, and interrupts that found the machine idle.
+        "elsewhere": whole - own - server - (after.bench - before.bench),
+        "udp": {name: after.udp[name] - before.udp[name] for name in after.udp},
+    }
+
+
+def busy_elsewhere(seconds):
+    """The share of one core that others use, before anything of ours runs."""
+    before, at = machine_times(), time.monotonic()
+    time.sleep(seconds)
+    return busy(before, machine_times()) / (time.monotonic() - at)
+
+
+def version(command):
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout
+    except OSError:
+        return None
+    return text.splitlines()[0].strip() if text else None
+
+
+def describe(programs):
+    model = None
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    versions = {"streamgauge": version([programs["streamgauge"], "--version"]), "rustc": version(["rustc", "--version"])}
+    if "ffmpeg" in programs:
+        versions["ffmpeg"] = " ".join((version([programs["ffmpeg"], "-version"]) or "").split()[:3])
+    if "gortsplib" in programs:
+        modules = subprocess.run(["go", "version", "-m", programs["gortsplib"]], capture_output=True, text=True, check=False) \
+            if version(["go", "version"]) else None
+        for line in modules.stdout.splitlines() if modules else []:
+            fields = line.split()
+            if fields[:2] == ["dep", "github.com/bluenviron/gortsplib/v5"]:
+                versions["gortsplib"] = "gortsplib " + fields[2]
+        versions["go"] = version(["go", "version"])
+    return {
+        "cores": os.cpu_count(),
+        "cpu": model,
+        "kernel": platform.release(),
+        "receive_buffer_default": int(pathlib.Path("/proc/sys/net/core/rmem_default").read_text()),
+        "versions": versions,
+    }

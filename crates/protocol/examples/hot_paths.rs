@@ -1,0 +1,111 @@
+//! The hot paths, each as a function that does one thing many times: `bench/instructions` counts what is executed
+//! within them. The input is the same in every run.
+//!
+//! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream` or `frames`.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use measure::{Recorder, Time};
+use protocol::media::rtp::header::Header;
+use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
+use protocol::registry::RTSP_PROTOCOL;
+use protocol::rtsp::codec::{Decoder, Item};
+use protocol::session::Arrival;
+
+/// A packet of video at 1 Mb/s and 25 pictures a second: five to a picture.
+const PACKETS_A_PICTURE: usize = 5;
+const TICKS_A_PICTURE: u32 = 3600;
+const NANOS_A_PACKET: u64 = 8_000_000;
+/// What comes once in a stream's life, such as the making of histograms, is over after so many packets.
+const BEGINNING: usize = 1000;
+const PACKET: usize = 1000;
+/// The headers of IPv4 and UDP.
+const OVERHEAD: usize = 28;
+/// As much as one read brings.
+const READ: usize = 64 * 1024;
+
+fn header(number: usize) -> Header {
+    let picture = (number / PACKETS_A_PICTURE) as u32;
+    let mut header = Header::new(96, number as u16, picture.wrapping_mul(TICKS_A_PICTURE), 7);
+    header.marker = number % PACKETS_A_PICTURE == PACKETS_A_PICTURE - 1;
+    header
+}
+
+#[inline(never)]
+fn measured_header(packets: &[[u8; 12]]) {
+    for packet in packets {
+        let _ = black_box(Header::parse(black_box(packet), PACKET));
+    }
+}
+
+#[inline(never)]
+fn measured_stream(packets: &[[u8; 12]], receiver: &mut RtpReceiver, recorder: &mut Recorder) {
+    stream(BEGINNING, packets, receiver, recorder);
+}
+
+#[inline(always)]
+fn stream(first: usize, packets: &[[u8; 12]], receiver: &mut RtpReceiver, recorder: &mut Recorder) {
+    for (number, packet) in packets.iter().enumerate() {
+        let arrival = Arrival {
+            at: Time::from_nanos((first + number + 1) as u64 * NANOS_A_PACKET),
+            bytes: black_box(packet),
+            length: PACKET,
+            overhead: OVERHEAD,
+        };
+        black_box(receiver.packet(&arrival, recorder));
+    }
+}
+
+#[inline(never)]
+fn measured_frames(bytes: &[u8], decoder: &mut Decoder) -> usize {
+    let mut frames = 0;
+    for read in bytes.chunks(READ) {
+        let fed = decoder.feed(read, |item| {
+            if let Item::Frame { .. } = black_box(item) {
+                frames += 1;
+            }
+        });
+        assert!(fed.is_ok(), "nothing in it is too large");
+    }
+    frames
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().unwrap_or_default();
+    let Some(number) = arguments.next().and_then(|text| text.parse().ok()) else {
+        return ExitCode::from(2);
+    };
+    let headers = || (0..number).map(|number| header(number).to_bytes());
+    match path.as_str() {
+        "header" => measured_header(&headers().collect::<Vec<_>>()),
+        "stream" => {
+            let mut receiver = RtpReceiver::new(&ReceiverConfig {
+                clock_rate: 90_000,
+                payload_types: vec![96],
+                playout_buffer: std::time::Duration::from_millis(200),
+            });
+            let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
+            let packets: Vec<_> = (0..BEGINNING + number)
+                .map(|number| header(number).to_bytes())
+                .collect();
+            let (beginning, rest) = packets.split_at(BEGINNING);
+            stream(0, beginning, &mut receiver, &mut recorder);
+            measured_stream(rest, &mut receiver, &mut recorder);
+        }
+        "frames" => {
+            let mut bytes = Vec::new();
+            for header in headers() {
+                bytes.extend_from_slice(&[b'$', 0]);
+                bytes.extend_from_slice(&(PACKET as u16).to_be_bytes());
+                bytes.extend_from_slice(&header);
+                bytes.resize(bytes.len() + PACKET - header.len(), 0x5a);
+            }
+            let frames = measured_frames(&bytes, &mut Decoder::new());
+            assert_eq!(frames, number, "each frame is handed out once");
+        }
+        _ => return ExitCode::from(2),
+    }
+    ExitCode::SUCCESS
+}

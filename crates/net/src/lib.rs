@@ -9,7 +9,6 @@
 pub mod batch;
 pub mod clock;
 pub mod files;
-pub mod limits;
 pub mod options;
 pub mod ports;
 pub mod ring;

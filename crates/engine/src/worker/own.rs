@@ -90,7 +90,7 @@ impl Worker {
         let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
         let open = open.max(self.sockets.len() as u64);
         self.tester.set(tester::FILE_DESCRIPTORS, open as f64);
-        match net::limits::open_files() {
+        match net::files::limit() {
             Some(limit) => {
                 let share = open as f64 / limit.max(1) as f64;
                 self.tester.set(tester::FILE_DESCRIPTORS_SHARE, share);

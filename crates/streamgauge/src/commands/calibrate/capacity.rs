@@ -164,7 +164,7 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         };
         let value = |of: &Totals, name: &str| of.named(name, Statistic::Value).unwrap_or(0.0);
         let (expected, received) = (value(&loads, "expected"), value(&loads, "received"));
-        let overflow = own.counter(tester::OVERFLOW) as f64;
+        let overflow = value(&own, "overflow");
         let carried = Carried {
             clients: value(&loads, "playing"),
             packets: received / window.seconds,

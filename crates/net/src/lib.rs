@@ -7,6 +7,7 @@
 //! the kernel.
 
 pub mod batch;
+pub mod claim;
 pub mod clock;
 pub mod files;
 pub mod options;
@@ -18,6 +19,7 @@ pub mod timer;
 pub mod waker;
 
 pub use batch::{ReceiveBatch, SendBatch};
+pub use claim::Claim;
 pub use clock::Clock;
 pub use ports::PortRange;
 pub use ring::{PacketRing, RingSettings};

@@ -1,15 +1,24 @@
 //! By which path media over UDP is received, and why by that one.
 
-use net::PortRange;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+
+use net::ports::DEFAULT_RANGE;
 use net::ring::{Family, PacketRing, RingSettings};
-use scenario::{Receive, Scenario};
+use net::{Claim, PortRange};
+use scenario::{Receive, Scenario, Tester};
 
 use crate::error::EngineError;
 
-/// How media over UDP is received in a run.
-#[derive(Clone, Debug)]
+/// How media over UDP is received in a run, and at which ports.
+#[derive(Debug)]
 pub(crate) struct Reception {
     path: Path,
+    ports: Range<u16>,
+    /// Keeps other runs from these ports.
+    _claim: Option<Claim>,
+    hint: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,36 +32,57 @@ enum Path {
 }
 
 impl Reception {
-    /// Chooses the path: sockets, or the packet ring where that is asked for.
+    /// Chooses the path: the packet ring where it can be had, unless sockets are asked for.
     ///
     /// # Errors
     /// The ring is demanded and cannot be had.
     pub(crate) fn choose(scenario: &Scenario) -> Result<Reception, EngineError> {
         let (udp_ports, tester) = (scenario.describe().udp_ports, &scenario.tester);
-        let by = |path| Reception { path };
         if udp_ports == 0 {
-            return Ok(by(Path::None));
+            return Ok(Reception {
+                path: Path::None,
+                ports: DEFAULT_RANGE,
+                _claim: None,
+                hint: None,
+            });
         }
-        // A ring takes in what other programs on this machine receive on the same ports, and is then full
-        // sooner: who asks for it knows that the ports are this run's alone.
-        if tester.receive != Receive::Ring {
-            return Ok(by(Path::Sockets));
-        }
-        let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
-        // The port does not matter: that a ring can be had is what is looked at.
-        match PacketRing::open(&settings(bytes, 0..=0)) {
-            Ok(_) => Ok(by(Path::Ring(bytes))),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                Err(EngineError::Reception(
-                    "this process may not have one: it lacks CAP_NET_RAW, which `setcap \
-                     cap_net_raw+ep` on the program would give it"
+        let claim = claim(udp_ports)?;
+        let (path, hint) = match tester.receive {
+            Receive::Sockets => (Path::Sockets, None),
+            Receive::Ring => match ring(tester) {
+                Ok(ring) => (ring, None),
+                Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
+            },
+            // A ring takes in what other programs on this machine receive on the same ports, and is full sooner.
+            Receive::Auto if claim.is_none() => (
+                Path::Sockets,
+                Some(
+                    "other runs on this machine leave no ports to this one alone: without them it could be \
+                     received by a packet ring, at a fraction of the processor time"
                         .to_owned(),
-                ))
-            }
-            Err(error) => Err(EngineError::Reception(format!(
-                "this machine gives none: {error}"
-            ))),
-        }
+                ),
+            ),
+            Receive::Auto => match ring(tester) {
+                Ok(ring) => (ring, None),
+                Err(why_not) => (Path::Sockets, Some(why_not.in_passing())),
+            },
+        };
+        Ok(Reception {
+            path,
+            ports: claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+            _claim: claim,
+            hint,
+        })
+    }
+
+    /// At which ports the workers' clients receive media.
+    pub(crate) fn ports(&self) -> Range<u16> {
+        self.ports.clone()
+    }
+
+    /// What a better path would take, where there is one and it could not be chosen.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// Its name in reports; none where nothing is received over UDP.
@@ -70,6 +100,74 @@ impl Reception {
             Path::Ring(bytes) => Some(settings(bytes, ports.ports()?)),
             Path::None | Path::Sockets => None,
         }
+    }
+}
+
+/// Ports for this run alone; none where there are not so many.
+fn claim(udp_ports: u64) -> Result<Option<Claim>, EngineError> {
+    // Clients that leave hold theirs a moment longer, and some ports are other programs'.
+    let needed = udp_ports + udp_ports / 16 + 64;
+    let most = DEFAULT_RANGE.len() as u64;
+    // A port that was a client's should rest before it is another's.
+    let wanted = (2 * udp_ports).clamp(needed, most.max(needed));
+    let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);
+    claimed.map_err(EngineError::system("cannot claim ports"))
+}
+
+/// Why there is no packet ring.
+enum WhyNot {
+    NotAllowed,
+    Refused(io::Error),
+}
+
+impl WhyNot {
+    /// For a run that goes on without.
+    fn in_passing(&self) -> String {
+        match self {
+            WhyNot::NotAllowed => format!(
+                "a packet ring would take a fraction of the processor time: `sudo setcap cap_net_raw+ep {}` \
+                 allows it",
+                program()
+            ),
+            WhyNot::Refused(error) => {
+                format!(
+                    "a packet ring would take a fraction of the processor time; this machine gives none: {error}"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyNot::NotAllowed => write!(
+                f,
+                "this process may not have one: it lacks CAP_NET_RAW, which `sudo setcap cap_net_raw+ep {}` \
+                 gives it",
+                program()
+            ),
+            WhyNot::Refused(error) => write!(f, "this machine gives none: {error}"),
+        }
+    }
+}
+
+/// This program's path, as somebody would write it in a command.
+fn program() -> String {
+    std::env::current_exe().map_or_else(
+        |_| "streamgauge".to_owned(),
+        |path| path.display().to_string(),
+    )
+}
+
+/// The packet ring, if this process may have one.
+fn ring(tester: &Tester) -> Result<Path, WhyNot> {
+    let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
+    // The port does not matter: that a ring can be had is what is looked at.
+    match PacketRing::open(&settings(bytes, 0..=0)) {
+        Ok(_) => Ok(Path::Ring(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(WhyNot::NotAllowed),
+        Err(error) => Err(WhyNot::Refused(error)),
     }
 }
 

@@ -51,13 +51,16 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
-    run_duties(scenario, duties(scenario), options, control, progress)
+    let reception = Reception::choose(scenario)?;
+    let duties = duties(scenario, &reception);
+    run_duties(scenario, duties, &reception, options, control, progress)
 }
 
 /// Runs a scenario with what workers do given.
 fn run_duties(
     scenario: &Scenario,
-    mut duties: Vec<Duty>,
+    duties: Vec<Duty>,
+    reception: &Reception,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
@@ -71,10 +74,6 @@ fn run_duties(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
-    let reception = Reception::choose(scenario)?;
-    for duty in &mut duties {
-        duty.ring = reception.ring(&duty.ports);
-    }
     let sut = start_server(scenario, control, progress)?;
     let invalid = sut
         .as_ref()
@@ -98,6 +97,7 @@ fn run_duties(
     run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
     run_file.meta("receive_path", reception.name().into());
+    run_file.meta("receive_hint", reception.hint().into());
     let coordinator = Coordinator {
         scenario,
         control,
@@ -295,9 +295,12 @@ pub fn files_needed(scenario: &Scenario) -> u64 {
 }
 
 /// What each worker is to do.
-fn duties(scenario: &Scenario) -> Vec<Duty> {
+fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
     let workers = workers(scenario);
     let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
+    let ports = |worker| {
+        PortRange::share(reception.ports(), worker, workers).with_receive_buffer(receive_buffer)
+    };
     (0..workers)
         .map(|worker| Duty {
             populations: scenario
@@ -316,9 +319,8 @@ fn duties(scenario: &Scenario) -> Vec<Duty> {
                 })
                 .collect(),
             serving: Vec::new(),
-            ports: PortRange::share(net::ports::DEFAULT_RANGE, worker, workers)
-                .with_receive_buffer(receive_buffer),
-            ring: None,
+            ports: ports(worker),
+            ring: reception.ring(&ports(worker)),
         })
         .collect()
 }
@@ -364,13 +366,22 @@ mod tests {
             run_file: folder.path().join("run"),
             ..Options::default()
         };
-        let mut duties = duties(&scenario);
+        let reception = Reception::choose(&scenario).expect("sockets at the least");
+        let mut duties = duties(&scenario, &reception);
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
         plan.pick = Pick::InTurn;
         plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
         duties[0].populations[0].clients = Some(plan);
-        let run = run_duties(&scenario, duties, &options, &Control::new(), &mut |_| {});
+        let control = Control::new();
+        let run = run_duties(
+            &scenario,
+            duties,
+            &reception,
+            &options,
+            &control,
+            &mut |_| {},
+        );
         let finished = run.expect("a report all the same");
         let reasons = &finished.verdict.reasons;
         assert!(

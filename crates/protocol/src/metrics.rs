@@ -14,10 +14,10 @@ measure::metrics! {
         /// Clients that failed. The reasons are counted beside it.
         FAILED = "failed", Count, "";
         /// Packets of media that arrived at this machine for a client and were dropped at its socket, because
-        /// we had not read it in time. They are among the lost ones, though neither the server nor the
-        /// network lost them. What a packet ring had no room for is counted by the tester as a whole
-        /// (`tester.ring_overflow`): whose it was cannot be told.
-        LOST_IN_TESTER = "lost_in_tester", Count, "socket(7), SO_RXQ_OVFL";
+        /// we had not read it in time, or found no room in the packet ring. They are among the lost ones,
+        /// though neither the server nor the network lost them. Of a ring they are known when the client gives
+        /// its port back; until then they are in `tester.ring_overflow` alone.
+        LOST_IN_TESTER = "lost_in_tester", Count, "socket(7), SO_RXQ_OVFL, SO_MEMINFO";
         /// Clients that arrived while the cap of an open-model load was reached, and were turned away
         /// by the tester.
         TURNED_AWAY = "turned_away", Count, "";

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use crate::model::{Figures, Metrics};
 
 /// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null is
-/// unknown: which population the ring's and the kernel's drops belong to cannot be told where there are
-/// several, and a kernel may not tell what it drops.
+/// unknown: which population the kernel's drops belong to cannot be told where there are several (nor the
+/// ring's, of a run that was cut off), and a kernel may not tell what it drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct WhereLost {
     /// Packets that never came: expected less received, and not below zero.
@@ -33,6 +33,8 @@ fn count(metrics: &Metrics, name: &str) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Own {
     ring: u64,
+    /// Of the ring's, those whose population is known.
+    missed: u64,
     kernel: Option<u64>,
     overflow: u64,
 }
@@ -41,6 +43,7 @@ impl Own {
     fn of(tester: &Metrics) -> Own {
         Own {
             ring: count(tester, "ring_overflow").unwrap_or(0),
+            missed: count(tester, "ring_missed").unwrap_or(0),
             kernel: count(tester, "softnet_drops"),
             overflow: count(tester, "overflow").unwrap_or(0),
         }
@@ -59,13 +62,14 @@ pub(crate) fn attribute(
         .collect();
     let all: u64 = lost.iter().flatten().sum();
     // Of a file that does not know whose drops they were, all are taken as anybody's.
-    let at_sockets: Option<u64> = populations
+    let known: Option<u64> = populations
         .iter()
         .zip(&lost)
         .filter(|(_, lost)| lost.is_some())
         .map(|(metrics, _)| count(metrics, "lost_in_tester"))
         .sum();
-    let in_tester = at_sockets.map_or(own.overflow, |at_sockets| at_sockets + own.ring);
+    let unknown = own.ring.saturating_sub(own.missed);
+    let in_tester = known.map_or(own.overflow, |known| known + unknown);
     let whole = split(all, Some(in_tester), own.kernel);
     let alone = lost.iter().flatten().count() == 1;
     let each = populations.iter().zip(&lost).map(|(metrics, lost)| {
@@ -73,7 +77,7 @@ pub(crate) fn attribute(
         if alone {
             return Some(whole);
         }
-        let known = count(metrics, "lost_in_tester").filter(|_| own.ring == 0);
+        let known = count(metrics, "lost_in_tester").filter(|_| own.ring == 0 || own.missed > 0);
         Some(split(lost, known, own.kernel.filter(|&drops| drops == 0)))
     });
     (each.collect(), whole)
@@ -142,15 +146,20 @@ mod tests {
     }
 
     fn own(ring: f64, sockets: f64, kernel: Option<f64>) -> Metrics {
+        own_with(ring, 0.0, sockets, kernel)
+    }
+
+    fn own_with(ring: f64, missed: f64, sockets: f64, kernel: Option<f64>) -> Metrics {
         metrics(&[
+            ("ring_missed", Some(missed)),
             ("ring_overflow", Some(ring)),
             ("overflow", Some(ring + sockets)),
             ("softnet_drops", kernel),
         ])
     }
 
-    fn population(lost: f64, at_sockets: f64) -> Metrics {
-        metrics(&[("lost", Some(lost)), ("lost_in_tester", Some(at_sockets))])
+    fn population(lost: f64, in_tester: f64) -> Metrics {
+        metrics(&[("lost", Some(lost)), ("lost_in_tester", Some(in_tester))])
     }
 
     #[test]
@@ -195,6 +204,12 @@ mod tests {
         let first = each[0].expect("it has packets");
         assert_eq!((first.in_tester, first.elsewhere), (None, None));
         assert!(each[2].is_none());
+        // What each port missed tells; of what is in no port's count it stays unknown only of all together.
+        let c = population(15.0, 7.0);
+        let (each, whole) = attribute(&[&c, &b], &own_with(9.0, 7.0, 0.0, Some(0.0)));
+        assert_eq!((whole.lost, whole.in_tester), (20, Some(9)));
+        assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(7));
+        assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
         // Without drops of the ring it is known.
         let (each, _) = attribute(&[&a, &b], &own(0.0, 1.0, Some(0.0)));
         assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(1));

@@ -20,6 +20,7 @@ use measure::{Time, tester};
 use mio::Interest;
 use mio::unix::SourceFd;
 use net::ring::{self, Family, PacketRing, RingSettings};
+use protocol::metrics as clients;
 use protocol::session::{Arrival, ChannelId, Closed, Input, Port, SinkId};
 
 use super::outputs::Pending;
@@ -527,6 +528,9 @@ impl Worker {
         {
             let missed = u64::from(arrived).saturating_sub(target.seen);
             self.tester.add(tester::RING_MISSED, missed);
+            self.populations[target.population]
+                .recorder
+                .add(clients::LOST_IN_TESTER, missed);
         }
         self.ports.release(end.pair);
     }

@@ -71,7 +71,7 @@ impl Default for HealthBounds {
             send_lateness_p99: Duration::from_millis(100),
             worker_cpu: 0.9,
             cpu_wait: 0.5,
-            steal: 0.5,
+            steal: 0.8,
             file_descriptors: 0.95,
             ports: 0.95,
             late_clients: 0.05,

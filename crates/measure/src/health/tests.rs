@@ -198,7 +198,7 @@ fn a_core_that_others_take_is_found_by_waiting_and_by_stolen_time() {
     let waits = |t: &mut Recorder| t.set(tester::CPU_WAIT, 0.8);
     let reasons = run(10, 5, waits).reasons();
     assert!(reasons[0].contains("waited for a processor (tester.cpu_wait) was over 50 %"));
-    let stolen = |t: &mut Recorder| t.set(tester::STEAL, 0.6);
+    let stolen = |t: &mut Recorder| t.set(tester::STEAL, 0.9);
     let reasons = run(10, 5, stolen).reasons();
     assert!(reasons[0].contains("hypervisor"), "{reasons:?}");
 }

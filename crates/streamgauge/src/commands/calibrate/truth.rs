@@ -84,9 +84,11 @@ impl Served {
         };
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
         text.lines()
+            .map(|line| serde_json::from_str(line).map_err(|error| unreadable(&error)))
+            // The last line is of the server as a whole.
+            .filter(|line: &Result<Value, _>| !line.as_ref().is_ok_and(|l| l["pacing"].is_object()))
             .map(|line| {
-                let line: Value = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
-                Served::from_line(&line, logged).ok_or_else(|| {
+                Served::from_line(&line?, logged).ok_or_else(|| {
                     unreadable(
                         &"a line whose log does not go with its counts, or is no line of one",
                     )

@@ -126,7 +126,8 @@ class Server:
         except subprocess.TimeoutExpired:
             raise PeerError("the server does not end") from None
         with open(self.report, encoding="utf-8") as file:
-            return sum(json.loads(line)["sent"] for line in file)
+            # The last line is about the server as a whole.
+            return sum(json.loads(line).get("sent", 0) for line in file)
 
 
 class Peer:

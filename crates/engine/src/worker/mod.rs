@@ -17,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod upcoming;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

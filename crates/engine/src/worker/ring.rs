@@ -19,13 +19,14 @@ use std::time::Duration;
 use measure::{Time, tester};
 use mio::Interest;
 use mio::unix::SourceFd;
-use net::ring::{self, Family, PacketRing, RingSettings};
+use net::ring::{Family, PacketRing, RingSettings};
 use protocol::metrics as clients;
-use protocol::session::{Arrival, ChannelId, Closed, Input, Port, SinkId};
+use protocol::session::{ChannelId, Closed, Input, Port, SinkId};
 
 use super::outputs::Pending;
 use super::sessions::{SessionKey, Slot};
 use super::sockets::Socket;
+use super::upcoming::{Entry, Upcoming};
 use super::{RING, Worker};
 
 /// How many blocks are worked off before the other sockets have their turn.
@@ -45,6 +46,8 @@ pub(super) struct Rings {
     rings: [Option<PacketRing>; 2],
     /// By pair of ports.
     targets: Vec<Option<Target>>,
+    /// What has been taken out of a ring and is yet to be counted: nothing, between two turns.
+    upcoming: Upcoming,
     waiting: VecDeque<(Mark, Waiting)>,
     waiting_bytes: usize,
     /// What the kernel could not put into the rings, as far as it has been taken up.
@@ -53,8 +56,8 @@ pub(super) struct Rings {
 
 /// Whose the media of a port is.
 #[derive(Clone, Copy)]
-struct Target {
-    sink: SinkId,
+pub(super) struct Target {
+    pub(super) sink: SinkId,
     session: SessionKey,
     population: usize,
     local: IpAddr,
@@ -62,6 +65,14 @@ struct Target {
     peer: Option<IpAddr>,
     /// How many datagrams the ring has brought for it, whoever sent them.
     seen: u64,
+}
+
+impl Target {
+    /// Reads from its beginning and its end, so that it is near when it is needed.
+    #[inline]
+    pub(super) fn touch(&self) -> (u64, usize) {
+        (self.seen, self.population)
+    }
 }
 
 /// How much the rings had taken in at a moment, and when that was.
@@ -114,6 +125,7 @@ impl Rings {
             settings,
             rings: [Some(ring), None],
             targets: vec![None; pairs],
+            upcoming: Upcoming::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             dropped: 0,
@@ -273,6 +285,7 @@ impl Worker {
         let Rings {
             rings: each,
             targets,
+            upcoming,
             settings,
             ..
         } = &mut rings;
@@ -281,13 +294,15 @@ impl Worker {
         for ring in each.iter_mut().flatten() {
             let taken = ring.receive(&self.clock.same_start(), BLOCKS_A_TURN, |datagram| {
                 let offset = usize::from(datagram.to.port().wrapping_sub(first));
-                let target = match targets.get_mut(offset / 2) {
-                    Some(Some(target)) if offset % 2 == 0 => target,
-                    // RTCP is its own socket's, and a port that nobody has is nobody's.
-                    _ => return,
-                };
-                self.ring_datagram(target, datagram);
+                // RTCP is its own socket's.
+                if offset % 2 == 0 {
+                    upcoming.push(offset / 2, datagram);
+                    if upcoming.is_full() {
+                        self.count(targets, upcoming);
+                    }
+                }
             });
+            self.count(targets, upcoming);
             more |= taken.more;
         }
         self.ring_unread = more;
@@ -296,25 +311,32 @@ impl Worker {
         self.let_go();
     }
 
+    /// Counts what has been gathered.
+    fn count(&mut self, targets: &mut [Option<Target>], upcoming: &mut Upcoming) {
+        for entry in upcoming.take(targets, &self.sinks) {
+            // A port that nobody has is nobody's.
+            if let Some(Some(target)) = targets.get_mut(entry.place) {
+                self.ring_datagram(target, entry);
+            }
+        }
+    }
+
     #[inline]
-    fn ring_datagram(&mut self, target: &mut Target, datagram: &ring::Datagram<'_>) {
+    fn ring_datagram(&mut self, target: &mut Target, datagram: &Entry) {
         // A socket bound to an address gets what is sent to that address.
-        if !target.local.is_unspecified() && target.local != datagram.to.ip() {
+        if !target.local.is_unspecified() && target.local != datagram.to {
             return;
         }
         target.seen += 1;
-        if target.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+        if target.peer.is_some_and(|peer| peer != datagram.from) {
             self.tester.add(tester::FOREIGN_PACKETS, 1);
             return;
         }
-        let arrival = Arrival {
-            at: datagram.at,
-            bytes: datagram.bytes,
-            length: datagram.length,
-            overhead: datagram.overhead,
-        };
         let recorder = &mut self.populations[target.population].recorder;
-        if let Some(event) = self.sinks.packet(target.sink, &arrival, recorder) {
+        if let Some(event) = self
+            .sinks
+            .packet(target.sink, &datagram.arrival(), recorder)
+        {
             self.pending.push_back((
                 target.session,
                 Pending::Media {

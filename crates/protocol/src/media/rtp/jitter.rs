@@ -10,6 +10,7 @@ use super::metrics::{EARLY, JITTER, LATENESS};
 /// the RFC says "each data packet received". RFC 3550 keeps the estimate in whole units of the
 /// media's clock; this one keeps fractions, so that it does not depend on how coarse that clock is.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Jitter {
     /// Nanoseconds of one unit of the media's clock.
     unit: f64,
@@ -33,6 +34,12 @@ impl Jitter {
             sum: 0.0,
             count: 0,
         }
+    }
+
+    /// Reads what the next packet will need.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        self.count ^ self.unit.to_bits()
     }
 
     /// Begins anew with another source; the mean goes on over all.

@@ -23,6 +23,19 @@ struct Frame {
 }
 
 impl Frame {
+    /// Counts a packet in.
+    #[inline]
+    fn add(&mut self, packet: &FramePacket, number: u32) {
+        self.packets += 1;
+        self.arrived = self.arrived.max(packet.at);
+        if is_after(number, self.highest) {
+            self.highest = number;
+            self.marked = packet.marker;
+        } else if is_after(self.lowest, number) {
+            self.lowest = number;
+        }
+    }
+
     fn is_contiguous(&self) -> bool {
         self.packets == self.highest.wrapping_sub(self.lowest).wrapping_add(1)
     }
@@ -49,14 +62,21 @@ pub(super) struct FramePacket {
 /// that is closed already does not mend it. A frame that the end of the stream cut off counts
 /// neither as whole nor as broken.
 #[derive(Debug)]
+// What every packet needs stands first and side by side: with thousands of streams a line of memory more is
+// what a packet costs.
+#[repr(C)]
 pub(super) struct Playout {
+    /// The open frame that began last. Nearly all packets belong to it.
+    newest: Option<Frame>,
+    /// Highest sequence number and timestamp of the frame closed last.
+    closed: Option<(u32, u32)>,
+    /// How many of `older` are open.
+    opened: usize,
+    /// The other open frames, in the order in which they began.
+    older: [Frame; OPEN - 1],
     /// Nanoseconds of one unit of the media's clock.
     unit: f64,
     buffer: f64,
-    open: [Frame; OPEN],
-    opened: usize,
-    /// Highest sequence number and timestamp of the frame closed last.
-    closed: Option<(u32, u32)>,
     /// Whether any frame ended in the marker bit, so that all of them should.
     marks: bool,
     clock: Option<Clock>,
@@ -87,9 +107,10 @@ impl Playout {
                 1e9 / f64::from(clock_rate)
             },
             buffer: buffer.as_nanos() as f64,
-            open: [Frame::default(); OPEN],
-            opened: 0,
+            newest: None,
             closed: None,
+            opened: 0,
+            older: [Frame::default(); OPEN - 1],
             marks: false,
             clock: None,
             needed: 0.0,
@@ -97,6 +118,12 @@ impl Playout {
             broken: 0,
             stalls: 0,
         }
+    }
+
+    /// Reads what the next packet will need.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        self.newest.map_or(0, |frame| u64::from(frame.timestamp))
     }
 
     /// Frames whole and broken, and stalls, so far.
@@ -115,21 +142,26 @@ impl Playout {
     #[inline]
     pub(super) fn packet(&mut self, packet: FramePacket, base: u64, recorder: &mut Recorder) {
         let number = packet.extended as u32;
-        // Mostly it belongs to the newest frame, which stands last.
-        let open = &mut self.open[..self.opened];
-        if let Some(frame) = open
-            .iter_mut()
-            .rev()
-            .find(|frame| frame.timestamp == packet.timestamp)
+        if let Some(frame) = &mut self.newest
+            && frame.timestamp == packet.timestamp
         {
-            frame.packets += 1;
-            frame.arrived = frame.arrived.max(packet.at);
-            if is_after(number, frame.highest) {
-                frame.highest = number;
-                frame.marked = packet.marker;
-            } else if is_after(frame.lowest, number) {
-                frame.lowest = number;
-            }
+            frame.add(&packet, number);
+            return;
+        }
+        self.packet_of_another(packet, number, base, recorder);
+    }
+
+    /// Takes in a packet that is not of the newest frame: of an older one, or the first of the next.
+    fn packet_of_another(
+        &mut self,
+        packet: FramePacket,
+        number: u32,
+        base: u64,
+        recorder: &mut Recorder,
+    ) {
+        let mut older = self.older[..self.opened].iter_mut().rev();
+        if let Some(frame) = older.find(|frame| frame.timestamp == packet.timestamp) {
+            frame.add(&packet, number);
             return;
         }
         if let Some((highest, timestamp)) = self.closed
@@ -137,23 +169,26 @@ impl Playout {
         {
             return;
         }
-        if self.opened == OPEN {
+        if self.opened == OPEN - 1 {
             self.close_lowest(base, recorder);
         }
-        self.open[self.opened] = Frame {
+        let newest = self.newest.replace(Frame {
             timestamp: packet.timestamp,
             lowest: number,
             highest: number,
             packets: 1,
             arrived: packet.at,
             marked: packet.marker,
-        };
-        self.opened += 1;
+        });
+        if let Some(frame) = newest {
+            self.older[self.opened] = frame;
+            self.opened += 1;
+        }
     }
 
     /// Closes all frames, at the end of a stream or before another source begins.
     pub(super) fn finish(&mut self, base: u64, recorder: &mut Recorder) {
-        while self.opened > 0 {
+        while self.newest.is_some() {
             self.close_lowest(base, recorder);
         }
         self.closed = None;
@@ -161,29 +196,42 @@ impl Playout {
     }
 
     fn close_lowest(&mut self, base: u64, recorder: &mut Recorder) {
-        let open = &self.open[..self.opened];
-        let Some(place) = (0..open.len()).reduce(|lowest, other| {
-            if is_after(open[lowest].lowest, open[other].lowest) {
+        let Some(newest) = self.newest else { return };
+        let older = &self.older[..self.opened];
+        let lowest = (0..older.len()).reduce(|lowest, other| {
+            if is_after(older[lowest].lowest, older[other].lowest) {
                 other
             } else {
                 lowest
             }
-        }) else {
-            return;
+        });
+        let frame = match lowest {
+            Some(place) if !is_after(older[place].lowest, newest.lowest) => {
+                let frame = older[place];
+                self.older.copy_within(place + 1..self.opened, place);
+                self.opened -= 1;
+                frame
+            }
+            // The one that began last is the lowest: the next to last is the newest now.
+            Some(_) => {
+                self.opened -= 1;
+                self.newest = Some(self.older[self.opened]);
+                newest
+            }
+            None => {
+                self.newest = None;
+                newest
+            }
         };
-        let frame = open[place];
-        self.open.copy_within(place + 1..self.opened, place);
-        self.opened -= 1;
 
         let begins = match self.closed {
             Some((highest, _)) => highest.wrapping_add(1) == frame.lowest,
             None => frame.lowest == base as u32,
         };
         let next = frame.highest.wrapping_add(1);
-        let followed = self.open[..self.opened]
-            .iter()
-            .any(|other| other.lowest == next);
-        let last = self.opened == 0;
+        let mut open = self.older[..self.opened].iter().chain(&self.newest);
+        let followed = open.any(|other| other.lowest == next);
+        let last = self.newest.is_none();
         self.closed = Some((frame.highest, frame.timestamp));
         self.marks |= frame.marked;
         let ends = frame.marked || followed || (last && !self.marks);

@@ -43,9 +43,10 @@ pub(super) enum Place {
 
 /// What is known of the sequence numbers from the base to the highest.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Sequence {
-    base: u64,
     highest: u64,
+    base: u64,
     /// Numbers that never came, in a row, just below those in the window.
     run: u64,
     /// Which of the last [`WINDOW`] came; the place of a number is its remainder.
@@ -64,6 +65,12 @@ impl Sequence {
         };
         sequence.set(first);
         sequence
+    }
+
+    /// Reads what the next number will need.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        self.came[place_of(self.highest + 1).0]
     }
 
     /// The lowest extended number of the stream.

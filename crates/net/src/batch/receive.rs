@@ -18,6 +18,10 @@ const RECEIVE_COUNT: usize = 64;
 /// the true length is still known.
 const RECEIVE_BYTES: usize = 2048;
 
+/// The same for whole datagrams, of which the longest has 65,535 bytes with its headers.
+const WHOLE_COUNT: usize = 16;
+const WHOLE_BYTES: usize = 1 << 16;
+
 /// Room for the control messages: a timestamp (32 bytes with its header) and a drop count (24).
 const CONTROL_BYTES: usize = 128;
 
@@ -31,7 +35,9 @@ struct Control([u8; CONTROL_BYTES]);
 /// The kernel's structures are wired up once: most calls bring one or two datagrams, and would else
 /// spend more on filling in headers than on receiving.
 pub struct ReceiveBatch {
-    buffers: Vec<[u8; RECEIVE_BYTES]>,
+    /// One buffer for each datagram, `room` bytes each.
+    buffers: Vec<u8>,
+    room: usize,
     names: Vec<MaybeUninit<libc::sockaddr_storage>>,
     headers: Vec<libc::mmsghdr>,
     /// Only pointed to by `headers`, as the next.
@@ -52,7 +58,7 @@ struct Received {
 pub struct Datagram<'a> {
     /// Who sent it.
     pub from: SocketAddr,
-    /// Its first bytes, at most 2048.
+    /// Its first bytes, at most 2048; of a batch that takes whole ones all.
     pub bytes: &'a [u8],
     /// How long it really is.
     pub length: usize,
@@ -69,15 +75,25 @@ impl Default for ReceiveBatch {
 impl ReceiveBatch {
     /// An empty batch: about 150 KiB.
     pub fn new() -> ReceiveBatch {
-        let mut buffers = vec![[0; RECEIVE_BYTES]; RECEIVE_COUNT];
-        let mut controls = vec![Control([0; CONTROL_BYTES]); RECEIVE_COUNT];
+        ReceiveBatch::with_room(RECEIVE_COUNT, RECEIVE_BYTES)
+    }
+
+    /// An empty batch that takes every byte of each datagram: 1 MiB, of which only what was ever filled is
+    /// in memory.
+    pub fn whole() -> ReceiveBatch {
+        ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
+    }
+
+    fn with_room(count: usize, room: usize) -> ReceiveBatch {
+        let mut buffers = vec![0; count * room];
+        let mut controls = vec![Control([0; CONTROL_BYTES]); count];
         let mut names: Vec<MaybeUninit<libc::sockaddr_storage>> =
-            vec![MaybeUninit::zeroed(); RECEIVE_COUNT];
+            vec![MaybeUninit::zeroed(); count];
         let mut iovecs: Vec<libc::iovec> = buffers
-            .iter_mut()
+            .chunks_exact_mut(room)
             .map(|buffer| libc::iovec {
                 iov_base: buffer.as_mut_ptr().cast(),
-                iov_len: RECEIVE_BYTES,
+                iov_len: room,
             })
             .collect();
         let places = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
@@ -95,11 +111,12 @@ impl ReceiveBatch {
             .collect();
         ReceiveBatch {
             buffers,
+            room,
             names,
             headers,
             _controls: controls,
             _iovecs: iovecs,
-            received: Vec::with_capacity(RECEIVE_COUNT),
+            received: Vec::with_capacity(count),
         }
     }
 
@@ -117,7 +134,7 @@ impl ReceiveBatch {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
-                RECEIVE_COUNT as libc::c_uint,
+                self.headers.len() as libc::c_uint,
                 libc::MSG_DONTWAIT | libc::MSG_TRUNC,
                 std::ptr::null_mut(),
             )
@@ -145,7 +162,7 @@ impl ReceiveBatch {
         }
         Ok(Filled {
             count,
-            more: count == RECEIVE_COUNT,
+            more: count == self.headers.len(),
             drops,
         })
     }
@@ -154,11 +171,11 @@ impl ReceiveBatch {
     pub fn datagrams<'a>(&'a self, clock: &'a Clock) -> impl Iterator<Item = Datagram<'a>> + 'a {
         self.received
             .iter()
-            .zip(&self.buffers)
+            .zip(self.buffers.chunks_exact(self.room))
             .filter_map(|(received, buffer)| {
                 Some(Datagram {
                     from: received.from?,
-                    bytes: &buffer[..received.length.min(RECEIVE_BYTES)],
+                    bytes: &buffer[..received.length.min(buffer.len())],
                     length: received.length,
                     at: received
                         .at
@@ -250,6 +267,20 @@ mod tests {
         }
         let empty = receive.receive(&receiver).expect_err("nothing left");
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn whole_datagrams_are_whole() {
+        let (sender, receiver) = (socket(), socket());
+        let to = receiver.local_addr().expect("bound");
+        // The longest there is over IPv4.
+        let longest: Vec<u8> = (0..65_507u32).map(|number| (number % 251) as u8).collect();
+        sender.send_to(&longest, to).expect("loopback takes it");
+        let mut receive = ReceiveBatch::whole();
+        receive.receive(&receiver).expect("loopback has delivered");
+        let clock = Clock::start();
+        let received: Vec<&[u8]> = receive.datagrams(&clock).map(|d| d.bytes).collect();
+        assert_eq!(received, [&longest[..]]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+use crate::trace::{Trace, Traces};
 
 /// How often the coordinator looks up when no worker says anything.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -49,6 +50,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) server_is_gone: bool,
     pub(crate) run_file: RunFile,
     pub(crate) path: PathBuf,
+    pub(crate) traces: Traces,
     /// Why the measurement is invalid, as far as it is known already.
     pub(crate) invalid: Vec<String>,
     pub(crate) phase: Phase,
@@ -78,6 +80,7 @@ impl Coordinator<'_> {
                 let seen = self.window(window);
                 progress(&seen);
             }
+            self.tell_of_traces();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
                 killed = true;
@@ -294,6 +297,7 @@ impl Coordinator<'_> {
                 }
             }
         }
+        let traces = self.end_traces();
         let now = self.clock.now();
         if let Some(sut) = self.sut.take() {
             let source = match sut.cpu_source() {
@@ -328,8 +332,26 @@ impl Coordinator<'_> {
             run_file: self.path,
             verdict,
             thresholds,
+            traces,
             run_file_error: broken.or(finished.err().map(|error| error.to_string())),
         }
+    }
+
+    fn tell_of_traces(&mut self) {
+        for text in self.traces.news() {
+            self.event(self.clock.now(), "trace_incomplete", None, text);
+        }
+    }
+
+    /// Ends the traces, and keeps where they are and what they hold.
+    fn end_traces(&mut self) -> Vec<Trace> {
+        self.tell_of_traces();
+        let traces = self.traces.finish();
+        let now = self.clock.now();
+        for trace in &traces {
+            self.event(now, "trace", None, trace.to_string());
+        }
+        traces
     }
 
     /// What was held against each bound, each worker's own figures, and what could not be known.

@@ -30,6 +30,9 @@ pub enum EngineError {
     /// Media was to be received by a packet ring, and there is none to be had.
     #[error("media cannot be received by a packet ring; {0}")]
     Reception(String),
+    /// A client that was to be traced is not there.
+    #[error("trace {0}")]
+    Trace(String),
     /// The user stopped it before it began.
     #[error("stopped before the run began")]
     Stopped,

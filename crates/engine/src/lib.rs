@@ -16,6 +16,7 @@ mod resolver;
 mod run;
 mod serve;
 mod subjects;
+mod trace;
 mod worker;
 
 pub use control::Control;
@@ -24,3 +25,4 @@ pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress
 pub use run::{Options, files_needed, run, workers};
 pub use serve::{Pacing, ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
+pub use trace::Trace;

@@ -75,6 +75,8 @@ pub struct Finished {
     pub verdict: Verdict,
     /// What became of each threshold.
     pub thresholds: Vec<ThresholdResult>,
+    /// The clients that were traced.
+    pub traces: Vec<crate::Trace>,
     /// Why the run file is not whole, where it is not.
     pub run_file_error: Option<String>,
 }

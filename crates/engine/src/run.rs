@@ -23,6 +23,7 @@ use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
 use crate::reception::Reception;
+use crate::trace::{self, Traced, Traces};
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
 
 /// What the scenario does not say about a run.
@@ -34,6 +35,9 @@ pub struct Options {
     pub overwrite: bool,
     /// The version to put into the run file.
     pub version: String,
+    /// Clients to be traced, such as `viewers/17`, or `17` where there is one population; at most 8. The files
+    /// stand beside the run file. Default none.
+    pub trace: Vec<String>,
 }
 /// How many clients one worker is given before another is started, where the scenario names no number.
 /// One core stands for some thousands; a second worker takes a core that the server may want.
@@ -59,12 +63,13 @@ pub fn run(
 /// Runs a scenario with what workers do given.
 fn run_duties(
     scenario: &Scenario,
-    duties: Vec<Duty>,
+    mut duties: Vec<Duty>,
     reception: &Reception,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    let traced = trace::find(&options.trace, scenario)?;
     let subjects = subjects(scenario);
     let names: Vec<(&str, Catalogue)> = subjects
         .iter()
@@ -87,10 +92,20 @@ fn run_duties(
     } else {
         RunFile::create(&options.run_file, &header)?
     };
+    let overwrite = options.overwrite;
+    let traces = Traces::start(traced, &options.run_file, overwrite, &options.version)?;
+    for duty in &mut duties {
+        for (index, population) in duty.populations.iter_mut().enumerate() {
+            if let Some(clients) = &mut population.clients {
+                clients.traced = traces.of(index);
+            }
+        }
+    }
     let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
     let workers = crew.len();
     // From here on the run has begun: whatever had to be made ready is.
     let clock = Clock::start();
+    traces.begin(&clock);
     crew.begin(&clock);
     // The whole machine shares this clock: by it another process's times can be held against ours.
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
@@ -131,6 +146,7 @@ fn run_duties(
         server_is_gone: false,
         run_file,
         path: options.run_file.clone(),
+        traces,
         invalid,
         phase: Phase::Running,
         until: None,
@@ -315,6 +331,7 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
                         pick: population.pick,
                         leave: population.leave,
                         client: maker(population.config.clone()),
+                        traced: Traced::default(),
                     }),
                 })
                 .collect(),

@@ -172,6 +172,15 @@ impl Receiving {
     }
 }
 
+/// Whose traffic is kept.
+#[derive(Debug, Args)]
+pub(crate) struct Tracing {
+    /// Keep all that this client sends and receives in a capture file for Wireshark, beside the run file:
+    /// POPULATION/NUMBER, such as viewers/0, or only the number where there is one population (may be repeated)
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) trace: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Which protocol to show
@@ -203,6 +212,8 @@ pub(crate) struct Demo {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) receiving: Receiving,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
     #[command(flatten)]
     pub(crate) results: Results,
 }
@@ -262,6 +273,8 @@ pub(crate) struct Load {
     #[command(flatten)]
     pub(crate) receiving: Receiving,
     #[command(flatten)]
+    pub(crate) tracing: Tracing,
+    #[command(flatten)]
     pub(crate) results: Results,
 }
 
@@ -277,6 +290,8 @@ pub(crate) struct Run {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) receiving: Receiving,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
     #[command(flatten)]
     pub(crate) results: Results,
 }

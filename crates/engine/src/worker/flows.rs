@@ -134,6 +134,7 @@ impl Worker {
         place: usize,
         to: std::net::SocketAddr,
     ) -> io::Result<Option<Lease>> {
+        self.trace_misses(key, "datagrams of media that it sends");
         // The pacer has a descriptor of its own, made here: the session may close its channel at any time.
         let socket = match (self.sockets.get(place), self.sending.shared.get(&place)) {
             (_, Some(socket)) => socket.clone(),

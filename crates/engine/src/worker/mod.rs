@@ -176,6 +176,9 @@ struct Worker {
     out: VecDeque<Output>,
     pending: VecDeque<(SessionKey, Pending)>,
     batch: Option<ReceiveBatch>,
+    /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is taken when
+    /// they come.
+    traced_batch: Option<ReceiveBatch>,
     read_buffer: Vec<u8>,
     rings: Option<Rings>,
     /// Whether the rings hold more than one turn allows.
@@ -276,6 +279,7 @@ impl Worker {
             out: VecDeque::new(),
             pending: VecDeque::new(),
             batch: Some(ReceiveBatch::new()),
+            traced_batch: Some(ReceiveBatch::whole()),
             read_buffer: vec![0; READ_BYTES],
             rings: None,
             ring_unread: false,

@@ -212,7 +212,14 @@ impl Worker {
                     Port::Control => (control, peer.control),
                 };
                 let sent = match self.sockets.get(place) {
-                    Some(Socket::Udp(end)) => end.socket.send_to(bytes, to),
+                    Some(Socket::Udp(end)) => {
+                        let at = end.trace.as_ref().map(|_| self.clock.now());
+                        let sent = end.socket.send_to(bytes, to);
+                        if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
+                            trace.sent(to, bytes, at);
+                        }
+                        sent
+                    }
                     Some(Socket::Shared(end)) => end.socket.send_to(bytes, to),
                     _ => return,
                 };

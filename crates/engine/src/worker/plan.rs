@@ -13,6 +13,7 @@ use super::sessions::{Client, SessionKey, Slot};
 use super::timers::Task;
 use super::{Worker, outputs};
 use crate::messages::Report;
+use crate::trace::Traced;
 
 /// What one worker is to do for a population.
 pub(crate) struct PopulationPlan {
@@ -28,6 +29,8 @@ pub(crate) struct ClientPlan {
     pub(crate) pick: Pick,
     pub(crate) leave: Leave,
     pub(crate) client: MakeClient,
+    /// The clients that are traced, whichever worker plays them.
+    pub(crate) traced: Traced,
 }
 
 /// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not do.
@@ -140,6 +143,7 @@ impl Worker {
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
         let session = (plan.client)(&url, seed);
         let leave = plan.leave;
+        let trace = plan.traced.get(&slot).cloned();
         population.recorder.add(clients::STARTED, 1);
         let late = begun.since(due);
         population
@@ -174,6 +178,9 @@ impl Worker {
             }
         };
         let key = self.add_session(session, index, Some(client));
+        if let Some(slot) = self.slot(key) {
+            slot.trace = trace;
+        }
         let population = &mut self.populations[index];
         population.active.rise();
         population.by_slot.insert(slot, key);
@@ -201,11 +208,24 @@ impl Worker {
             armed: Time::NEVER,
             stopping: false,
             on_ring: false,
+            trace: None,
         };
         SessionKey {
             place: self.sessions.insert(slot),
             serial: self.serial,
         }
+    }
+
+    /// Says what the trace of a client has not, where it is traced.
+    pub(super) fn trace_misses(&mut self, key: SessionKey, what: &str) {
+        let Some(slot) = self.slot(key).filter(|slot| slot.trace.is_some()) else {
+            return;
+        };
+        let population = slot.population;
+        let number = slot.client.as_ref().map_or(0, |client| client.slot);
+        let name = &self.populations[population].name;
+        let text = format!("the trace of {name}/{number} has not {what}");
+        self.note("trace_incomplete", Some(population), text);
     }
 
     /// Tells a session to come to its end, and sees to it that it does.

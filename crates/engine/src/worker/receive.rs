@@ -170,6 +170,9 @@ impl Worker {
                     break;
                 }
                 Ok((count, at)) => {
+                    if let Some(trace) = &mut stream.trace {
+                        trace.received(&buffer[..count], at);
+                    }
                     self.bytes_arrived(key, channel, &buffer[..count], at);
                     self.settle();
                     // A read that leaves room has taken all there was, so that what comes now comes
@@ -194,7 +197,13 @@ impl Worker {
     }
 
     fn read_datagrams(&mut self, place: usize) {
-        let Some(mut batch) = self.batch.take() else {
+        let traced =
+            matches!(self.sockets.get(place), Some(Socket::Udp(end)) if end.trace.is_some());
+        let kept = match traced {
+            true => &mut self.traced_batch,
+            false => &mut self.batch,
+        };
+        let Some(mut batch) = kept.take() else {
             return;
         };
         for turn in 1.. {
@@ -234,7 +243,10 @@ impl Worker {
                 break;
             }
         }
-        self.batch = Some(batch);
+        match traced {
+            true => self.traced_batch = Some(batch),
+            false => self.batch = Some(batch),
+        }
     }
 
     /// The session whose socket it is; none where sessions share it, or it is gone.
@@ -258,8 +270,11 @@ impl Worker {
 
     #[inline]
     fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
-        let (key, channel, port) = match self.sockets.get(place) {
+        let (key, channel, port) = match self.sockets.get_mut(place) {
             Some(Socket::Udp(end)) => {
+                if let Some(trace) = &mut end.trace {
+                    trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
+                }
                 if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
                     self.tester.add(tester::FOREIGN_PACKETS, 1);
                     return;

@@ -8,6 +8,7 @@ use protocol::session::{ChannelId, FlowId, Session};
 
 use super::flows::SentBy;
 use crate::messages::ClientState;
+use crate::trace::Tracer;
 
 /// Names a session for as long as the worker lives: its place may be used again, its serial number not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +34,8 @@ pub(super) struct Slot {
     pub(super) stopping: bool,
     /// Whether media of it comes by the packet ring.
     pub(super) on_ring: bool,
+    /// Hears what its sockets receive and send, of a client that is traced.
+    pub(super) trace: Option<Tracer>,
 }
 
 /// What the plan and the run file know of a client.

@@ -16,6 +16,7 @@ use super::timers::Task;
 use super::{Resolution, Serving, Worker};
 use crate::messages::Command;
 use crate::resolver::Answer;
+use crate::trace::TracedSocket;
 
 /// How long a connection whose session has ended may take to send what is queued.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
@@ -52,6 +53,8 @@ pub(super) struct UdpEnd {
     pub(super) dropped: u32,
     /// The even port of the pair.
     pub(super) pair: u16,
+    /// Hears what it receives and sends, of a client that is traced.
+    pub(super) trace: Option<Box<TracedSocket>>,
 }
 
 /// One of a pair of UDP sockets that many sessions use.
@@ -200,10 +203,16 @@ impl Worker {
             channel,
             others,
         };
-        entry.insert(Socket::Stream(Stream::new(socket, state)));
-        if let Some(slot) = self.slot(key) {
+        let mut stream = Stream::new(socket, state);
+        let slot = self.sessions.get_mut(key.place);
+        if let Some(slot) = slot.filter(|slot| slot.serial == key.serial) {
+            if let Some(tracer) = &slot.trace {
+                let local = stream.socket.local_addr()?;
+                stream.trace = Some(tracer.connection(self.clock.same_start(), local, to));
+            }
             slot.set_channel(channel, Channel::Stream(place));
         }
+        entry.insert(Socket::Stream(stream));
         Ok(())
     }
 
@@ -232,6 +241,9 @@ impl Worker {
                     channel,
                 };
                 let local = stream.socket.local_addr().unwrap_or(remote);
+                if let Some(trace) = &mut stream.trace {
+                    trace.opened();
+                }
                 let opened = Pending::Opened {
                     channel,
                     local,
@@ -244,6 +256,11 @@ impl Worker {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             Err(error) => {
                 let others = std::mem::take(others);
+                if let Some(trace) = &mut stream.trace
+                    && error.kind() == io::ErrorKind::ConnectionRefused
+                {
+                    trace.broke();
+                }
                 self.sockets.remove(place);
                 if others.is_empty() {
                     self.fail_to_open(key, channel, channel_error(&error));
@@ -287,13 +304,14 @@ impl Worker {
         local: IpAddr,
         sink: Option<SinkId>,
     ) -> Result<SocketAddr, ChannelError> {
-        // Without a sink the session wants to hear whole datagrams, of which the ring has only the
-        // beginning.
+        let trace = self.slot(key).and_then(|slot| slot.trace.clone());
+        // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has only the
+        // beginning of each.
         let on_ring = match sink {
-            Some(_) => self
+            Some(_) if trace.is_none() => self
                 .cover_by_ring(local)
                 .map_err(|error| channel_error(&error))?,
-            None => false,
+            _ => false,
         };
         let pair = match on_ring {
             true => self.ports.reserve(local),
@@ -315,6 +333,10 @@ impl Worker {
                 on_ring: on_ring && port == Port::Media,
                 dropped: 0,
                 pair: even,
+                trace: trace.as_ref().map(|trace| {
+                    let odd = u16::from(port == Port::Control);
+                    trace.socket(SocketAddr::new(local, even + odd))
+                }),
             })
         })?;
         if let Some(sink) = sink.filter(|_| on_ring) {
@@ -341,6 +363,7 @@ impl Worker {
         channel: ChannelId,
         local: IpAddr,
     ) -> Result<SocketAddr, ChannelError> {
+        self.trace_misses(key, "what comes and goes by a socket that clients share");
         let (media, control) = match self.shared_pairs.get(&local) {
             Some(&pair) => pair,
             None => {
@@ -549,9 +572,17 @@ impl Worker {
 
     /// Takes a connection away that broke or was closed by the other side.
     pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
-        let Some(Socket::Stream(stream)) = self.sockets.try_remove(place) else {
+        let Some(Socket::Stream(mut stream)) = self.sockets.try_remove(place) else {
             return;
         };
+        if let Some(trace) = &mut stream.trace {
+            match how {
+                Closed::End => trace.closed_by_peer(),
+                Closed::Reset => trace.broke(),
+                // Given up by us.
+                Closed::Stuck => {}
+            }
+        }
         match stream.state {
             State::Open { session, channel } => {
                 if let Some(slot) = self.slot(session) {

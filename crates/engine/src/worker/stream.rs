@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use protocol::session::ChannelId;
 
 use super::sessions::SessionKey;
+use crate::trace::TracedConnection;
 
 /// What may wait in front of a connection that takes nothing. A control message is some hundred bytes;
 /// of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
@@ -25,6 +26,8 @@ pub(super) struct Stream {
     /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet to
     /// be read of it no other event announces.
     pub(super) ended: bool,
+    /// Hears all that is read and written, of a client that is traced.
+    pub(super) trace: Option<Box<TracedConnection>>,
     queue: VecDeque<u8>,
 }
 
@@ -52,6 +55,7 @@ impl Stream {
             socket,
             state,
             ended: false,
+            trace: None,
             queue: VecDeque::new(),
         }
     }
@@ -90,12 +94,17 @@ impl Stream {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.queue.is_empty() {
             let (front, back) = self.queue.as_slices();
+            let at = self.trace.as_ref().map(|trace| trace.now());
             match self
                 .socket
                 .write_vectored(&[IoSlice::new(front), IoSlice::new(back)])
             {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => {
+                    if let (Some(trace), Some(at)) = (&mut self.trace, at) {
+                        let (front, back) = (&front[..sent.min(front.len())], back);
+                        trace.sent([front, &back[..sent - front.len()]], at);
+                    }
                     self.queue.drain(..sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

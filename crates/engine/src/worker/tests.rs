@@ -180,6 +180,7 @@ fn run_on(
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
                 client: client.clone(),
+                traced: crate::trace::Traced::default(),
             }),
         }],
         serving: Vec::new(),

@@ -29,6 +29,7 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
     let play_it = Play {
         scenario: &scenario,
         results: &arguments.results,
+        tracing: &arguments.tracing,
     };
     play(play_it, console)
 }

@@ -13,6 +13,7 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
     let play_it = Play {
         scenario: &scenario,
         results: &arguments.results,
+        tracing: &arguments.tracing,
     };
     play(play_it, console)
 }

@@ -8,7 +8,7 @@ use measure::VerdictResult;
 use report::{Layout, Reader, Report};
 use scenario::Scenario;
 
-use crate::args::Results;
+use crate::args::{Results, Tracing};
 use crate::console::{Console, width};
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
@@ -22,6 +22,8 @@ pub(crate) struct Play<'a> {
     pub(crate) scenario: &'a Scenario,
     /// Where results go.
     pub(crate) results: &'a Results,
+    /// Whose traffic to keep.
+    pub(crate) tracing: &'a Tracing,
 }
 
 /// Plays it to its end, or until the user stops it.
@@ -35,6 +37,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         },
         overwrite: play.results.out.is_some(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        trace: play.tracing.trace.clone(),
     };
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -52,6 +55,9 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Fail,
     );
     show(&finished, json, console)?;
+    for trace in &finished.traces {
+        console.say(&format!("trace of {trace}"));
+    }
     match finished.run_file_error {
         None => Ok(exit),
         Some(error) => Err(Failure {

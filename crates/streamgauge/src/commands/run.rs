@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     let play_it = Play {
         scenario: &scenario,
         results: &arguments.results,
+        tracing: &arguments.tracing,
     };
     play(play_it, console)
 }

@@ -9,4 +9,5 @@ mod scripted;
 mod servers;
 mod starved;
 mod support;
+mod trace;
 mod whose_server;

@@ -88,6 +88,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
                     pick: Pick::InTurn,
                     leave: Leave::AtEnd,
                     client: client.clone(),
+                    traced: crate::trace::Traced::default(),
                 }),
             }],
             serving: Vec::new(),

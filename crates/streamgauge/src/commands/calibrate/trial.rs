@@ -174,6 +174,7 @@ pub(super) fn play(
         run_file: folder.join("calibrate.run"),
         overwrite: true,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        trace: Vec::new(),
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,

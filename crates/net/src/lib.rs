@@ -13,6 +13,7 @@ pub mod files;
 pub mod options;
 pub mod ports;
 pub mod ring;
+pub mod segments;
 pub mod stream;
 pub mod thread;
 pub mod timer;

@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod claim;
 pub mod clock;
+pub mod connect;
 pub mod files;
 pub mod options;
 pub mod ports;
@@ -22,6 +23,7 @@ pub mod waker;
 pub use batch::{ReceiveBatch, SendBatch};
 pub use claim::Claim;
 pub use clock::Clock;
+pub use connect::ConnectPorts;
 pub use ports::PortRange;
 pub use ring::{PacketRing, RingSettings};
 pub use timer::Timer;

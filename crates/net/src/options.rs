@@ -56,6 +56,16 @@ pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
+/// Has the kernel tell of this connection's bytes only when there are so many, as far as its buffer takes them;
+/// of its end at once (`SO_RCVLOWAT`; socket(7)). Reading gives whatever there is. Default: 1.
+///
+/// # Errors
+/// What the operating system says.
+pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
+}
+
 fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
     // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.

@@ -20,13 +20,24 @@ pub fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     options::ask_arrival_time(socket)
 }
 
-/// Reads what has come, and says when the last byte of it came: when the kernel took in the segment that
-/// bore it. What came with segments before has that time too. Where the kernel tells none, the time is
-/// that of reading.
+/// What a [`read`] gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// How many bytes; 0 at the end.
+    pub count: usize,
+    /// When the last of them came: when the kernel took in the segment that bore it. What came with segments
+    /// before has that time too. Where the kernel tells none, the time of reading.
+    pub at: Time,
+    /// Whether the kernel told the time, and it is that of the last byte for sure: where the buffer was full, it
+    /// may be that of bytes behind it.
+    pub exact: bool,
+}
+
+/// Reads what has come, and says when the last byte of it came.
 ///
 /// # Errors
 /// Those of `recvmsg(2)`; `WouldBlock` where nothing has come.
-pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Result<(usize, Time)> {
+pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Result<Read> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -42,8 +53,12 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
     // with its length; all three outlive the call, and nothing else refers to them during it.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    let at = arrival(&header).map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos));
-    Ok((count, at))
+    let told = arrival(&header);
+    Ok(Read {
+        count,
+        at: told.map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos)),
+        exact: told.is_some() && count < buffer.len(),
+    })
 }
 
 /// The timestamp in the control messages that the kernel left.
@@ -100,12 +115,13 @@ mod tests {
             while clock.now() < sent + late {
                 std::hint::spin_loop();
             }
-            let (count, at) = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
-            assert_eq!(&buffer[..count], b"abc");
-            if at <= sent + slack {
+            let read = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+            assert_eq!(&buffer[..read.count], b"abc");
+            if read.at <= sent + slack {
+                assert!(read.exact);
                 break;
             }
-            assert!(clock.now() < deadline, "{at:?} is not when {sent:?} came");
+            assert!(clock.now() < deadline, "{read:?} is not when {sent:?} came");
         }
     }
 
@@ -117,9 +133,9 @@ mod tests {
         theirs.write_all(b"abc").expect("it takes them");
         drop(theirs);
         let before = clock.now();
-        let (count, at) = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
-        assert_eq!((count, at >= before), (2, true));
-        assert_eq!(read(&ours, &mut buffer, &clock).expect("the rest").0, 1);
-        assert_eq!(read(&ours, &mut buffer, &clock).expect("the end").0, 0);
+        let two = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+        assert_eq!((two.count, two.at >= before, two.exact), (2, true, false));
+        let mut rest = || read(&ours, &mut buffer, &clock).expect("there is no more to come");
+        assert_eq!((rest().count, rest().count), (1, 0));
     }
 }

@@ -8,6 +8,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use net::batch::Datagram;
+use net::stream::Read;
 use protocol::session::{Arrival, ChannelId, Closed, Input};
 
 use super::Worker;
@@ -165,11 +166,11 @@ impl Worker {
             };
             let ended = stream.ended;
             match net::stream::read(&stream.socket, &mut buffer, &self.clock) {
-                Ok((0, _)) => {
+                Ok(Read { count: 0, .. }) => {
                     self.lose_stream(place, Closed::End);
                     break;
                 }
-                Ok((count, at)) => {
+                Ok(Read { count, at, .. }) => {
                     if let Some(trace) = &mut stream.trace {
                         trace.received(&buffer[..count], at);
                     }

@@ -1,6 +1,7 @@
 //! The filter that the kernel runs over every packet of one protocol: classic BPF (linux/filter.h).
 //!
-//! It passes UDP to a range of ports, and what may be part of such a datagram without telling a port.
+//! It passes UDP to a range of ports, and what may be part of such a datagram without telling a port; and where
+//! that is asked for, TCP to the same ports. What is UDP takes as many steps with TCP as without.
 //! Its result is how many bytes of the packet are kept, counted from the link-layer header.
 //!
 //! Headers are loaded relative to where the kernel says that the network header is
@@ -19,6 +20,10 @@ use super::Family;
 /// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
 pub(super) const WHOLE_ABOVE: u32 = 1600;
 
+/// How much of a TCP segment is kept: Ethernet with a VLAN tag, the longest IPv4 header, and of the TCP header all
+/// but the options. However long a segment is, no more is copied.
+pub(super) const SEGMENT_KEPT: u32 = 18 + 60 + 20;
+
 /// More than any packet has.
 const WHOLE: u32 = 0x4_0000;
 
@@ -26,6 +31,7 @@ const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
 const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
 const ETHERNET_BYTES: u32 = 14;
 
+const TCP: u32 = 6;
 const UDP: u32 = 17;
 const HOP_BY_HOP: u32 = 0;
 const ROUTING: u32 = 43;
@@ -50,6 +56,8 @@ enum Mark {
     /// A later fragment, or a port in the range.
     Accept,
     KeepAll,
+    /// A TCP segment to a port in the range.
+    AcceptSegment,
     Refuse,
     /// Somewhere within the headers' part; of the two copies, each has its own.
     Within(u8, Base),
@@ -148,8 +156,14 @@ impl Program {
     }
 }
 
-/// The filter: UDP of `family` to `ports`, of which the first `snapshot` bytes are kept.
-pub(super) fn udp(family: Family, ports: &RangeInclusive<u16>, snapshot: u32) -> Vec<Instruction> {
+/// The filter: UDP of `family` to `ports`, of which the first `snapshot` bytes are kept; and with
+/// `segments` TCP to them, of which its header is.
+pub(super) fn program(
+    family: Family,
+    ports: &RangeInclusive<u16>,
+    snapshot: u32,
+    segments: bool,
+) -> Vec<Instruction> {
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
     program.jump_if(u32::from(libc::ARPHRD_ETHER), Mark::Absolute);
@@ -157,9 +171,9 @@ pub(super) fn udp(family: Family, ports: &RangeInclusive<u16>, snapshot: u32) ->
     program.mark(Mark::Absolute);
     program.load(libc::BPF_H, ETHERNET_BYTES - 2);
     program.require(u32::from(family.protocol()), Mark::Network);
-    headers(&mut program, family, ports, Base::Packet);
+    headers(&mut program, family, ports, segments, Base::Packet);
     program.mark(Mark::Network);
-    headers(&mut program, family, ports, Base::Header);
+    headers(&mut program, family, ports, segments, Base::Header);
     program.mark(Mark::Accept);
     program.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
     program.branch(
@@ -171,18 +185,27 @@ pub(super) fn udp(family: Family, ports: &RangeInclusive<u16>, snapshot: u32) ->
     program.push(libc::BPF_RET | libc::BPF_K, snapshot);
     program.mark(Mark::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
+    program.mark(Mark::AcceptSegment);
+    program.push(libc::BPF_RET | libc::BPF_K, SEGMENT_KEPT);
     program.mark(Mark::Refuse);
     program.push(libc::BPF_RET | libc::BPF_K, 0);
     program.finish()
 }
 
 /// Reads the headers at `base`; always ends in a jump.
-fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, base: Base) {
+fn headers(
+    program: &mut Program,
+    family: Family,
+    ports: &RangeInclusive<u16>,
+    segments: bool,
+    base: Base,
+) {
     let at = base.offset();
+    let tcp = Mark::Within(3, base);
     match family {
         Family::V4 => {
             program.load(libc::BPF_B, at.wrapping_add(9));
-            program.require(UDP, Mark::Refuse);
+            program.require(UDP, if segments { tcp } else { Mark::Refuse });
             program.load(libc::BPF_H, at.wrapping_add(6));
             program.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
@@ -195,12 +218,33 @@ fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, b
                 libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
                 at.wrapping_add(2),
             );
-            port(program, ports);
+            port(program, ports, Mark::Accept);
+            if segments {
+                program.mark(tcp);
+                program.require(TCP, Mark::Refuse);
+                // No more than the first fragment tells a port, and none tells how much it is of.
+                program.load(libc::BPF_H, at.wrapping_add(6));
+                program.branch(
+                    libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
+                    0x3fff,
+                    Some(Mark::Refuse),
+                    None,
+                );
+                program.push(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
+                program.push(
+                    libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
+                    at.wrapping_add(2),
+                );
+                port(program, ports, Mark::AcceptSegment);
+            }
         }
         Family::V6 => {
             let [plain, other, behind] = [0, 1, 2].map(|number| Mark::Within(number, base));
             program.load(libc::BPF_B, at.wrapping_add(6));
             program.jump_if(UDP, plain);
+            if segments {
+                program.jump_if(TCP, tcp);
+            }
             program.require(FRAGMENT, other);
             program.load(libc::BPF_B, at.wrapping_add(40));
             program.require(UDP, behind);
@@ -212,10 +256,15 @@ fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, b
                 None,
             );
             program.load(libc::BPF_H, at.wrapping_add(48 + 2));
-            port(program, ports);
+            port(program, ports, Mark::Accept);
             program.mark(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
-            port(program, ports);
+            port(program, ports, Mark::Accept);
+            if segments {
+                program.mark(tcp);
+                program.load(libc::BPF_H, at.wrapping_add(40 + 2));
+                port(program, ports, Mark::AcceptSegment);
+            }
             // What stands further behind is looked at where loops can be written. But the most
             // frequent such packets are not UDP (ICMPv6 with a router alert): so one header is.
             program.mark(other);
@@ -238,8 +287,8 @@ fn headers(program: &mut Program, family: Family, ports: &RangeInclusive<u16>, b
     }
 }
 
-/// Accepts if the accumulator holds a port of the range, and refuses else.
-fn port(program: &mut Program, ports: &RangeInclusive<u16>) {
+/// Goes to `accept` if the accumulator holds a port of the range, and refuses else.
+fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Mark) {
     program.branch(
         libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
         u32::from(*ports.start()),
@@ -250,7 +299,7 @@ fn port(program: &mut Program, ports: &RangeInclusive<u16>) {
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
         u32::from(*ports.end()),
         Some(Mark::Refuse),
-        Some(Mark::Accept),
+        Some(accept),
     );
 }
 
@@ -356,9 +405,16 @@ mod tests {
         packet
     }
 
-    /// What the filter says of a packet on each of the link layers; it must be the same.
+    /// What the filter for UDP says of a packet on each of the link layers; it must be the same. And it must be
+    /// what the one for TCP as well says, unless that is for TCP.
     fn kept(family: Family, packet: &[u8]) -> u32 {
-        let program = udp(family, &(5000..=5003), 164);
+        let (plain, with) = (says(family, packet, false), says(family, packet, true));
+        assert!(with == plain || (plain, with) == (0, SEGMENT_KEPT));
+        plain
+    }
+
+    fn says(family: Family, packet: &[u8], segments: bool) -> u32 {
+        let program = program(family, &(5000..=5003), 164, segments);
         let links: [(u32, &[u8]); 4] = [
             (libc::ARPHRD_ETHER.into(), &[]),
             (libc::ARPHRD_LOOPBACK.into(), &[]),
@@ -436,14 +492,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn tcp_passes_to_the_ports_if_asked_for_and_its_header_is_all_that_is_kept() {
+        for (port, expected) in [(4999, 0), (5000, 98), (5003, 98), (5004, 0)] {
+            for length in [0, 1400, 60_000] {
+                for options in [0, 40] {
+                    let packet = v4(6, options, 0x4000, port, length);
+                    assert_eq!(says(Family::V4, &packet, true), expected);
+                }
+                for fragment in [0x2000, 0x2001, 1] {
+                    let packet = v4(6, 0, fragment, port, length);
+                    assert_eq!(says(Family::V4, &packet, true), 0);
+                }
+            }
+            assert_eq!(says(Family::V6, &v6(&[6], 0, port), true), expected);
+            // Not looked for behind other headers.
+            assert_eq!(says(Family::V6, &v6(&[60, 6], 0, port), true), 0);
+        }
+        assert_eq!(says(Family::V4, &v4(1, 0, 0, 5000, 100), true), 0);
+        assert_eq!(says(Family::V6, &v6(&[58], 0, 5000), true), 0);
+    }
+
     proptest! {
         #[test]
         fn it_ends_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
             for family in [Family::V4, Family::V6] {
-                let program = udp(family, &(1..=65_535), 164);
-                for hardware in [1, 772, 65_534] {
-                    let shown = Shown { bytes: &bytes, network, hardware };
-                    prop_assert!([0, 164].contains(&run(&program, &shown)));
+                for (segments, results) in [(false, &[0, 164][..]), (true, &[0, 164, SEGMENT_KEPT])] {
+                    let program = program(family, &(1..=65_535), 164, segments);
+                    for hardware in [1, 772, 65_534] {
+                        let shown = Shown { bytes: &bytes, network, hardware };
+                        prop_assert!(results.contains(&run(&program, &shown)));
+                    }
                 }
             }
         }

@@ -1,5 +1,6 @@
-//! Datagrams out of a ring of memory that the kernel shares with us (`AF_PACKET`, `TPACKET_V3`; packet(7)): hundreds
-//! for one wake-up, without a system call for any of them, each with the kernel's arrival time.
+//! Datagrams, and headers of TCP segments, out of a ring of memory that the kernel shares with us (`AF_PACKET`,
+//! `TPACKET_V3`; packet(7)): hundreds for one wake-up, without a system call for any of them, each with the kernel's
+//! arrival time.
 //!
 //! # What it sees
 //! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. So it stands where the IP layer stands, and sees each
@@ -37,6 +38,7 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::clock::Clock;
+use crate::segments::Header;
 use block::{Frame, Frames};
 use fragments::{Added, Fragments};
 use mapped::Mapped;
@@ -81,6 +83,8 @@ pub struct RingSettings {
     pub family: Family,
     /// Destination ports of UDP datagrams that are received, both ends included.
     pub ports: RangeInclusive<u16>,
+    /// Whether the headers of TCP segments to the same ports are received as well ([`Segment`]). Default: no.
+    pub segments: bool,
     /// Bytes of memory, rounded down to whole blocks; at least two. All of it is resident from the
     /// beginning. Default: 8 MiB, which hold 32,000 packets of usual size.
     pub bytes: usize,
@@ -118,6 +122,7 @@ impl RingSettings {
         RingSettings {
             family,
             ports,
+            segments: false,
             bytes: 8 << 20,
             block_bytes: 128 << 10,
             block_timeout: Duration::from_millis(10),
@@ -144,6 +149,29 @@ pub struct Datagram<'a> {
     pub at: Time,
     /// The index of the interface that it came in on.
     pub interface: u32,
+}
+
+/// The header of a TCP segment out of a [`PacketRing`]; of several that the kernel had put together (GRO, or
+/// a local sender's GSO) one stands for all. IPv4 fragments, and TCP behind IPv6 extension headers, are not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// For whom it is.
+    pub to: SocketAddr,
+    /// Where it belongs in the stream.
+    pub header: Header,
+    /// When the kernel took it in.
+    pub at: Time,
+}
+
+/// What a [`PacketRing`] hands over.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrived<'a> {
+    /// A UDP datagram.
+    Datagram(&'a Datagram<'a>),
+    /// A TCP segment's header.
+    Segment(&'a Segment),
 }
 
 /// What one [`PacketRing::receive`] brought.
@@ -202,6 +230,7 @@ pub struct PacketRing {
 #[derive(Debug)]
 struct Inner {
     ports: RangeInclusive<u16>,
+    segments: bool,
     fragments: Fragments,
     counters: Counters,
     /// A packet stood for several datagrams, some of whose headers were cut off.
@@ -236,7 +265,12 @@ impl PacketRing {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
         let snapshot = u32::try_from(settings.snapshot).unwrap_or(u32::MAX);
-        let program = filter::udp(settings.family, &settings.ports, snapshot);
+        let program = filter::program(
+            settings.family,
+            &settings.ports,
+            snapshot,
+            settings.segments,
+        );
         let mapped = Mapped::open(
             settings.family.protocol(),
             &filter::assemble(&program),
@@ -246,7 +280,7 @@ impl PacketRing {
         )?;
         Ok(PacketRing {
             mapped,
-            inner: Inner::new(settings.ports.clone()),
+            inner: Inner::new(settings.ports.clone(), settings.segments),
             handled: 0,
             seen: Seen::default(),
             whole: false,
@@ -262,6 +296,19 @@ impl PacketRing {
         clock: &Clock,
         blocks_max: usize,
         mut take: impl FnMut(&Datagram<'_>),
+    ) -> Taken {
+        self.receive_all(clock, blocks_max, |arrived| match arrived {
+            Arrived::Datagram(datagram) => take(datagram),
+            Arrived::Segment(_) => {}
+        })
+    }
+
+    /// As [`PacketRing::receive`], with the headers of TCP segments where [`RingSettings::segments`] asks for them.
+    pub fn receive_all(
+        &mut self,
+        clock: &Clock,
+        blocks_max: usize,
+        mut take: impl FnMut(Arrived<'_>),
     ) -> Taken {
         let mut taken = Taken::default();
         while taken.blocks < blocks_max {
@@ -281,7 +328,10 @@ impl PacketRing {
         }
         if self.inner.keep_whole && !self.whole {
             self.whole = true;
-            let program = filter::udp(self.family, &self.inner.ports, u32::MAX);
+            let Inner {
+                ports, segments, ..
+            } = &self.inner;
+            let program = filter::program(self.family, ports, u32::MAX, *segments);
             // Where it is refused, what is cut goes on being counted.
             let _ = self.mapped.replace_filter(&filter::assemble(&program));
         }
@@ -340,10 +390,18 @@ pub fn read_any(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    let mut inner = Inner::new(1..=u16::MAX);
+    let mut inner = Inner::new(1..=u16::MAX, true);
     let clock = Clock::start();
     let mut count = 0;
-    let mut check = |datagram: &Datagram<'_>| {
+    let mut check = |arrived: Arrived<'_>| {
+        let datagram = match arrived {
+            Arrived::Datagram(datagram) => datagram,
+            Arrived::Segment(segment) => {
+                return assert!(
+                    segment.to.port() > 0 && segment.header.length <= u32::MAX as usize
+                );
+            }
+        };
         assert!(datagram.bytes.len() <= datagram.length && datagram.overhead >= 28);
         assert!(datagram.bytes.len() <= bytes.len() && datagram.to.port() > 0);
         count += 1;
@@ -374,9 +432,10 @@ pub fn read_any(bytes: &[u8]) {
 }
 
 impl Inner {
-    fn new(ports: RangeInclusive<u16>) -> Inner {
+    fn new(ports: RangeInclusive<u16>, segments: bool) -> Inner {
         Inner {
             ports,
+            segments,
             fragments: Fragments::default(),
             counters: Counters::default(),
             keep_whole: false,
@@ -387,7 +446,7 @@ impl Inner {
         &mut self,
         frames: Frames<'_>,
         clock: &Clock,
-        take: &mut impl FnMut(&Datagram<'_>),
+        take: &mut impl FnMut(Arrived<'_>),
     ) -> u64 {
         let mut datagrams = 0;
         for frame in frames {
@@ -403,7 +462,7 @@ impl Inner {
         &mut self,
         frame: &Frame<'_>,
         clock: &Clock,
-        take: &mut impl FnMut(&Datagram<'_>),
+        take: &mut impl FnMut(Arrived<'_>),
     ) -> u64 {
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
             self.counters.other_host += 1;
@@ -426,7 +485,7 @@ impl Inner {
                         interface: whole.interface,
                     };
                     self.count_if_cut(&datagram);
-                    take(&datagram);
+                    take(Arrived::Datagram(&datagram));
                     1
                 }
                 Added::Waiting => 0,
@@ -439,7 +498,16 @@ impl Inner {
                     0
                 }
             },
-            Packet::Udp(_) | Packet::Other => {
+            Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
+                take(Arrived::Segment(&Segment {
+                    from: tcp.from,
+                    to: tcp.to,
+                    header: tcp.header,
+                    at,
+                }));
+                0
+            }
+            Packet::Udp(_) | Packet::Tcp(_) | Packet::Other => {
                 self.counters.foreign += 1;
                 0
             }
@@ -456,7 +524,7 @@ impl Inner {
         frame: &Frame<'_>,
         udp: &Udp<'_>,
         at: Time,
-        take: &mut impl FnMut(&Datagram<'_>),
+        take: &mut impl FnMut(Arrived<'_>),
     ) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
         let mut datagram = Datagram {
@@ -470,7 +538,7 @@ impl Inner {
         };
         if segment >= udp.length {
             self.count_if_cut(&datagram);
-            take(&datagram);
+            take(Arrived::Datagram(&datagram));
             return 1;
         }
         let mut count = 0;
@@ -481,7 +549,7 @@ impl Inner {
             datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
             datagram.length = end - begin;
             self.keep_whole |= self.count_if_cut(&datagram);
-            take(&datagram);
+            take(Arrived::Datagram(&datagram));
             count += 1;
             begin = end;
         }
@@ -499,15 +567,18 @@ impl Inner {
 mod tests {
     use super::*;
     use block::tests::{Put, write};
-    use packet::tests::v4;
+    use packet::tests::{tcp_v4, v4};
     use proptest::prelude::*;
 
     /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
     fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Inner) {
-        let mut inner = Inner::new(5000..=5000);
+        let mut inner = Inner::new(5000..=5000, false);
         let mut taken = Vec::new();
         let block = write(packets);
-        let count = inner.take_frames(Frames::new(&block), &Clock::start(), &mut |datagram| {
+        let count = inner.take_frames(Frames::new(&block), &Clock::start(), &mut |arrived| {
+            let Arrived::Datagram(datagram) = arrived else {
+                panic!("no segments were asked for");
+            };
             taken.push((datagram.length, datagram.bytes.len()));
         });
         assert_eq!(count, taken.len() as u64);
@@ -552,15 +623,41 @@ mod tests {
         };
         let foreign = Put::new(v4(0, 5001, &[1; 100]));
         let malformed = Put::new(vec![0x45; 10]);
-        let (taken, inner) = take(&[other_host, foreign, malformed, good]);
+        let segment = Put::new(tcp_v4(5000, 1, 0x10, 100));
+        let (taken, inner) = take(&[other_host, foreign, segment, malformed, good]);
         assert_eq!(taken, [(100, 100)]);
         let expected = Counters {
             malformed: 1,
-            foreign: 1,
+            foreign: 2,
             other_host: 1,
             ..Counters::default()
         };
         assert_eq!(inner.counters, expected);
+    }
+
+    #[test]
+    fn headers_of_segments_to_the_ports_are_handed_over_where_asked_for() {
+        let block = write(&[
+            Put {
+                // One for many, and cut off behind its header.
+                packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
+                more: 60_012,
+                ..Put::new(Vec::new())
+            },
+            Put::new(tcp_v4(5001, 7, 0x10, 100)),
+            Put::new(v4(0, 5000, &[1; 100])),
+        ]);
+        let mut inner = Inner::new(5000..=5000, true);
+        let mut seen = Vec::new();
+        let frames = Frames::new(&block);
+        let count = inner.take_frames(frames, &Clock::start(), &mut |arrived| {
+            seen.push(match arrived {
+                Arrived::Datagram(datagram) => (0, datagram.length),
+                Arrived::Segment(segment) => (segment.header.sequence, segment.header.length),
+            });
+        });
+        assert_eq!(seen, [(7, 60_000), (0, 100)]);
+        assert_eq!((count, inner.counters.foreign), (1, 1));
     }
 
     proptest! {
@@ -583,7 +680,7 @@ mod tests {
                 .map(|(mut packet, segment, more)| {
                     packet[0] = 0x45;
                     packet[2] = 0;
-                    packet[9] = 17;
+                    packet[9] = if packet[1] & 1 == 0 { 17 } else { 6 };
                     Put { segment, more, ..Put::new(packet) }
                 })
                 .collect();

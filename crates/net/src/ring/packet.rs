@@ -1,4 +1,4 @@
-//! Reads IPv4 (RFC 791), IPv6 (RFC 8200) and UDP (RFC 768) headers out of what was kept of a packet.
+//! Reads IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768) and TCP (RFC 9293) headers out of what was kept of a packet.
 //!
 //! Lengths come from the headers, never from how much was kept. A header that contradicts the packet's
 //! length, or that was not kept whole, makes the packet malformed, as it does for the kernel. Checksums are
@@ -7,10 +7,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::block::Frame;
+use crate::segments::Header;
 
 /// The UDP header.
 pub(super) const UDP_BYTES: usize = 8;
+/// The TCP header without options.
+const TCP_BYTES: usize = 20;
 
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -26,7 +30,9 @@ pub(super) enum Packet<'a> {
     Udp(Udp<'a>),
     /// A part of a datagram.
     Fragment(Fragment<'a>),
-    /// Sound as far as was read, but not UDP.
+    /// A segment, or several of one sender that stand together in one packet.
+    Tcp(Tcp),
+    /// Sound as far as was read, but neither UDP nor TCP.
     Other,
     /// Too short, or at odds with itself.
     Malformed,
@@ -43,6 +49,14 @@ pub(super) struct Udp<'a> {
     pub(super) length: usize,
     /// Bytes of IP and UDP headers.
     pub(super) overhead: usize,
+}
+
+/// A packet that holds a TCP segment whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tcp {
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    pub(super) header: Header,
 }
 
 /// Which datagram a fragment is a part of (RFC 791, 3.2; RFC 8200, 4.5).
@@ -122,11 +136,15 @@ fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let packet = frame.packet;
     let header: &[u8; 20] = packet.first_chunk()?;
     let header_length = usize::from(header[0] & 0xf) * 4;
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let total = match u16::from_be_bytes([header[2], header[3]]) {
+        // More than the field can tell, as Linux puts segments together where it is told to ("BIG TCP").
+        0 if header[9] == TCP && frame.length > usize::from(u16::MAX) => frame.length,
+        total => usize::from(total),
+    };
     if header_length < 20 || total < header_length || total > frame.length {
         return None;
     }
-    if header[9] != UDP {
+    if !matches!(header[9], UDP | TCP) {
         return Some(Packet::Other);
     }
     // A short packet is padded to what Ethernet wants: that is not part of it.
@@ -142,6 +160,12 @@ fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let (from, to) = (address(12), address(16));
     let fragment = u16::from_be_bytes([header[6], header[7]]);
     let (more, offset) = (fragment & 0x2000 != 0, usize::from(fragment & 0x1fff) * 8);
+    if header[9] == TCP {
+        return match fragment & 0x3fff {
+            0 => tcp(frame, from, to, kept, total - header_length),
+            _ => Some(Packet::Other),
+        };
+    }
     if !more && offset == 0 {
         return udp(frame, from, to, kept, total - header_length, header_length);
     }
@@ -177,6 +201,7 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
         let rest = packet.get(at..)?;
         match next {
             UDP => return udp(frame, from, to, rest, total.checked_sub(at)?, at),
+            TCP => return tcp(frame, from, to, rest, total.checked_sub(at)?),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
                 let extension: &[u8; 2] = rest.first_chunk()?;
                 next = extension[0];
@@ -241,6 +266,43 @@ fn udp<'a>(
     }))
 }
 
+/// Reads TCP out of the `length` bytes after the IP headers, of which `kept` were kept.
+fn tcp<'a>(
+    frame: &Frame<'a>,
+    from: IpAddr,
+    to: IpAddr,
+    kept: &'a [u8],
+    length: usize,
+) -> Option<Packet<'a>> {
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    let header: &[u8; TCP_BYTES] = kept.first_chunk()?;
+    let header_length = usize::from(header[12] >> 4) * 4;
+    if header_length < TCP_BYTES {
+        return None;
+    }
+    let payload = length.checked_sub(header_length)?;
+    let flags = header[13];
+    Some(Packet::Tcp(Tcp {
+        from: socket_address(
+            from,
+            u16::from_be_bytes([header[0], header[1]]),
+            frame.interface,
+        ),
+        to: socket_address(
+            to,
+            u16::from_be_bytes([header[2], header[3]]),
+            frame.interface,
+        ),
+        header: Header {
+            sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+            // What a reset bears is no part of the stream (RFC 9293, 3.5.3).
+            length: if flags & RST == 0 { payload } else { 0 },
+            syn: flags & SYN != 0,
+        },
+    }))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -284,6 +346,27 @@ pub(super) mod tests {
     pub(in crate::ring) fn header(port: u16, payload: usize) -> Vec<u8> {
         let length = u16::try_from(payload + 8).expect("it fits");
         [1234, port, length, 0].map(u16::to_be_bytes).concat()
+    }
+
+    /// An IPv4 packet with a TCP segment to `port`, of which so many bytes of payload are there.
+    pub(in crate::ring) fn tcp_v4(port: u16, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
+        let mut packet = v4(0, port, &[0; 24]);
+        packet.truncate(20);
+        packet[9] = TCP;
+        packet.extend(tcp_header(port, sequence, flags));
+        packet.resize(packet.len() + payload, 0);
+        let total = u16::try_from(packet.len()).expect("it fits");
+        packet[2..4].copy_from_slice(&total.to_be_bytes());
+        packet
+    }
+
+    /// A TCP header with 12 bytes of options.
+    fn tcp_header(port: u16, sequence: u32, flags: u8) -> Vec<u8> {
+        let mut header = [554, port].map(u16::to_be_bytes).concat();
+        header.extend(sequence.to_be_bytes());
+        header.extend([0, 0, 0, 0, 0x80, flags]);
+        header.resize(32, 0);
+        header
     }
 
     fn frame(packet: &[u8], length: usize) -> Frame<'_> {
@@ -393,6 +476,74 @@ pub(super) mod tests {
         assert_eq!(read, Packet::Other);
     }
 
+    fn tcp_of(packet: &[u8], length: usize) -> Tcp {
+        match Packet::read(&frame(packet, length)) {
+            Packet::Tcp(tcp) => tcp,
+            other => panic!("not TCP: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn of_a_segment_its_place_in_the_stream_is_read() {
+        let whole = tcp_v4(5000, 0x8765_4321, 0x18, 1000);
+        // However little of it was kept, and whatever pads it.
+        for packet in [
+            whole.clone(),
+            whole[..40].to_vec(),
+            [&whole[..], &[0; 6]].concat(),
+        ] {
+            let tcp = tcp_of(&packet, whole.len().max(packet.len()));
+            assert_eq!(tcp.from, "10.0.0.1:554".parse().expect("an address"));
+            assert_eq!(tcp.to, "10.0.0.2:5000".parse().expect("an address"));
+            let (sequence, length, syn) = (0x8765_4321, 1000, false);
+            assert_eq!(
+                tcp.header,
+                Header {
+                    sequence,
+                    length,
+                    syn
+                }
+            );
+        }
+        let syn = tcp_v4(5000, 7, 0x12, 0);
+        assert!(tcp_of(&syn, syn.len()).header.syn);
+        let reset = tcp_v4(5000, 7, 0x14, 10);
+        assert_eq!(tcp_of(&reset, reset.len()).header.length, 0);
+        let mut six = v6(&[], 5000, &[]);
+        six.truncate(40);
+        six[4..6].copy_from_slice(&132u16.to_be_bytes());
+        six[6] = TCP;
+        six.extend(tcp_header(5000, 9, 0x10));
+        let tcp = tcp_of(&six, 172);
+        assert_eq!((tcp.header.sequence, tcp.header.length), (9, 100));
+        // Put together by the kernel to more than IPv4 can tell.
+        let mut big = whole.clone();
+        big[2..4].fill(0);
+        assert_eq!(tcp_of(&big, 100_000).header.length, 100_000 - 52);
+        assert_eq!(Packet::read(&frame(&big, 1052)), Packet::Malformed);
+    }
+
+    #[test]
+    fn segments_at_odds_with_themselves_are_malformed_and_parts_of_them_are_none() {
+        let whole = tcp_v4(5000, 7, 0x18, 100);
+        for kept in [0, 19, 20, 39] {
+            let read = Packet::read(&frame(&whole[..kept], whole.len()));
+            assert_eq!(read, Packet::Malformed, "{kept}");
+        }
+        // A header shorter than any, and one longer than the packet.
+        for words in [0, 4, 15] {
+            let mut packet = tcp_v4(5000, 7, 0x18, 0);
+            packet[32] = words << 4;
+            let read = Packet::read(&frame(&packet, packet.len()));
+            assert_eq!(read, Packet::Malformed, "{words}");
+        }
+        for place in [0x20, 0x01] {
+            let mut packet = whole.clone();
+            packet[6] = place;
+            assert_eq!(Packet::read(&frame(&packet, whole.len())), Packet::Other);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read(mut packet in prop::collection::vec(any::<u8>(), 0..200), six: bool, more in 0usize..2000) {
@@ -405,6 +556,7 @@ pub(super) mod tests {
                     prop_assert!(udp.length + udp.overhead <= packet.len() + more);
                 }
                 Packet::Fragment(part) => prop_assert!(part.kept.len() <= part.length),
+                Packet::Tcp(tcp) => prop_assert!(tcp.header.length <= packet.len() + more),
                 Packet::Other | Packet::Malformed => {}
             }
         }

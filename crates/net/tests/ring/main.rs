@@ -4,4 +4,5 @@
 
 mod links;
 mod local;
+mod segments;
 mod support;

@@ -1,0 +1,248 @@
+//! Headers of TCP segments, held against what reads of the connection say.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use net::options::set_receive_low_water;
+use net::ring::{Arrived, Family};
+use net::segments::{Run, Segments};
+use net::{Clock, ConnectPorts, PacketRing};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::support::{Tap, wait_for};
+
+/// Our end of a connection, the other one, and a ring that sees what it sends.
+struct Watched {
+    tap: Tap,
+    segments: Segments,
+    ours: TcpStream,
+    theirs: TcpStream,
+    from: SocketAddr,
+    to: SocketAddr,
+}
+
+impl Watched {
+    fn open(family: Family, ports: std::ops::RangeInclusive<u16>) -> Option<Watched> {
+        let tap = Tap::open(family, ports.clone(), |settings| {
+            settings.segments = true;
+            // While nobody takes blocks out of it, each holds no more than some milliseconds.
+            settings.bytes = 8 << 20;
+        })?;
+        let any = match family {
+            Family::V4 => "127.0.0.1:0",
+            Family::V6 => "[::1]:0",
+        };
+        let listener = TcpListener::bind(any).expect("a free port");
+        let from = listener.local_addr().expect("it is bound");
+        let mut ports = ConnectPorts::new(ports);
+        let (ours, _) = ports.connect(from).expect("a free port");
+        let (theirs, to) = listener.accept().expect("it connects");
+        theirs.set_nodelay(true).expect("it is open");
+        net::stream::ask_arrival_time(&ours).expect("linux has it");
+        Some(Watched {
+            tap,
+            segments: Segments::default(),
+            ours,
+            theirs,
+            from,
+            to,
+        })
+    }
+
+    /// Takes in what the ring has up to now.
+    fn look(&mut self) {
+        let Watched {
+            tap: Tap { ring, clock, .. },
+            segments,
+            from,
+            to,
+            ..
+        } = self;
+        wait_for("the kernel to hand over the last block", || {
+            take(ring, clock, segments, (*from, *to));
+            let seen = ring.seen().expect("the kernel tells");
+            seen.arrived - seen.dropped == ring.handled()
+        });
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.theirs.write_all(bytes).expect("it takes them");
+    }
+
+    /// Reads once, with the kernel's time of the last byte.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, measure::Time)> {
+        let read = net::stream::read(&self.ours, buffer, &self.tap.clock)?;
+        Ok((read.count, read.at))
+    }
+}
+
+fn take(
+    ring: &mut PacketRing,
+    clock: &Clock,
+    segments: &mut Segments,
+    ends: (SocketAddr, SocketAddr),
+) {
+    ring.receive_all(clock, usize::MAX, |arrived| match arrived {
+        Arrived::Segment(segment) if (segment.from, segment.to) == ends => {
+            segments.arrived(&segment.header, segment.at);
+        }
+        Arrived::Segment(_) => {}
+        Arrived::Datagram(datagram) => panic!("nobody sent {datagram:?}"),
+    });
+}
+
+#[test]
+fn times_of_segments_are_those_that_reads_of_single_segments_tell() {
+    for (family, ports) in [(Family::V4, 21_100..=21_149), (Family::V6, 21_150..=21_199)] {
+        let Some(mut watched) = Watched::open(family, ports) else {
+            return;
+        };
+        let mut truth = Vec::new();
+        let mut buffer = [0; 2000];
+        for length in (100..1300).step_by(100) {
+            watched.send(&vec![7; length]);
+            wait_for("the segment to arrive", || {
+                match watched.read(&mut buffer) {
+                    Ok((count, at)) => {
+                        assert_eq!(count, length);
+                        truth.push((length, at));
+                        true
+                    }
+                    Err(_) => false,
+                }
+            });
+        }
+        let total: usize = truth.iter().map(|(length, _)| length).sum();
+        wait_for("the ring to show all", || {
+            watched.look();
+            watched.segments.unread() == total
+        });
+        assert!(watched.segments.is_known() && !watched.segments.has_gap());
+        let mut runs: Vec<Run> = Vec::new();
+        let now = watched.tap.clock.now();
+        watched.segments.take(total, now, false, &mut runs);
+        let mut begin = 0;
+        for (run, &(length, at)) in runs.iter().zip(&truth) {
+            assert_eq!((run.end - begin, run.exact), (length, true));
+            let apart = run.at.nanos_from(at).unsigned_abs();
+            assert!(apart <= 100_000, "{apart} ns apart");
+            begin = run.end;
+        }
+        assert_eq!(runs.len(), truth.len());
+    }
+}
+
+#[test]
+fn what_is_read_seldom_has_the_times_at_which_it_was_sent() {
+    let Some(mut watched) = Watched::open(Family::V4, 21_200..=21_249) else {
+        return;
+    };
+    let clock = Clock::start();
+    // No more than the least window takes, which is 32 kB where segments are small.
+    let sent: Vec<measure::Time> = (0..20)
+        .map(|_| {
+            let due = clock.now() + std::time::Duration::from_millis(2);
+            while clock.now() < due {
+                std::hint::spin_loop();
+            }
+            // The clock whose times are compared.
+            let now = watched.tap.clock.now();
+            watched.send(&[7; 1000]);
+            now
+        })
+        .collect();
+    wait_for("all to arrive", || {
+        watched.look();
+        watched.segments.unread() == 20_000
+    });
+    let mut buffer = vec![0; 30_000];
+    let (count, last) = watched.read(&mut buffer).expect("it has arrived");
+    assert_eq!(count, 20_000);
+    let mut runs: Vec<Run> = Vec::new();
+    watched.segments.take(count, last, true, &mut runs);
+    assert_eq!(runs.len(), 20);
+    for (run, sent) in runs.iter().zip(&sent) {
+        assert!(run.exact && run.at >= *sent);
+    }
+    // A machine that is busy elsewhere may deliver one late, but not most.
+    let mut late: Vec<u64> = runs
+        .iter()
+        .zip(&sent)
+        .map(|(run, sent)| run.at.since(*sent).as_nanos() as u64)
+        .collect();
+    late.sort_unstable();
+    assert!(late[10] < 500_000, "{late:?}");
+    let apart = runs[19].at.nanos_from(last).unsigned_abs();
+    assert!(apart <= 100_000, "{apart} ns apart");
+}
+
+#[test]
+fn one_header_stands_for_all_that_the_kernel_put_together() {
+    let Some(mut watched) = Watched::open(Family::V4, 21_250..=21_299) else {
+        return;
+    };
+    watched.send(&vec![7; 200_000]);
+    let mut buffer = vec![0; 100_000];
+    let (mut total, mut runs, mut all) = (0, Vec::new(), 0);
+    wait_for("all to arrive", || {
+        watched.look();
+        if let Ok((count, at)) = watched.read(&mut buffer) {
+            total += count;
+            runs.clear();
+            watched.segments.take(count, at, true, &mut runs);
+            all += runs.len();
+        }
+        total == 200_000
+    });
+    assert_eq!(watched.segments.unread(), 0);
+    assert!(all < 100, "{all} segments on loopback, whose MTU is 65536");
+}
+
+#[test]
+fn below_the_low_water_mark_nothing_is_told_but_the_end_is() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let to = listener.local_addr().expect("it is bound");
+    for reset in [false, true] {
+        let ours = TcpStream::connect(to).expect("it listens");
+        let (mut theirs, _) = listener.accept().expect("it connected");
+        theirs.set_nodelay(true).expect("it is open");
+        set_receive_low_water(&ours, 10_000).expect("it is open");
+        ours.set_nonblocking(true).expect("it is open");
+        let ready = |wait| {
+            let interest = PollFlags::IN | PollFlags::RDHUP;
+            let mut fds = [PollFd::new(&ours, interest)];
+            let wait = rustix::event::Timespec {
+                tv_sec: wait,
+                tv_nsec: 0,
+            };
+            poll(&mut fds, Some(&wait)).expect("it can be polled");
+            fds[0].revents()
+        };
+        theirs.write_all(&[7; 5000]).expect("it takes them");
+        let mut buffer = vec![0; 20_000];
+        wait_for("the bytes to arrive", || {
+            ours.peek(&mut buffer).is_ok_and(|count| count == 5000)
+        });
+        assert_eq!(ready(0), PollFlags::empty());
+        theirs.write_all(&[7; 5000]).expect("it takes them");
+        assert!(ready(10).contains(PollFlags::IN));
+        let clock = Clock::start();
+        let read = net::stream::read(&ours, &mut buffer, &clock).expect("they are there");
+        assert_eq!(read.count, 10_000);
+        theirs.write_all(&[7; 10]).expect("it takes them");
+        wait_for("the bytes to arrive", || ours.peek(&mut buffer).is_ok());
+        assert_eq!(ready(0), PollFlags::empty());
+        if reset {
+            socket2::SockRef::from(&theirs)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .expect("it is open");
+        }
+        drop(theirs);
+        let told = ready(10);
+        assert!(told.contains(PollFlags::IN), "{told:?}");
+        assert!(told.contains(PollFlags::RDHUP), "{told:?}");
+        // What came before the end is there to be read.
+        let read = net::stream::read(&ours, &mut buffer, &clock).expect("they are there");
+        assert_eq!(read.count, 10);
+    }
+}

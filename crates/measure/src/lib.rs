@@ -27,6 +27,6 @@ pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;
 pub use tester::TESTER_CATALOGUE;
 pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
-pub use time::Time;
+pub use time::{Run, Time};
 pub use totals::Totals;
 pub use verdict::{Verdict, VerdictResult};

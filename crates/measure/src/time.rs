@@ -10,6 +10,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
+/// Bytes of a stream that arrived together: those after the run before, up to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where they end, in bytes from the beginning of what is looked at.
+    pub end: usize,
+    /// When the last of them could be read first.
+    pub at: Time,
+    /// Whether they came as one segment, or behind a gap that one filled, so that the time is that of each.
+    /// Else all that is known is that none came later.
+    pub exact: bool,
+}
+
 impl Time {
     /// The beginning of the run.
     pub const ZERO: Time = Time(0);

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use measure::Time;
+use measure::{Run, Time};
 
 /// How many runs of bytes are kept apart for one connection. Those beyond that are told of together.
 const RUNS_MAX: usize = 4096;
@@ -33,18 +33,6 @@ pub struct Header {
     pub length: usize,
     /// Whether it opens the connection.
     pub syn: bool,
-}
-
-/// Bytes that arrived together, the next after those of the run before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Where they end, in bytes from the beginning of what is looked at.
-    pub end: usize,
-    /// When the last of them could be read first.
-    pub at: Time,
-    /// Whether they came as one segment, or behind a gap that one filled, so that the time is that of each.
-    /// Else all that is known is that none came later.
-    pub exact: bool,
 }
 
 /// The times of one connection's bytes in one direction.

@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{Recorder, Time};
+use measure::{Recorder, Run, Time};
 use slab::Slab;
 
 use crate::media::rtp::{RtpReceiver, StreamSummary};
@@ -105,8 +105,11 @@ pub enum Input<'a> {
         channel: ChannelId,
         /// What; at most what one read gives.
         bytes: &'a [u8],
-        /// When they were read. TCP has no arrival time a packet.
+        /// When the last of them came, as far as that is known: else when they were read.
         at: Time,
+        /// When each of them came: runs in order, of which the last ends with `bytes`. Empty where nothing is
+        /// known of it: then all came by `at`.
+        runs: &'a [Run],
     },
     /// A datagram arrived that belongs to no sink.
     Datagram {
@@ -398,6 +401,33 @@ pub struct Arrival<'a> {
     pub length: usize,
     /// What it took on the wire beyond that: the headers of IP and UDP, or the framing in a stream.
     pub overhead: usize,
+}
+
+/// Finds out when bytes of a read came, from its runs, one after the other.
+#[derive(Clone, Debug)]
+pub struct Times<'a> {
+    runs: &'a [Run],
+    by: Time,
+}
+
+impl<'a> Times<'a> {
+    /// The times of [`Input::Bytes`].
+    pub fn new(runs: &'a [Run], at: Time) -> Times<'a> {
+        Times { runs, by: at }
+    }
+
+    /// When what ends at that offset was there as a whole, and whether that is the time of the very segment that
+    /// brought its last byte. Offsets are asked for in order.
+    #[inline]
+    pub fn of(&mut self, end: usize) -> (Time, bool) {
+        while let [run, rest @ ..] = self.runs {
+            if end <= run.end {
+                return (run.at, run.exact);
+            }
+            self.runs = rest;
+        }
+        (self.by, false)
+    }
 }
 
 /// A place in [`Sinks`].

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::metric::CounterId;
-use measure::{Recorder, Time};
+use measure::{Recorder, Run, Time};
 use protocol::media::rtp::metrics as rtp;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::rtsp::client::Client;
@@ -36,8 +36,17 @@ impl Bench {
     }
 
     fn read(&mut self, bytes: &[u8]) {
+        self.read_runs(bytes, &[]);
+    }
+
+    fn read_runs(&mut self, bytes: &[u8], runs: &[Run]) {
         let (channel, at) = (self.channel, self.now);
-        self.input(Input::Bytes { channel, bytes, at });
+        self.input(Input::Bytes {
+            channel,
+            bytes,
+            at,
+            runs,
+        });
     }
 
     /// A client that plays.
@@ -133,6 +142,34 @@ fn media_in_the_connection_allocates_nothing() {
         let cost = allocation_counter::measure(|| feed(&then));
         assert_eq!(cost.count_total, 0, "in reads of {size} bytes");
         assert_eq!(bench.received(), (1000, 1000));
+    }
+}
+
+#[test]
+fn packets_whose_segments_have_times_allocate_nothing_and_are_not_timed_by_reading() {
+    // Segments and packets end at the same places, and at others.
+    for segment in [1254, 1448, 700] {
+        let mut bench = Bench::playing();
+        bench.out.clear();
+        let (first, then) = (frames(0..200), frames(200..1000));
+        let mut runs: Vec<Run> = Vec::with_capacity(100);
+        let mut feed = |stream: &[u8], missed: bool| {
+            for read in stream.chunks(10 * segment) {
+                bench.now += Duration::from_millis(1);
+                runs.clear();
+                for begin in (0..read.len()).step_by(segment) {
+                    let end = (begin + segment).min(read.len());
+                    let at = bench.now + Duration::from_nanos(begin as u64);
+                    let exact = !missed;
+                    runs.push(Run { end, at, exact });
+                }
+                bench.read_runs(read, &runs);
+            }
+        };
+        feed(&first, true);
+        let cost = allocation_counter::measure(|| feed(&then, false));
+        assert_eq!(cost.count_total, 0, "in segments of {segment} bytes");
+        assert_eq!(bench.received(), (1000, 200));
     }
 }
 

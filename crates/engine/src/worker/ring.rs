@@ -381,7 +381,16 @@ impl Worker {
                 ref bytes,
                 at,
             } => {
-                self.deliver(session, Input::Bytes { channel, bytes, at });
+                let runs = &[];
+                self.deliver(
+                    session,
+                    Input::Bytes {
+                        channel,
+                        bytes,
+                        at,
+                        runs,
+                    },
+                );
             }
             Waiting::Datagram {
                 session,
@@ -446,7 +455,15 @@ impl Worker {
         // What begins a stream is not held up.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
         match started.then(|| self.must_wait(session)).flatten() {
-            None => self.deliver(session, Input::Bytes { channel, bytes, at }),
+            None => self.deliver(
+                session,
+                Input::Bytes {
+                    channel,
+                    bytes,
+                    at,
+                    runs: &[],
+                },
+            ),
             Some(mark) => {
                 let bytes = bytes.to_vec();
                 self.wait(

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use measure::Run;
 use net::options::set_receive_low_water;
 use net::ring::{Arrived, Family};
-use net::segments::{Run, Segments};
+use net::segments::Segments;
 use net::{Clock, ConnectPorts, PacketRing};
 use rustix::event::{PollFd, PollFlags, poll};
 

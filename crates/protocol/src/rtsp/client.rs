@@ -31,6 +31,7 @@ use crate::media::rtp::StreamSummary;
 use crate::metrics as clients;
 use crate::session::{
     ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
+    Times,
 };
 
 mod answers;
@@ -235,15 +236,15 @@ impl Client {
 
     /// Takes in what a read gave; says whether it was media and nothing else, and the session is as it
     /// was.
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) -> bool {
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) -> bool {
         // Out of the way while its items are handled; where one of them makes a new connection, the
         // new connection's decoder stays.
         let channel = self.connection.channel;
         let mut decoder = std::mem::take(&mut self.decoder);
         let mut only_media = true;
-        let fed = decoder.feed(bytes, |item| {
+        let fed = decoder.feed_with_ends(bytes, |item, end| {
             if self.connection.channel == channel && self.phase != Phase::Ended {
-                only_media &= self.item(cx, item, at);
+                only_media &= self.item(cx, item, times.of(end));
             }
         });
         if self.connection.channel != channel || self.phase == Phase::Ended {
@@ -261,16 +262,16 @@ impl Client {
     /// Takes in what the connection brought; says whether it was media that the session needs to do
     /// nothing about.
     #[inline]
-    fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) -> bool {
+    fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, time: (Time, bool)) -> bool {
         if let Item::Frame {
             channel,
             payload,
             length,
         } = item
         {
-            return self.frame(cx, channel, payload, length, at);
+            return self.frame(cx, channel, payload, length, time);
         }
-        self.control_item(cx, item, at);
+        self.control_item(cx, item, time.0);
         false
     }
 
@@ -356,10 +357,15 @@ impl Session for Client {
                     }
                 }
             }
-            Input::Bytes { channel, bytes, at } => {
+            Input::Bytes {
+                channel,
+                bytes,
+                at,
+                runs,
+            } => {
                 // The hot path of media over TCP.
                 if channel == self.connection.channel
-                    && self.bytes(cx, bytes, at)
+                    && self.bytes(cx, bytes, Times::new(runs, at))
                     && self.deadline.is_none_or(|deadline| cx.now < deadline)
                 {
                     return;

@@ -52,16 +52,17 @@ measure::metrics! {
         /// above the first of them, or 3000 or more below. The lowest number that came is the base
         /// then.
         RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
-        /// Packets whose time of arrival is the moment at which the tester read them, because the kernel
-        /// gives none: all that come in a TCP connection. Their `jitter`, `early`, `lateness`,
-        /// `longest_gap`, `playout_buffer` and delays to the first packet have in them how late the
-        /// tester was (its `lag`), and what one read brought came at one time. 0 over UDP.
+        /// Packets in a TCP connection of which it is not known when the segment arrived that brought
+        /// their last byte: the time is that of the last segment which one read brought, or where the
+        /// kernel tells none, of reading. Their `jitter`, `early`, `lateness`, `longest_gap`,
+        /// `playout_buffer` and delays to the first packet have in them how late the tester was (its
+        /// `lag`). Where the packet ring shows the segments, few; 0 over UDP.
         TIMED_BY_READING = "timed_by_reading", Count, "";
     }
     gauges {}
     distributions {
-        /// Interarrival jitter after each packet, in the clock of the media. Over TCP from times of
-        /// reading: see `timed_by_reading`.
+        /// Interarrival jitter after each packet, in the clock of the media. Over TCP see
+        /// `timed_by_reading`.
         JITTER = "jitter", Seconds, "RFC 3550, 6.4.1 and A.8";
         /// How much closer a packet came to the one before than it was sent: `-D`, where
         /// `D = (Rj - Ri) - (Sj - Si)` is negative.

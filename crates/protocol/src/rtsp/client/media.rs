@@ -69,7 +69,7 @@ impl Client {
         channel: u8,
         payload: &[u8],
         length: usize,
-        at: Time,
+        (at, exact): (Time, bool),
     ) -> bool {
         let mut found = None;
         for (index, stream) in self.streams.iter().enumerate() {
@@ -89,7 +89,9 @@ impl Client {
                     overhead: FRAMING,
                 };
                 let sink = self.streams[index].sink;
-                cx.recorder.add(rtp::TIMED_BY_READING, 1);
+                if !exact {
+                    cx.recorder.add(rtp::TIMED_BY_READING, 1);
+                }
                 let event = cx.sinks.packet(sink, &arrival, cx.recorder);
                 if let Some(event) = event {
                     self.media_event(cx, index, event);

@@ -159,7 +159,12 @@ impl Bench {
 
     fn bytes(&mut self, bytes: &[u8]) {
         let (channel, at) = (self.tcp, self.now);
-        self.input(Input::Bytes { channel, bytes, at });
+        self.input(Input::Bytes {
+            channel,
+            bytes,
+            at,
+            runs: &[],
+        });
     }
 
     fn options(&mut self) {

@@ -87,6 +87,16 @@ impl Decoder {
     ///
     /// After an error it takes nothing more in, and gives the same error again.
     pub fn feed(&mut self, bytes: &[u8], mut f: impl FnMut(Item<'_>)) -> Result<(), Overflow> {
+        self.feed_with_ends(bytes, |item, _| f(item))
+    }
+
+    /// As [`Decoder::feed`]; `f` is told as well how many of the bytes there had to be for the item to be whole.
+    #[inline]
+    pub fn feed_with_ends(
+        &mut self,
+        bytes: &[u8],
+        mut f: impl FnMut(Item<'_>, usize),
+    ) -> Result<(), Overflow> {
         if let Some(overflow) = self.overflow {
             return Err(overflow);
         }
@@ -100,7 +110,7 @@ impl Decoder {
                     self.ahead = Some(ahead - passed);
                     return Ok(());
                 }
-                self.hand_out_cut(&mut f);
+                self.hand_out_cut(bytes.len() - rest.len(), &mut f);
                 continue;
             }
             let tail = std::mem::take(&mut self.tail);
@@ -120,7 +130,8 @@ impl Decoder {
                 }
                 done => {
                     let tail = std::mem::take(&mut self.tail);
-                    let used = self.hand_out(done, &tail, &mut f)?;
+                    let end = bytes.len() - rest.len();
+                    let used = self.hand_out(done, &tail, |item, _| f(item, end))?;
                     self.tail = tail;
                     self.drop_beginning(used);
                     continue;
@@ -134,7 +145,7 @@ impl Decoder {
         }
         // Then whatever lies in the read as a whole.
         loop {
-            rest = self.frames(rest, &mut f);
+            rest = self.frames(rest, bytes.len(), &mut f);
             if rest.is_empty() {
                 break;
             }
@@ -149,7 +160,8 @@ impl Decoder {
                     break;
                 }
                 done => {
-                    let used = self.hand_out(done, rest, &mut f)?;
+                    let begin = bytes.len() - rest.len();
+                    let used = self.hand_out(done, rest, |item, length| f(item, begin + length))?;
                     rest = &rest[used..];
                 }
             }
@@ -171,7 +183,12 @@ impl Decoder {
     /// Hands out the whole frames that `data` begins with, and says what follows them. The hot path of
     /// media: where the stream is in order, there is little else in a read.
     #[inline]
-    fn frames<'a>(&self, mut data: &'a [u8], f: &mut impl FnMut(Item<'_>)) -> &'a [u8] {
+    fn frames<'a>(
+        &self,
+        mut data: &'a [u8],
+        end: usize,
+        f: &mut impl FnMut(Item<'_>, usize),
+    ) -> &'a [u8] {
         while let [b'$', channel, high, low, behind @ ..] = data
             && !self.lost
         {
@@ -179,25 +196,27 @@ impl Decoder {
             let Some((payload, behind)) = behind.split_at_checked(length) else {
                 break;
             };
-            f(Item::Frame {
+            let item = Item::Frame {
                 channel: *channel,
                 payload,
                 length,
-            });
+            };
+            f(item, end - behind.len());
             data = behind;
         }
         data
     }
 
     /// Hands out the beginning of the frame whose rest has been counted past.
-    fn hand_out_cut(&mut self, f: &mut impl FnMut(Item<'_>)) {
+    fn hand_out_cut(&mut self, end: usize, f: &mut impl FnMut(Item<'_>, usize)) {
         self.ahead = None;
         self.lost = false;
-        f(Item::Frame {
+        let item = Item::Frame {
             channel: self.tail[1],
             payload: &self.tail[FRAME_HEAD..],
             length: usize::from(u16::from_be_bytes([self.tail[2], self.tail[3]])),
-        });
+        };
+        f(item, end);
         self.drop_beginning(self.tail.len());
     }
 
@@ -216,12 +235,12 @@ impl Decoder {
         self.tail.extend_from_slice(beginning);
     }
 
-    /// Hands out what `step` found at the beginning of `data`, and says how long it is.
+    /// Hands out what `step` found at the beginning of `data` with its length, and says how long it is.
     fn hand_out(
         &mut self,
         step: Step,
         data: &[u8],
-        f: &mut impl FnMut(Item<'_>),
+        mut f: impl FnMut(Item<'_>, usize),
     ) -> Result<usize, Overflow> {
         self.scanned = 0;
         self.line = 0;
@@ -230,23 +249,24 @@ impl Decoder {
             Step::Blank(bytes) => Ok(bytes),
             Step::Garbage(bytes) => {
                 self.lost = true;
-                f(Item::Garbage { bytes });
+                f(Item::Garbage { bytes }, bytes);
                 Ok(bytes)
             }
             Step::Frame(channel, length) => {
                 self.lost = false;
-                f(Item::Frame {
+                let item = Item::Frame {
                     channel,
                     payload: &data[FRAME_HEAD..FRAME_HEAD + length],
                     length,
-                });
+                };
+                f(item, FRAME_HEAD + length);
                 Ok(FRAME_HEAD + length)
             }
             Step::Message(message) => {
                 self.lost = false;
                 let end = message.head_length + message.body_length;
                 let body = data[message.head_length..end].to_vec();
-                f(match message.head {
+                let item = match message.head {
                     Head::Request(mut request) => {
                         request.body = body;
                         Item::Request(request)
@@ -255,12 +275,13 @@ impl Decoder {
                         response.body = body;
                         Item::Response(response)
                     }
-                });
+                };
+                f(item, end);
                 Ok(end)
             }
             Step::Malformed(malformed, length) => {
                 self.lost = false;
-                f(Item::Malformed(malformed));
+                f(Item::Malformed(malformed), length);
                 Ok(length)
             }
             Step::Overflow(what) => {

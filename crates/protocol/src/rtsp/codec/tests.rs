@@ -63,6 +63,39 @@ fn decode_in(pieces: &[&[u8]]) -> (Vec<Owned>, Result<usize, Overflow>) {
     (items, Ok(decoder.kept()))
 }
 
+/// Where in the stream each item was whole, when the stream comes in those pieces.
+fn ends_in(pieces: &[&[u8]]) -> Vec<usize> {
+    let mut decoder = Decoder::new();
+    let (mut ends, mut begin) = (Vec::new(), 0);
+    for piece in pieces {
+        let fed = decoder.feed_with_ends(piece, |_, end| ends.push(begin + end));
+        fed.expect("nothing is too large");
+        begin += piece.len();
+    }
+    ends
+}
+
+#[test]
+fn where_an_item_is_whole_does_not_depend_on_where_reads_end() {
+    let rtp = [&[b'$', 0, 0, 200, 0x80, 96][..], &[7; 198]].concat();
+    let padded = [&[b'$', 0, 0, 200, 0xa0, 96][..], &[7; 198]].concat();
+    let rtcp = [&[b'$', 1, 0, 28, 0x80, 200][..], &[7; 26]].concat();
+    let answer = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 5\r\n\r\nhello".to_vec();
+    let items = [rtp.clone(), rtcp, padded, answer, rtp];
+    let ends: Vec<usize> = items
+        .iter()
+        .scan(0, |end, item| {
+            *end += item.len();
+            Some(*end)
+        })
+        .collect();
+    let stream = items.concat();
+    for size in 1..=stream.len() {
+        let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+        assert_eq!(ends_in(&pieces), ends, "in pieces of {size}");
+    }
+}
+
 fn decode(bytes: &[u8]) -> Vec<Owned> {
     let (items, end) = decode_in(&[bytes]);
     assert_eq!(end, Ok(0), "nothing is left over");

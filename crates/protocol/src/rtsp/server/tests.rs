@@ -154,6 +154,7 @@ impl Talk {
             channel: CONTROL,
             bytes,
             at,
+            runs: &[],
         });
     }
 

@@ -89,7 +89,16 @@ impl Pair {
         for bytes in bytes.chunks(READ) {
             // It may close the channel on the way.
             if self.connections[connection].open[end] {
-                self.deliver(session, Input::Bytes { channel, bytes, at });
+                let runs = &[];
+                self.deliver(
+                    session,
+                    Input::Bytes {
+                        channel,
+                        bytes,
+                        at,
+                        runs,
+                    },
+                );
                 self.settle();
             }
         }

@@ -174,6 +174,7 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
 fn settings(bytes: usize, ports: std::ops::RangeInclusive<u16>) -> RingSettings {
     RingSettings {
         bytes,
+        whole_if: protocol::session::WHOLE_IF,
         ..RingSettings::new(Family::V4, ports)
     }
 }

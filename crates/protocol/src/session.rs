@@ -445,6 +445,10 @@ pub enum Sink {
     Rtp(Box<RtpReceiver>),
 }
 
+/// Of a packet of media in whose first byte any of these bits is set, a receiver needs the last byte too: how
+/// much padding there is (RFC 3550, 5.1: P). Of others the headers are enough.
+pub const WHOLE_IF: u8 = 0x20;
+
 /// All receivers of one worker, side by side.
 #[derive(Debug, Default)]
 pub struct Sinks {

@@ -21,12 +21,12 @@ use mio::Interest;
 use mio::unix::SourceFd;
 use net::ring::{Family, PacketRing, RingSettings};
 use protocol::metrics as clients;
-use protocol::session::{ChannelId, Closed, Input, Port, SinkId};
+use protocol::session::{Arrival, ChannelId, Closed, Input, Port, SinkId, WHOLE_IF};
 
 use super::outputs::Pending;
 use super::sessions::{SessionKey, Slot};
 use super::sockets::Socket;
-use super::upcoming::{Entry, Upcoming};
+use super::upcoming::Upcoming;
 use super::{RING, Worker};
 
 /// How many blocks are worked off before the other sockets have their turn.
@@ -295,11 +295,31 @@ impl Worker {
             let taken = ring.receive(&self.clock.same_start(), BLOCKS_A_TURN, |datagram| {
                 let offset = usize::from(datagram.to.port().wrapping_sub(first));
                 // RTCP is its own socket's.
-                if offset % 2 == 0 {
+                if offset % 2 == 1 {
+                    return;
+                }
+                let whole = datagram
+                    .bytes
+                    .first()
+                    .is_some_and(|first| first & WHOLE_IF != 0);
+                if !whole {
                     upcoming.push(offset / 2, datagram);
-                    if upcoming.is_full() {
-                        self.count(targets, upcoming);
-                    }
+                }
+                if whole || upcoming.is_full() {
+                    self.count(targets, upcoming);
+                }
+                if whole && let Some(Some(target)) = targets.get_mut(offset / 2) {
+                    self.ring_datagram(
+                        target,
+                        datagram.from.ip(),
+                        datagram.to.ip(),
+                        &Arrival {
+                            at: datagram.at,
+                            bytes: datagram.bytes,
+                            length: datagram.length,
+                            overhead: datagram.overhead,
+                        },
+                    );
                 }
             });
             self.count(targets, upcoming);
@@ -316,27 +336,30 @@ impl Worker {
         for entry in upcoming.take(targets, &self.sinks) {
             // A port that nobody has is nobody's.
             if let Some(Some(target)) = targets.get_mut(entry.place) {
-                self.ring_datagram(target, entry);
+                self.ring_datagram(target, entry.from, entry.to, &entry.arrival());
             }
         }
     }
 
     #[inline]
-    fn ring_datagram(&mut self, target: &mut Target, datagram: &Entry) {
+    fn ring_datagram(
+        &mut self,
+        target: &mut Target,
+        from: IpAddr,
+        to: IpAddr,
+        arrival: &Arrival<'_>,
+    ) {
         // A socket bound to an address gets what is sent to that address.
-        if !target.local.is_unspecified() && target.local != datagram.to {
+        if !target.local.is_unspecified() && target.local != to {
             return;
         }
         target.seen += 1;
-        if target.peer.is_some_and(|peer| peer != datagram.from) {
+        if target.peer.is_some_and(|peer| peer != from) {
             self.tester.add(tester::FOREIGN_PACKETS, 1);
             return;
         }
         let recorder = &mut self.populations[target.population].recorder;
-        if let Some(event) = self
-            .sinks
-            .packet(target.sink, &datagram.arrival(), recorder)
-        {
+        if let Some(event) = self.sinks.packet(target.sink, arrival, recorder) {
             self.pending.push_back((
                 target.session,
                 Pending::Media {

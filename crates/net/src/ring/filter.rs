@@ -30,6 +30,7 @@ const WHOLE: u32 = 0x4_0000;
 const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
 const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
 const ETHERNET_BYTES: u32 = 14;
+const UDP_BYTES: u32 = 8;
 
 const TCP: u32 = 6;
 const UDP: u32 = 17;
@@ -119,6 +120,26 @@ impl Program {
         );
     }
 
+    /// Goes on if the accumulator is `k` or more, else to `no`.
+    fn at_least(&mut self, k: u32, no: Mark) {
+        self.branch(
+            libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
+            k,
+            None,
+            Some(no),
+        );
+    }
+
+    /// Keeps all if the accumulator has any of those bits, else accepts.
+    fn keep_all_if(&mut self, bits: u8) {
+        self.branch(
+            libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
+            u32::from(bits),
+            Some(Mark::KeepAll),
+            Some(Mark::Accept),
+        );
+    }
+
     /// Goes to `yes` if the accumulator is `k`, else on.
     fn jump_if(&mut self, k: u32, yes: Mark) {
         self.branch(
@@ -156,14 +177,25 @@ impl Program {
     }
 }
 
-/// The filter: UDP of `family` to `ports`, of which the first `snapshot` bytes are kept; and with
-/// `segments` TCP to them, of which its header is.
-pub(super) fn program(
-    family: Family,
-    ports: &RangeInclusive<u16>,
-    snapshot: u32,
-    segments: bool,
-) -> Vec<Instruction> {
+/// What a filter lets through.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) family: Family,
+    /// Destination ports.
+    pub(super) ports: RangeInclusive<u16>,
+    /// How many bytes of a packet of UDP are kept.
+    pub(super) snapshot: u32,
+    /// UDP of whose payload's first byte any of these bits is set is kept whole.
+    pub(super) whole_if: u8,
+    /// TCP too, of which its header is kept.
+    pub(super) segments: bool,
+}
+
+/// The filter that lets that through and nothing else.
+pub(super) fn program(wanted: &Wanted) -> Vec<Instruction> {
+    let &Wanted {
+        family, snapshot, ..
+    } = wanted;
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
     program.jump_if(u32::from(libc::ARPHRD_ETHER), Mark::Absolute);
@@ -171,9 +203,9 @@ pub(super) fn program(
     program.mark(Mark::Absolute);
     program.load(libc::BPF_H, ETHERNET_BYTES - 2);
     program.require(u32::from(family.protocol()), Mark::Network);
-    headers(&mut program, family, ports, segments, Base::Packet);
+    headers(&mut program, wanted, Base::Packet);
     program.mark(Mark::Network);
-    headers(&mut program, family, ports, segments, Base::Header);
+    headers(&mut program, wanted, Base::Header);
     program.mark(Mark::Accept);
     program.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
     program.branch(
@@ -193,16 +225,17 @@ pub(super) fn program(
 }
 
 /// Reads the headers at `base`; always ends in a jump.
-fn headers(
-    program: &mut Program,
-    family: Family,
-    ports: &RangeInclusive<u16>,
-    segments: bool,
-    base: Base,
-) {
+fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
+    let &Wanted {
+        ref ports,
+        segments,
+        whole_if,
+        ..
+    } = wanted;
     let at = base.offset();
-    let tcp = Mark::Within(3, base);
-    match family {
+    let [tcp, payload] = [3, 4].map(|number| Mark::Within(number, base));
+    let udp = if whole_if == 0 { Mark::Accept } else { payload };
+    match wanted.family {
         Family::V4 => {
             program.load(libc::BPF_B, at.wrapping_add(9));
             program.require(UDP, if segments { tcp } else { Mark::Refuse });
@@ -218,7 +251,21 @@ fn headers(
                 libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
                 at.wrapping_add(2),
             );
-            port(program, ports, Mark::Accept);
+            port(program, ports, udp);
+            if whole_if != 0 {
+                program.mark(payload);
+                // An empty one has no first byte.
+                program.push(
+                    libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
+                    at.wrapping_add(4),
+                );
+                program.at_least(UDP_BYTES + 1, Mark::Accept);
+                program.push(
+                    libc::BPF_LD | libc::BPF_B | libc::BPF_IND,
+                    at.wrapping_add(UDP_BYTES),
+                );
+                program.keep_all_if(whole_if);
+            }
             if segments {
                 program.mark(tcp);
                 program.require(TCP, Mark::Refuse);
@@ -259,7 +306,14 @@ fn headers(
             port(program, ports, Mark::Accept);
             program.mark(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
-            port(program, ports, Mark::Accept);
+            port(program, ports, udp);
+            if whole_if != 0 {
+                program.mark(payload);
+                program.load(libc::BPF_H, at.wrapping_add(40 + 4));
+                program.at_least(UDP_BYTES + 1, Mark::Accept);
+                program.load(libc::BPF_B, at.wrapping_add(40 + UDP_BYTES));
+                program.keep_all_if(whole_if);
+            }
             if segments {
                 program.mark(tcp);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 2));
@@ -355,6 +409,7 @@ mod tests {
             const LD_W: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
             const LD_H: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
             const LD_B: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+            const LD_B_IND: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_IND;
             const LD_H_IND: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
             const LD_LEN: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_LEN;
             const LDX_MSH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
@@ -367,6 +422,7 @@ mod tests {
                 LD_W => a = load(k, 4)?,
                 LD_H => a = load(k, 2)?,
                 LD_B => a = load(k, 1)?,
+                LD_B_IND => a = load(x.wrapping_add(k), 1)?,
                 LD_H_IND => a = load(x.wrapping_add(k), 2)?,
                 LD_LEN => a = u32::try_from(packet.bytes.len()).expect("packets are short"),
                 LDX_MSH => x = (load(k, 1)? & 0xf) * 4,
@@ -414,7 +470,25 @@ mod tests {
     }
 
     fn says(family: Family, packet: &[u8], segments: bool) -> u32 {
-        let program = program(family, &(5000..=5003), 164, segments);
+        let with = |whole_if| {
+            says_with(
+                &Wanted {
+                    family,
+                    ports: 5000..=5003,
+                    snapshot: 164,
+                    whole_if,
+                    segments,
+                },
+                packet,
+            )
+        };
+        // The payloads here are zeroes.
+        assert_eq!(with(0x20), with(0));
+        with(0)
+    }
+
+    fn says_with(wanted: &Wanted, packet: &[u8]) -> u32 {
+        let (family, program) = (wanted.family, program(wanted));
         let links: [(u32, &[u8]); 4] = [
             (libc::ARPHRD_ETHER.into(), &[]),
             (libc::ARPHRD_LOOPBACK.into(), &[]),
@@ -470,6 +544,43 @@ mod tests {
     }
 
     #[test]
+    fn what_bears_a_bit_is_kept_whole() {
+        for (bits, byte, expected) in [
+            (0x20, 0x80, 164),
+            (0x20, 0xa0, WHOLE),
+            (0x30, 0x90, WHOLE),
+            (0, 0xff, 164),
+        ] {
+            let wanted = |family| Wanted {
+                family,
+                ports: 5000..=5003,
+                snapshot: 164,
+                whole_if: bits,
+                segments: true,
+            };
+            for options in [0, 40] {
+                let mut packet = v4(17, options, 0, 5000, 1200);
+                packet[24 + options..26 + options].copy_from_slice(&1208u16.to_be_bytes());
+                packet[28 + options] = byte;
+                assert_eq!(says_with(&wanted(Family::V4), &packet), expected);
+                // It is another's.
+                packet[22 + options] = 0xff;
+                assert_eq!(says_with(&wanted(Family::V4), &packet), 0);
+                // Nothing is in it.
+                let mut packet = v4(17, options, 0, 5000, 0);
+                packet[24 + options..26 + options].copy_from_slice(&8u16.to_be_bytes());
+                assert_eq!(says_with(&wanted(Family::V4), &packet), 164);
+            }
+            let mut packet = v6(&[17], 0, 5000);
+            packet[44..46].copy_from_slice(&104u16.to_be_bytes());
+            packet[48] = byte;
+            assert_eq!(says_with(&wanted(Family::V6), &packet), expected);
+            packet[44..46].copy_from_slice(&8u16.to_be_bytes());
+            assert_eq!(says_with(&wanted(Family::V6), &packet), 164);
+        }
+    }
+
+    #[test]
     fn ipv6_passes_udp_to_the_ports_and_what_may_be_such() {
         for (port, expected) in [(4999, 0), (5000, 164), (5003, 164), (5004, 0)] {
             assert_eq!(kept(Family::V6, &v6(&[17], 0, port)), expected);
@@ -517,8 +628,8 @@ mod tests {
         #[test]
         fn it_ends_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
             for family in [Family::V4, Family::V6] {
-                for (segments, results) in [(false, &[0, 164][..]), (true, &[0, 164, SEGMENT_KEPT])] {
-                    let program = program(family, &(1..=65_535), 164, segments);
+                for (segments, results) in [(false, &[0, 164, WHOLE][..]), (true, &[0, 164, WHOLE, SEGMENT_KEPT])] {
+                    let program = program(&Wanted { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, segments });
                     for hardware in [1, 772, 65_534] {
                         let shown = Shown { bytes: &bytes, network, hardware };
                         prop_assert!(results.contains(&run(&program, &shown)));

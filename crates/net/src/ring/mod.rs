@@ -40,6 +40,7 @@ use measure::Time;
 use crate::clock::Clock;
 use crate::segments::Header;
 use block::{Frame, Frames};
+use filter::Wanted;
 use fragments::{Added, Fragments};
 use mapped::Mapped;
 use packet::{Packet, Udp};
@@ -114,6 +115,9 @@ pub struct RingSettings {
     /// How many bytes of a packet are kept, from its link-layer header on; packets longer than 1600 are always
     /// kept whole. Default: [`SNAPSHOT`].
     pub snapshot: usize,
+    /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not looked at in
+    /// IPv6 behind extension headers. Default: 0, none.
+    pub whole_if: u8,
 }
 
 impl RingSettings {
@@ -127,6 +131,7 @@ impl RingSettings {
             block_bytes: 128 << 10,
             block_timeout: Duration::from_millis(10),
             snapshot: SNAPSHOT,
+            whole_if: 0,
         }
     }
 }
@@ -223,7 +228,8 @@ pub struct PacketRing {
     seen: Seen,
     /// Whether every packet is kept whole by now.
     whole: bool,
-    family: Family,
+    /// What the filter lets through.
+    wanted: Wanted,
 }
 
 /// What is done with frames, apart from the memory that they are in.
@@ -265,12 +271,14 @@ impl PacketRing {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
         let snapshot = u32::try_from(settings.snapshot).unwrap_or(u32::MAX);
-        let program = filter::program(
-            settings.family,
-            &settings.ports,
+        let wanted = Wanted {
+            family: settings.family,
+            ports: settings.ports.clone(),
             snapshot,
-            settings.segments,
-        );
+            whole_if: settings.whole_if,
+            segments: settings.segments,
+        };
+        let program = filter::program(&wanted);
         let mapped = Mapped::open(
             settings.family.protocol(),
             &filter::assemble(&program),
@@ -284,7 +292,7 @@ impl PacketRing {
             handled: 0,
             seen: Seen::default(),
             whole: false,
-            family: settings.family,
+            wanted,
         })
     }
 
@@ -328,10 +336,8 @@ impl PacketRing {
         }
         if self.inner.keep_whole && !self.whole {
             self.whole = true;
-            let Inner {
-                ports, segments, ..
-            } = &self.inner;
-            let program = filter::program(self.family, ports, u32::MAX, *segments);
+            self.wanted.snapshot = u32::MAX;
+            let program = filter::program(&self.wanted);
             // Where it is refused, what is cut goes on being counted.
             let _ = self.mapped.replace_filter(&filter::assemble(&program));
         }

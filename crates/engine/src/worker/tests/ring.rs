@@ -3,7 +3,7 @@
 use net::ring::{self, Family, PacketRing};
 use protocol::media::rtp::StreamSummary;
 use protocol::media::sdp::MediaKind;
-use protocol::session::MediaEvent;
+use protocol::session::{MediaEvent, WHOLE_IF};
 
 use super::*;
 
@@ -92,8 +92,10 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
                 }),
             }],
             serving: Vec::new(),
-            ring: (worker == 0)
-                .then(|| RingSettings::new(Family::V4, ports.ports().expect("some"))),
+            ring: (worker == 0).then(|| RingSettings {
+                whole_if: WHOLE_IF,
+                ..RingSettings::new(Family::V4, ports.ports().expect("some"))
+            }),
             ports,
         }
     });
@@ -114,7 +116,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     std::mem::take(&mut told.lock().expect("nobody panics with it").summaries)
 }
 
-/// An RTP packet.
+/// An RTP packet; one in seven has padding.
 fn packet(sequence: u16, timestamp: u32) -> Vec<u8> {
     let mut bytes = vec![0; 12 + PAYLOAD];
     bytes[0] = 0x80;
@@ -122,6 +124,10 @@ fn packet(sequence: u16, timestamp: u32) -> Vec<u8> {
     bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
     bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
     bytes[11] = 1;
+    if sequence.is_multiple_of(7) {
+        bytes[0] |= 0x20;
+        bytes[11 + PAYLOAD] = 100;
+    }
     bytes
 }
 
@@ -181,6 +187,8 @@ fn workers_of_both_paths_count_the_same() {
         panic!("{summaries:?}");
     };
     assert!(is_in_disorder(&one.counts), "{one:?}");
+    let unpadded = one.counts.received * PAYLOAD as u64;
+    assert!(one.counts.payload_bytes < unpadded - 5_000, "{one:?}");
     assert_eq!(one.counts, other.counts);
 }
 
@@ -210,7 +218,10 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = RingSettings::new(Family::V4, media.port..=media.port);
+    let settings = RingSettings {
+        whole_if: WHOLE_IF,
+        ..RingSettings::new(Family::V4, media.port..=media.port)
+    };
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {
@@ -240,7 +251,12 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
                 at,
                 ..
             } = *datagram;
-            assert!(bytes.len() < length, "the ring keeps a part");
+            let padded = bytes[0] & WHOLE_IF != 0;
+            assert_eq!(
+                bytes.len() == length,
+                padded,
+                "of others the ring keeps a part"
+            );
             take(by_ring, &mut recorder, at, bytes, length, overhead);
             left[0] -= 1;
         });

@@ -7,7 +7,7 @@ use std::ops::Range;
 use net::ports::DEFAULT_RANGE;
 use net::ring::{Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
-use scenario::{Receive, Scenario, Tester};
+use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
 
@@ -19,14 +19,14 @@ pub(crate) struct Reception {
     /// Keeps other runs from these ports.
     _claim: Option<Claim>,
     hint: Option<String>,
+    /// Whether media comes in connections as well, whose segments a ring can show.
+    segments: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Path {
-    /// None is.
-    None,
-    /// By each client's own sockets.
-    Sockets,
+    /// By each client's own sockets; whether over UDP at all.
+    Sockets { udp: bool },
     /// By a packet ring on each worker, of so many bytes.
     Ring(usize),
 }
@@ -37,25 +37,26 @@ impl Reception {
     /// # Errors
     /// The ring is demanded and cannot be had.
     pub(crate) fn choose(scenario: &Scenario) -> Result<Reception, EngineError> {
-        let (udp_ports, tester) = (scenario.describe().udp_ports, &scenario.tester);
-        if udp_ports == 0 {
-            return Ok(Reception {
-                path: Path::None,
-                ports: DEFAULT_RANGE,
-                _claim: None,
-                hint: None,
-            });
-        }
-        let claim = claim(udp_ports)?;
+        let tester = &scenario.tester;
+        let of = |plan: &PopulationPlan| match plan.udp_ports {
+            0 => plan.clients_max,
+            ports => ports,
+        };
+        // Where media comes in the connection, the ring shows when its segments came.
+        let populations = scenario.describe().populations;
+        let segments = populations.iter().any(|plan| plan.udp_ports == 0);
+        let udp = populations.iter().any(|plan| plan.udp_ports > 0);
+        let ports = populations.iter().map(of).sum();
+        let claim = claim(ports)?;
         let (path, hint) = match tester.receive {
-            Receive::Sockets => (Path::Sockets, None),
+            Receive::Sockets => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) => (ring, None),
                 Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
             },
             // A ring takes in what other programs on this machine receive on the same ports, and is full sooner.
             Receive::Auto if claim.is_none() => (
-                Path::Sockets,
+                Path::Sockets { udp },
                 Some(
                     "other runs on this machine leave no ports to this one alone: without them it could be \
                      received by a packet ring, at a fraction of the processor time"
@@ -64,7 +65,7 @@ impl Reception {
             ),
             Receive::Auto => match ring(tester) {
                 Ok(ring) => (ring, None),
-                Err(why_not) => (Path::Sockets, Some(why_not.in_passing())),
+                Err(why_not) => (Path::Sockets { udp }, Some(why_not.in_passing())),
             },
         };
         Ok(Reception {
@@ -72,6 +73,7 @@ impl Reception {
             ports: claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
             _claim: claim,
             hint,
+            segments,
         })
     }
 
@@ -88,8 +90,7 @@ impl Reception {
     /// Its name in reports; none where nothing is received over UDP.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self.path {
-            Path::None => None,
-            Path::Sockets => Some("sockets"),
+            Path::Sockets { udp } => udp.then_some("sockets"),
             Path::Ring(_) => Some("ring"),
         }
     }
@@ -97,19 +98,22 @@ impl Reception {
     /// The ring of a worker that has those ports.
     pub(crate) fn ring(&self, ports: &PortRange) -> Option<RingSettings> {
         match self.path {
-            Path::Ring(bytes) => Some(settings(bytes, ports.ports()?)),
-            Path::None | Path::Sockets => None,
+            Path::Ring(bytes) => Some(RingSettings {
+                segments: self.segments,
+                ..settings(bytes, ports.ports()?)
+            }),
+            Path::Sockets { .. } => None,
         }
     }
 }
 
-/// Ports for this run alone; none where there are not so many.
-fn claim(udp_ports: u64) -> Result<Option<Claim>, EngineError> {
+/// So many ports for this run alone, at least; none where there are not so many.
+fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
     // Clients that leave hold theirs a moment longer, and some ports are other programs'.
-    let needed = udp_ports + udp_ports / 16 + 64;
+    let needed = ports + ports / 16 + 64;
     let most = DEFAULT_RANGE.len() as u64;
     // A port that was a client's should rest before it is another's.
-    let wanted = (2 * udp_ports).clamp(needed, most.max(needed));
+    let wanted = (2 * ports).clamp(needed, most.max(needed));
     let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);
     claimed.map_err(EngineError::system("cannot claim ports"))
 }

@@ -35,6 +35,22 @@ pub struct Header {
     pub syn: bool,
 }
 
+/// Adds to `runs` what is known of the times of so many bytes that were read, behind those that `runs` tells of: all
+/// came by `until`, and with `exact` the last one in a segment that came just then.
+pub fn not_seen(count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
+    let known = runs.last().map_or(0, |run| run.end);
+    let mut add = |end, exact| {
+        let at = until;
+        runs.push(Run { end, at, exact });
+    };
+    if exact && count > known + 1 {
+        add(count - 1, false);
+    }
+    if count > known {
+        add(count, exact);
+    }
+}
+
 /// The times of one connection's bytes in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
@@ -203,21 +219,7 @@ impl Segments {
         }
         if self.arrived < end {
             self.read_past(end, until);
-            let known = runs.last().map_or(0, |run| run.end);
-            if exact && count - known > 1 {
-                runs.push(Run {
-                    end: count - 1,
-                    at: until,
-                    exact: false,
-                });
-            }
-            if count > known {
-                runs.push(Run {
-                    end: count,
-                    at: until,
-                    exact,
-                });
-            }
+            not_seen(count, until, exact, runs);
         }
         if self.runs.is_empty() && self.runs.capacity() > RUNS_LASTING {
             self.runs = VecDeque::new();

@@ -18,6 +18,7 @@ mod stream;
 mod tests;
 mod timers;
 mod upcoming;
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use measure::{Recorder, Time, tester};
+use measure::{Recorder, Run, Time, tester};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use net::{Clock, PortRange, ReceiveBatch, Timer, Waker};
@@ -45,6 +46,7 @@ use ring::Rings;
 use sessions::{SessionKey, Slot};
 use sockets::Socket;
 use timers::{Task, Timers};
+use watch::Watcher;
 
 /// How often the loop is woken for nothing but to see how late it is.
 const HEARTBEAT: Duration = Duration::from_millis(10);
@@ -180,9 +182,17 @@ struct Worker {
     /// they come.
     traced_batch: Option<ReceiveBatch>,
     read_buffer: Vec<u8>,
+    /// When what is in the buffer came.
+    runs: Vec<Run>,
     rings: Option<Rings>,
     /// Whether the rings hold more than one turn allows.
     ring_unread: bool,
+    /// Connections whose segments the ring shows; none where it is not to.
+    watcher: Option<Watcher>,
+    /// How many turns of reading connections have been taken.
+    turns_taken: u64,
+    /// Sessions that were told to stop while their connections are read seldom.
+    leaving: Vec<SessionKey>,
 
     tester: Recorder,
     thread: own::Thread,
@@ -281,8 +291,12 @@ impl Worker {
             batch: Some(ReceiveBatch::new()),
             traced_batch: Some(ReceiveBatch::whole()),
             read_buffer: vec![0; READ_BYTES],
+            runs: Vec::new(),
             rings: None,
             ring_unread: false,
+            watcher: None,
+            turns_taken: 0,
+            leaving: Vec::new(),
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             thread: own::Thread::new(),
             notes: HashMap::new(),
@@ -380,6 +394,7 @@ impl Worker {
         self.turn = now;
         self.keep_time(now);
         self.let_go();
+        self.read_in_turn(now);
         self.start_and_stop_clients(now);
         while let Some((_, task)) = self.timers.due(now) {
             self.do_task(task, now);
@@ -409,6 +424,7 @@ impl Worker {
     fn do_task(&mut self, task: Task, now: Time) {
         match task {
             Task::Deadline(key) => {
+                self.catch_up(key);
                 let Some(slot) = self.slot(key) else { return };
                 slot.armed = Time::NEVER;
                 match slot.session.deadline() {

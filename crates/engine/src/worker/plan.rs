@@ -239,6 +239,7 @@ impl Worker {
             slot.stopping = true;
             self.timers.add(until, Task::Cut(key));
             self.deliver(key, Input::Stop { until });
+            self.leaves(key);
         }
     }
 
@@ -313,6 +314,7 @@ impl Worker {
     /// Tells a session that no time is left, so that it hands in its figures and takes its sinks and flows
     /// away; and takes it away itself where it does not obey.
     fn end_session_now(&mut self, key: SessionKey) {
+        self.catch_up(key);
         let until = self.clock.now();
         self.deliver(key, Input::Stop { until });
         self.end_session(key, Outcome::Stopped);

@@ -11,12 +11,13 @@ use net::batch::Datagram;
 use net::stream::Read;
 use protocol::session::{Arrival, ChannelId, Closed, Input};
 
-use super::Worker;
 use super::outputs::Pending;
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 use super::stream::{State, Stream};
 use super::timers::Task;
+use super::watch::Wanted;
+use super::{READ_BYTES, Worker};
 
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
@@ -53,7 +54,10 @@ impl Worker {
     pub(super) fn readable(&mut self, place: usize) {
         match self.sockets.get(place) {
             Some(Socket::Listener { .. }) => self.accept(place),
-            Some(Socket::Stream(_)) => self.read_stream(place),
+            Some(Socket::Stream(_)) => {
+                let wanted = self.wanted_when_told(place);
+                self.read_stream(place, &wanted);
+            }
             Some(Socket::Udp(_) | Socket::Shared(_)) => self.read_datagrams(place),
             None => {}
         }
@@ -146,8 +150,14 @@ impl Worker {
         Ok(())
     }
 
-    fn read_stream(&mut self, place: usize) {
+    pub(super) fn read_stream(&mut self, place: usize, wanted: &Wanted) {
+        let most = match *wanted {
+            Wanted::Known(count) => count.min(READ_BYTES),
+            Wanted::All => READ_BYTES,
+            Wanted::Nothing => return,
+        };
         let mut buffer = std::mem::take(&mut self.read_buffer);
+        let mut runs = std::mem::take(&mut self.runs);
         for turn in 1.. {
             let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
                 break;
@@ -165,17 +175,34 @@ impl Worker {
                 ),
             };
             let ended = stream.ended;
-            match net::stream::read(&stream.socket, &mut buffer, &self.clock) {
+            match net::stream::read(&stream.socket, &mut buffer[..most], &self.clock) {
                 Ok(Read { count: 0, .. }) => {
                     self.lose_stream(place, Closed::End);
                     break;
                 }
-                Ok(Read { count, at, .. }) => {
-                    if let Some(trace) = &mut stream.trace {
-                        trace.received(&buffer[..count], at);
+                Ok(Read { count, at, exact }) => {
+                    runs.clear();
+                    match &mut stream.watched {
+                        Some(watched) => watched.take(count, at, exact, &mut runs),
+                        None => net::segments::not_seen(count, at, exact, &mut runs),
                     }
-                    self.bytes_arrived(key, channel, &buffer[..count], at);
+                    if let Some(trace) = &mut stream.trace {
+                        let mut begin = 0;
+                        for run in &runs {
+                            trace.received(&buffer[begin..run.end], run.at);
+                            begin = run.end;
+                        }
+                    }
+                    let at = runs.last().map_or(at, |run| run.at);
+                    self.bytes_arrived(key, channel, &buffer[..count], at, &runs);
                     self.settle();
+                    if let Wanted::Known(_) = wanted {
+                        if count < most {
+                            self.came_short(place);
+                        }
+                        break;
+                    }
+                    self.read_seldom(place);
                     // A read that leaves room has taken all there was, so that what comes now comes
                     // with an event of its own, as does the end; but not an end that was there already.
                     if count < buffer.len() && !ended {
@@ -195,6 +222,7 @@ impl Worker {
             }
         }
         self.read_buffer = buffer;
+        self.runs = runs;
     }
 
     fn read_datagrams(&mut self, place: usize) {

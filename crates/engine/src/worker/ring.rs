@@ -16,10 +16,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use measure::{Time, tester};
+use measure::{Run, Time, tester};
 use mio::Interest;
+use mio::net::TcpStream;
 use mio::unix::SourceFd;
-use net::ring::{Family, PacketRing, RingSettings};
+use net::ring::{Arrived, Family, PacketRing, RingSettings};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, ChannelId, Closed, Input, Port, SinkId, WHOLE_IF};
 
@@ -27,6 +28,7 @@ use super::outputs::Pending;
 use super::sessions::{SessionKey, Slot};
 use super::sockets::Socket;
 use super::upcoming::Upcoming;
+use super::watch::{Watched, Watcher};
 use super::{RING, Worker};
 
 /// How many blocks are worked off before the other sockets have their turn.
@@ -89,6 +91,7 @@ enum Waiting {
         channel: ChannelId,
         bytes: Vec<u8>,
         at: Time,
+        runs: Vec<Run>,
     },
     Datagram {
         session: SessionKey,
@@ -103,6 +106,12 @@ enum Waiting {
         channel: ChannelId,
         how: Closed,
     },
+    /// The end of a connection that is read seldom, and what has come before it.
+    End {
+        place: usize,
+        session: SessionKey,
+        channel: ChannelId,
+    },
     /// A media socket that nobody wants any more; the kernel has counted so many datagrams for it.
     Port { place: usize, arrived: u32 },
 }
@@ -111,7 +120,7 @@ impl Waiting {
     fn size(&self) -> usize {
         match self {
             Waiting::Bytes { bytes, .. } | Waiting::Datagram { bytes, .. } => bytes.len(),
-            Waiting::Closed { .. } | Waiting::Port { .. } => 0,
+            Waiting::Closed { .. } | Waiting::End { .. } | Waiting::Port { .. } => 0,
         }
     }
 }
@@ -233,7 +242,7 @@ impl Rings {
 
 impl Slot {
     /// Whether media of it has begun.
-    fn has_media(&self) -> bool {
+    pub(super) fn has_media(&self) -> bool {
         let client = self.client.as_ref();
         client.is_some_and(|client| client.first_media.is_some())
     }
@@ -245,6 +254,9 @@ impl Worker {
         let rings = Rings::open(settings)?;
         for descriptor in rings.descriptors() {
             self.poll_ring(descriptor)?;
+        }
+        if rings.settings.segments {
+            self.watcher = Some(Watcher::new(rings.settings.ports.clone()));
         }
         self.rings = Some(rings);
         Ok(())
@@ -265,6 +277,21 @@ impl Worker {
             self.poll_ring(descriptor)?;
         }
         Ok(true)
+    }
+
+    /// Begins to connect in such a way that the ring shows the connection's segments, where that is wanted and
+    /// can be had.
+    pub(super) fn connect_watched(
+        &mut self,
+        to: SocketAddr,
+    ) -> io::Result<Option<(TcpStream, Watched)>> {
+        if self.watcher.is_some() {
+            self.cover_by_ring(to.ip())?;
+        }
+        match &self.watcher {
+            Some(watcher) => watcher.connect(to),
+            None => Ok(None),
+        }
     }
 
     /// From now on the ring's packets for that port are that session's.
@@ -292,7 +319,17 @@ impl Worker {
         let first = *settings.ports.start();
         let mut more = false;
         for ring in each.iter_mut().flatten() {
-            let taken = ring.receive(&self.clock.same_start(), BLOCKS_A_TURN, |datagram| {
+            let clock = self.clock.same_start();
+            let taken = ring.receive_all(&clock, BLOCKS_A_TURN, |arrived| {
+                let datagram = match arrived {
+                    Arrived::Datagram(datagram) => datagram,
+                    Arrived::Segment(segment) => {
+                        if let Some(watcher) = &self.watcher {
+                            watcher.segment(segment);
+                        }
+                        return;
+                    }
+                };
                 let offset = usize::from(datagram.to.port().wrapping_sub(first));
                 // RTCP is its own socket's.
                 if offset % 2 == 1 {
@@ -403,8 +440,8 @@ impl Worker {
                 channel,
                 ref bytes,
                 at,
+                ref runs,
             } => {
-                let runs = &[];
                 self.deliver(
                     session,
                     Input::Bytes {
@@ -441,8 +478,40 @@ impl Worker {
             } => {
                 self.deliver(session, Input::Closed { channel, how });
             }
+            Waiting::End {
+                place,
+                session,
+                channel,
+            } => self.read_to_end(place, session, channel),
             Waiting::Port { place, arrived } => self.give_port_back(place, arrived),
         }
+    }
+
+    /// The end of a connection that is read seldom has been heard; says whether it has to wait until the ring has
+    /// shown what came before.
+    pub(super) fn end_waits(
+        &mut self,
+        place: usize,
+        session: SessionKey,
+        channel: ChannelId,
+    ) -> bool {
+        let now = self.clock.now();
+        let Some(rings) = self.rings.as_mut() else {
+            return false;
+        };
+        let mark = rings.mark(now);
+        let waits = !rings.waiting.is_empty() || !rings.reached(&mark);
+        if waits {
+            self.wait(
+                mark,
+                Waiting::End {
+                    place,
+                    session,
+                    channel,
+                },
+            );
+        }
+        waits
     }
 
     /// Whether something for that session has to wait, and for what.
@@ -474,6 +543,7 @@ impl Worker {
         channel: ChannelId,
         bytes: &[u8],
         at: Time,
+        runs: &[Run],
     ) {
         // What begins a stream is not held up.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
@@ -484,11 +554,12 @@ impl Worker {
                     channel,
                     bytes,
                     at,
-                    runs: &[],
+                    runs,
                 },
             ),
             Some(mark) => {
                 let bytes = bytes.to_vec();
+                let runs = runs.to_vec();
                 self.wait(
                     mark,
                     Waiting::Bytes {
@@ -496,6 +567,7 @@ impl Worker {
                         channel,
                         bytes,
                         at,
+                        runs,
                     },
                 );
             }

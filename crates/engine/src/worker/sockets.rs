@@ -189,7 +189,10 @@ impl Worker {
         to: SocketAddr,
         others: Vec<SocketAddr>,
     ) -> io::Result<()> {
-        let mut socket = TcpStream::connect(to)?;
+        let (mut socket, watched) = match self.connect_watched(to)? {
+            Some((socket, watched)) => (socket, Some(watched)),
+            None => (TcpStream::connect(to)?, None),
+        };
         socket.set_nodelay(true)?;
         net::stream::ask_arrival_time(&socket)?;
         let entry = self.sockets.vacant_entry();
@@ -204,6 +207,7 @@ impl Worker {
             others,
         };
         let mut stream = Stream::new(socket, state);
+        stream.watched = watched;
         let slot = self.sessions.get_mut(key.place);
         if let Some(slot) = slot.filter(|slot| slot.serial == key.serial) {
             if let Some(tracer) = &slot.trace {

@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use protocol::session::ChannelId;
 
 use super::sessions::SessionKey;
+use super::watch::Watched;
 use crate::trace::TracedConnection;
 
 /// What may wait in front of a connection that takes nothing. A control message is some hundred bytes;
@@ -28,6 +29,8 @@ pub(super) struct Stream {
     pub(super) ended: bool,
     /// Hears all that is read and written, of a client that is traced.
     pub(super) trace: Option<Box<TracedConnection>>,
+    /// That the ring watches it; none where it does not.
+    pub(super) watched: Option<Watched>,
     queue: VecDeque<u8>,
 }
 
@@ -56,6 +59,7 @@ impl Stream {
             state,
             ended: false,
             trace: None,
+            watched: None,
             queue: VecDeque::new(),
         }
     }

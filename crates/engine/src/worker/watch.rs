@@ -1,0 +1,366 @@
+//! Connections with media in them, read seldom, with times out of the packet ring.
+//!
+//! To read a connection at each segment costs several times what all else costs that is done for a packet: a wake-up, a
+//! system call, and the acknowledgement that the kernel sends when all has been read. So once its media has begun, a
+//! connection is read every [`READ_INTERVAL`], or when [`LOW_WATER`] bytes are there. That is honest because
+//! times of arrival do not come from reading: the packet ring shows each segment ([`net::segments`]). For that a
+//! client's connection comes from a port of the worker's own range. What has not been shown is not read, where that
+//! can wait, so that each byte has its time.
+//!
+//! Until media has begun a connection is read at once. Its end is heard at once, and waits for the ring.
+//! A connection of which the ring shows nothing (no port was to be had, the beginning was missed, an address is
+//! translated on the way) is read at once for as long as it stands.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::time::Duration;
+
+use measure::{Run, Time};
+use mio::net::TcpStream;
+use net::ConnectPorts;
+use net::ring::Segment;
+use net::segments::Segments;
+use protocol::session::ChannelId;
+
+use super::Worker;
+use super::sessions::{Channel, SessionKey};
+use super::sockets::Socket;
+use super::stream::State;
+
+/// How often a connection is read whose media has begun.
+pub(super) const READ_INTERVAL: Duration = Duration::from_millis(100);
+
+/// In how many parts the connections are read, one after the other, so that the loop is never long at it.
+const SHARES: usize = 10;
+
+/// How many bytes make the kernel tell of a connection before its turn has come. Half of the least window that a
+/// receiver offers: a sender must never wait because of how seldom is read.
+pub(super) const LOW_WATER: usize = 16 * 1024;
+
+/// How long after it was seen a segment that cannot be read was not taken by TCP.
+const NOT_TAKEN: Duration = Duration::from_millis(50);
+
+/// How long a connection may go unread on the ring's word that nothing has come.
+const UNHEARD: Duration = Duration::from_secs(1);
+
+/// The connections that the ring watches, by local port.
+#[derive(Debug)]
+struct Watch {
+    first: u16,
+    ports: ConnectPorts,
+    connections: Vec<Option<Box<Connection>>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    remote: SocketAddr,
+    segments: Segments,
+}
+
+/// A worker's watch over its connections.
+#[derive(Clone, Debug)]
+pub(super) struct Watcher {
+    watch: Rc<RefCell<Watch>>,
+    /// How many connections are read seldom.
+    seldom: Rc<Cell<usize>>,
+}
+
+/// A connection that is watched, and its port, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Watched {
+    watcher: Watcher,
+    port: u16,
+    /// Whether it is read seldom.
+    seldom: bool,
+    /// Whether its end has been heard and waits for the ring.
+    ending: bool,
+    /// When it was read last.
+    read: Time,
+}
+
+impl Watcher {
+    /// Watches over connections from these ports.
+    pub(super) fn new(ports: RangeInclusive<u16>) -> Watcher {
+        let connections = ports.clone().map(|_| None).collect();
+        Watcher {
+            watch: Rc::new(RefCell::new(Watch {
+                first: *ports.start(),
+                ports: ConnectPorts::new(ports),
+                connections,
+            })),
+            seldom: Rc::default(),
+        }
+    }
+
+    /// Begins to connect from a port of the range; `None` where none is to be had.
+    pub(super) fn connect(&self, to: SocketAddr) -> io::Result<Option<(TcpStream, Watched)>> {
+        let mut watch = self.watch.borrow_mut();
+        let (socket, port) = match watch.ports.connect(to) {
+            Ok(connected) => connected,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let connection = Connection {
+            remote: to,
+            segments: Segments::default(),
+        };
+        // What has arrived already is still in the ring, to be taken by this thread.
+        if let Some(place) = watch.place(port) {
+            *place = Some(Box::new(connection));
+        }
+        let watched = Watched {
+            watcher: self.clone(),
+            port,
+            seldom: false,
+            ending: false,
+            read: Time::ZERO,
+        };
+        Ok(Some((TcpStream::from_std(socket), watched)))
+    }
+
+    /// Takes in a segment.
+    #[inline]
+    pub(super) fn segment(&self, segment: &Segment) {
+        let mut watch = self.watch.borrow_mut();
+        let Some(Some(connection)) = watch.place(segment.to.port()) else {
+            return;
+        };
+        let (seen, remote) = (segment.from, connection.remote);
+        // An IPv6 address may be known with another zone.
+        if seen.port() == remote.port() && seen.ip() == remote.ip() {
+            connection.segments.arrived(&segment.header, segment.at);
+        }
+    }
+
+    /// Whether any connection is read seldom.
+    fn is_needed(&self) -> bool {
+        self.seldom.get() > 0
+    }
+}
+
+impl Watch {
+    #[inline]
+    fn place(&mut self, port: u16) -> Option<&mut Option<Box<Connection>>> {
+        let index = port.checked_sub(self.first)?;
+        self.connections.get_mut(usize::from(index))
+    }
+}
+
+impl Watched {
+    fn with<T>(&self, look: impl FnOnce(&mut Segments) -> T) -> Option<T> {
+        let mut watch = self.watcher.watch.borrow_mut();
+        let connection = watch.place(self.port)?.as_mut()?;
+        Some(look(&mut connection.segments))
+    }
+
+    /// Takes in that so much was read, and says when it came. See [`Segments::take`].
+    pub(super) fn take(&mut self, count: usize, at: Time, exact: bool, runs: &mut Vec<Run>) {
+        self.read = at;
+        self.with(|segments| segments.take(count, at, exact, runs));
+    }
+
+    fn be_seldom(&mut self, seldom: bool) {
+        let count = self.watcher.seldom.get() - usize::from(self.seldom);
+        self.watcher.seldom.set(count + usize::from(seldom));
+        self.seldom = seldom;
+    }
+
+    /// How many bytes can be read of which the ring has shown when they came.
+    fn known(&self) -> usize {
+        self.with(|segments| segments.unread()).unwrap_or(0)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watch = self.watcher.watch.borrow_mut();
+        watch.ports.release(self.port);
+        if let Some(place) = watch.place(self.port) {
+            *place = None;
+        }
+        drop(watch);
+        self.be_seldom(false);
+    }
+}
+
+/// What is to be read of a connection that is read seldom.
+pub(super) enum Wanted {
+    /// So many bytes, whose times are known.
+    Known(usize),
+    /// Whatever there is.
+    All,
+    /// Nothing.
+    Nothing,
+}
+
+impl Worker {
+    /// What is to be read of a connection because the kernel has told of it.
+    pub(super) fn wanted_when_told(&mut self, place: usize) -> Wanted {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return Wanted::Nothing;
+        };
+        let (ended, state) = (stream.ended, &stream.state);
+        let Some(watched) = stream.watched.as_mut().filter(|watched| watched.seldom) else {
+            return Wanted::All;
+        };
+        if watched.ending {
+            return Wanted::Nothing;
+        }
+        if ended && let State::Open { session, channel } = *state {
+            watched.ending = true;
+            if self.end_waits(place, session, channel) {
+                return Wanted::Nothing;
+            }
+            self.read_at_once(place);
+            return Wanted::All;
+        }
+        match watched.known() {
+            // The ring is behind, and whoever sends so fast must not be kept waiting.
+            known if known < LOW_WATER / 2 => Wanted::All,
+            known => Wanted::Known(known),
+        }
+    }
+
+    /// Less was read of a connection than the ring has shown.
+    pub(super) fn came_short(&mut self, place: usize) {
+        let now = self.clock.now();
+        if let Some(Socket::Stream(stream)) = self.sockets.get(place)
+            && let Some(watched) = &stream.watched
+        {
+            watched.with(|segments| {
+                if segments.oldest().is_some_and(|at| at + NOT_TAKEN < now) {
+                    segments.nothing_more();
+                }
+            });
+        }
+    }
+
+    /// From now on the connection is read seldom, if it may be: media comes in it, and the ring shows when.
+    pub(super) fn read_seldom(&mut self, place: usize) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let State::Open { session, .. } = stream.state else {
+            return;
+        };
+        let Some(watched) = stream.watched.as_mut() else {
+            return;
+        };
+        let media = self.sessions.get(session.place).is_some_and(|slot| {
+            slot.serial == session.serial && slot.has_media() && !slot.on_ring && !slot.stopping
+        });
+        if watched.seldom
+            || stream.ended
+            || !media
+            || watched.with(|segments| segments.is_known()) != Some(true)
+        {
+            return;
+        }
+        // Where it is refused, it goes on as it was.
+        if net::options::set_receive_low_water(&stream.socket, LOW_WATER).is_ok() {
+            watched.be_seldom(true);
+        }
+    }
+
+    /// From now on the connection is read whenever the kernel tells of it.
+    fn read_at_once(&mut self, place: usize) {
+        if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place)
+            && let Some(watched) = &mut stream.watched
+        {
+            watched.be_seldom(false);
+        }
+    }
+
+    /// The end of a connection that was read seldom need not wait any more.
+    pub(super) fn read_to_end(&mut self, place: usize, key: SessionKey, of: ChannelId) {
+        // Its session may have closed it meanwhile, and the place be another's.
+        if let Some(Socket::Stream(stream)) = self.sockets.get(place)
+            && let State::Open { session, channel } = stream.state
+            && (session, channel) == (key, of)
+        {
+            self.read_at_once(place);
+            self.read_stream(place, &Wanted::All);
+        }
+    }
+
+    /// Reads the connections whose turn it is.
+    pub(super) fn read_in_turn(&mut self, now: Time) {
+        let share = READ_INTERVAL / SHARES as u32;
+        let turn = now.as_nanos() / share.as_nanos() as u64;
+        // Nobody's turn comes twice because the loop was late.
+        let from = self.turns_taken.max(turn.saturating_sub(SHARES as u64));
+        self.turns_taken = turn;
+        if !self.watcher.as_ref().is_some_and(Watcher::is_needed) {
+            self.leaving.clear();
+            return;
+        }
+        for turn in from..turn {
+            let first = usize::try_from(turn % SHARES as u64).unwrap_or(0);
+            for place in (first..self.sockets.capacity()).step_by(SHARES) {
+                self.read_one_in_turn(place, now);
+            }
+        }
+        for key in std::mem::take(&mut self.leaving) {
+            if self.slot(key).is_some() {
+                self.catch_up(key);
+                self.leaving.push(key);
+            }
+        }
+    }
+
+    fn read_one_in_turn(&mut self, place: usize, now: Time) {
+        let Some(Socket::Stream(stream)) = self.sockets.get(place) else {
+            return;
+        };
+        let Some(watched) = stream.watched.as_ref().filter(|watched| watched.seldom) else {
+            return;
+        };
+        if watched.ending {
+            return;
+        }
+        let unheard = now.since(watched.read) >= UNHEARD;
+        let known = watched.with(|segments| (segments.unread(), segments.has_gap()));
+        match known {
+            Some((known @ 1.., false)) => self.read_stream(place, &Wanted::Known(known)),
+            // What the ring has missed it will not show any more.
+            Some((_, true)) => self.read_stream(place, &Wanted::All),
+            Some((0, false)) | None if unheard => self.read_stream(place, &Wanted::All),
+            Some((0, false)) | None => return,
+        }
+        self.settle();
+    }
+
+    /// Has a session hear all that has come for it as far as is known, before it hears that time has passed.
+    pub(super) fn catch_up(&mut self, key: SessionKey) {
+        if !self.watcher.as_ref().is_some_and(Watcher::is_needed) {
+            return;
+        }
+        let Some(slot) = self.slot(key) else { return };
+        let place = slot.channels.iter().find_map(|(_, channel)| match channel {
+            Channel::Stream(place) => Some(*place),
+            Channel::Resolving | Channel::Pair { .. } => None,
+        });
+        let Some(place) = place else { return };
+        let Some(Socket::Stream(stream)) = self.sockets.get(place) else {
+            return;
+        };
+        if let Some(watched) = &stream.watched
+            && watched.seldom
+            && !watched.ending
+            && let known @ 1.. = watched.known()
+        {
+            self.read_stream(place, &Wanted::Known(known));
+            self.settle();
+        }
+    }
+
+    /// A session is to end soon: what comes for it is read more often, for nobody is to wait for that.
+    pub(super) fn leaves(&mut self, key: SessionKey) {
+        if self.watcher.as_ref().is_some_and(Watcher::is_needed) {
+            self.leaving.push(key);
+        }
+    }
+}

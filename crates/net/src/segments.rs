@@ -173,6 +173,13 @@ impl Segments {
         self.runs.push_back(Kept { end, at, exact });
     }
 
+    /// Reads of it what [`Segments::arrived`] will need, so that the processor has it at hand; what is returned
+    /// means nothing.
+    #[inline]
+    pub fn look(&self) -> u64 {
+        self.arrived ^ self.runs.back().map_or(0, |run| run.end)
+    }
+
     /// Whether the beginning of the connection was seen, without which nothing is known of it.
     pub fn is_known(&self) -> bool {
         self.first.is_some()

@@ -1,7 +1,7 @@
 //! Bytes of a TCP connection, with the time at which the kernel took them in.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use measure::Time;
 
@@ -59,6 +59,15 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
         at: told.map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos)),
         exact: told.is_some() && count < buffer.len(),
     })
+}
+
+/// Reads what has come and is known from elsewhere when ([`crate::segments`]): cheaper than [`read`].
+///
+/// # Errors
+/// Those of `recv(2)`; `WouldBlock` where nothing has come.
+pub fn read_untimed(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = rustix::net::recv(socket, buffer, rustix::net::RecvFlags::DONTWAIT)?;
+    Ok(count)
 }
 
 /// The timestamp in the control messages that the kernel left.

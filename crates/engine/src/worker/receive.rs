@@ -175,7 +175,18 @@ impl Worker {
                 ),
             };
             let ended = stream.ended;
-            match net::stream::read(&stream.socket, &mut buffer[..most], &self.clock) {
+            let buffer = &mut buffer[..most];
+            let result = match wanted {
+                Wanted::Known(_) => {
+                    net::stream::read_untimed(&stream.socket, buffer).map(|count| Read {
+                        count,
+                        at: self.turn,
+                        exact: false,
+                    })
+                }
+                _ => net::stream::read(&stream.socket, buffer, &self.clock),
+            };
+            match result {
                 Ok(Read { count: 0, .. }) => {
                     self.lose_stream(place, Closed::End);
                     break;

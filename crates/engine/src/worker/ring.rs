@@ -324,8 +324,8 @@ impl Worker {
                 let datagram = match arrived {
                     Arrived::Datagram(datagram) => datagram,
                     Arrived::Segment(segment) => {
-                        if let Some(watcher) = &self.watcher {
-                            watcher.segment(segment);
+                        if let Some(watcher) = &mut self.watcher {
+                            watcher.shown(segment);
                         }
                         return;
                     }
@@ -361,6 +361,9 @@ impl Worker {
             });
             self.count(targets, upcoming);
             more |= taken.more;
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.shown_all();
         }
         self.ring_unread = more;
         self.rings = Some(rings);

@@ -40,6 +40,9 @@ const SHARES: usize = 10;
 /// receiver offers: a sender must never wait because of how seldom is read.
 pub(super) const LOW_WATER: usize = 16 * 1024;
 
+/// How many segments are taken in together.
+const TOGETHER: usize = 32;
+
 /// How long after it was seen a segment that cannot be read was not taken by TCP.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
@@ -61,17 +64,20 @@ struct Connection {
 }
 
 /// A worker's watch over its connections.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Watcher {
     watch: Rc<RefCell<Watch>>,
     /// How many connections are read seldom.
     seldom: Rc<Cell<usize>>,
+    /// What the ring has shown and has not been taken in.
+    shown: Vec<Segment>,
 }
 
 /// A connection that is watched, and its port, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Watched {
-    watcher: Watcher,
+    watch: Rc<RefCell<Watch>>,
+    count: Rc<Cell<usize>>,
     port: u16,
     /// Whether it is read seldom.
     seldom: bool,
@@ -92,6 +98,7 @@ impl Watcher {
                 connections,
             })),
             seldom: Rc::default(),
+            shown: Vec::with_capacity(TOGETHER),
         }
     }
 
@@ -112,7 +119,8 @@ impl Watcher {
             *place = Some(Box::new(connection));
         }
         let watched = Watched {
-            watcher: self.clone(),
+            watch: self.watch.clone(),
+            count: self.seldom.clone(),
             port,
             seldom: false,
             ending: false,
@@ -121,17 +129,36 @@ impl Watcher {
         Ok(Some((TcpStream::from_std(socket), watched)))
     }
 
-    /// Takes in a segment.
+    /// Takes in a segment, at the latest when [`Watcher::shown_all`] is said.
     #[inline]
-    pub(super) fn segment(&self, segment: &Segment) {
+    pub(super) fn shown(&mut self, segment: &Segment) {
+        self.shown.push(*segment);
+        if self.shown.len() >= TOGETHER {
+            self.shown_all();
+        }
+    }
+
+    /// The ring has shown all there is for now.
+    pub(super) fn shown_all(&mut self) {
         let mut watch = self.watch.borrow_mut();
-        let Some(Some(connection)) = watch.place(segment.to.port()) else {
-            return;
-        };
-        let (seen, remote) = (segment.from, connection.remote);
-        // An IPv6 address may be known with another zone.
-        if seen.port() == remote.port() && seen.ip() == remote.ip() {
-            connection.segments.arrived(&segment.header, segment.at);
+        // Of thousands of connections none is in the cache. Looked at one after the other without anything that
+        // hangs on it, they come out of memory side by side, and not each when it is its turn.
+        let mut looked_at = 0;
+        for segment in &self.shown {
+            if let Some(Some(connection)) = watch.place(segment.to.port()) {
+                looked_at ^= connection.segments.look();
+            }
+        }
+        std::hint::black_box(looked_at);
+        for segment in self.shown.drain(..) {
+            let Some(Some(connection)) = watch.place(segment.to.port()) else {
+                continue;
+            };
+            let (seen, remote) = (segment.from, connection.remote);
+            // An IPv6 address may be known with another zone.
+            if seen.port() == remote.port() && seen.ip() == remote.ip() {
+                connection.segments.arrived(&segment.header, segment.at);
+            }
         }
     }
 
@@ -151,7 +178,7 @@ impl Watch {
 
 impl Watched {
     fn with<T>(&self, look: impl FnOnce(&mut Segments) -> T) -> Option<T> {
-        let mut watch = self.watcher.watch.borrow_mut();
+        let mut watch = self.watch.borrow_mut();
         let connection = watch.place(self.port)?.as_mut()?;
         Some(look(&mut connection.segments))
     }
@@ -163,8 +190,8 @@ impl Watched {
     }
 
     fn be_seldom(&mut self, seldom: bool) {
-        let count = self.watcher.seldom.get() - usize::from(self.seldom);
-        self.watcher.seldom.set(count + usize::from(seldom));
+        let count = self.count.get() - usize::from(self.seldom);
+        self.count.set(count + usize::from(seldom));
         self.seldom = seldom;
     }
 
@@ -176,7 +203,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut watch = self.watcher.watch.borrow_mut();
+        let mut watch = self.watch.borrow_mut();
         watch.ports.release(self.port);
         if let Some(place) = watch.place(self.port) {
             *place = None;

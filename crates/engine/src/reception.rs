@@ -110,10 +110,11 @@ impl Reception {
 /// So many ports for this run alone, at least; none where there are not so many.
 fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
     // Clients that leave hold theirs a moment longer, and some ports are other programs'.
-    let needed = ports + ports / 16 + 64;
-    let most = DEFAULT_RANGE.len() as u64;
+    // And what a client may need is an upper bound: where that is more than there is, all is tried.
+    let most = Claim::most(&DEFAULT_RANGE);
+    let needed = (ports + ports / 16 + 64).min(most);
     // A port that was a client's should rest before it is another's.
-    let wanted = (2 * ports).clamp(needed, most.max(needed));
+    let wanted = (2 * ports).clamp(needed, most);
     let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);
     claimed.map_err(EngineError::system("cannot claim ports"))
 }

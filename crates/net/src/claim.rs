@@ -78,6 +78,11 @@ impl Claim {
         Ok(None)
     }
 
+    /// The most ports that can be claimed within `within`.
+    pub fn most(within: &Range<u16>) -> u64 {
+        u64::from(within.end.saturating_sub(within.start) / BLOCK_PORTS * BLOCK_PORTS)
+    }
+
     /// The ports.
     pub fn range(&self) -> Range<u16> {
         self.range.clone()

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use measure::tester;
+use measure::{Run, tester};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -18,6 +18,7 @@ use super::stream::{State, Stream};
 use super::timers::Task;
 use super::watch::Wanted;
 use super::{READ_BYTES, Worker};
+use crate::trace::TracedConnection;
 
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
@@ -27,6 +28,18 @@ const STREAM_READS_A_TURN: usize = 4;
 
 /// How long after a connection could not be accepted the next attempt is made.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Has a trace hear what was read, as many pieces as there are times.
+#[cold]
+fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
+    let mut begin = 0;
+    for together in runs.chunk_by(|one, next| one.at == next.at) {
+        if let Some(last) = together.last() {
+            trace.received(&bytes[begin..last.end], last.at);
+            begin = last.end;
+        }
+    }
+}
 
 impl Worker {
     pub(super) fn ready(&mut self, place: usize, event: &Event) {
@@ -198,11 +211,7 @@ impl Worker {
                         None => net::segments::not_seen(count, at, exact, &mut runs),
                     }
                     if let Some(trace) = &mut stream.trace {
-                        let mut begin = 0;
-                        for run in &runs {
-                            trace.received(&buffer[begin..run.end], run.at);
-                            begin = run.end;
-                        }
+                        trace_runs(trace, &buffer[..count], &runs);
                     }
                     let at = runs.last().map_or(at, |run| run.at);
                     self.bytes_arrived(key, channel, &buffer[..count], at, &runs);

@@ -18,6 +18,7 @@ use protocol::session::{
 use scenario::{Leave, Pick};
 
 mod ring;
+mod watch;
 
 use super::*;
 use crate::crew::{Crew, Duty};

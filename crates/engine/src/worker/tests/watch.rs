@@ -1,0 +1,231 @@
+//! Media in a connection, with times out of the packet ring.
+
+use std::net::TcpStream;
+use std::sync::mpsc;
+
+use measure::Run;
+use net::ring::Family;
+
+use super::ring::may_have_a_ring;
+use super::*;
+
+/// Bytes of each segment: as of a packet of media.
+const SEGMENT: usize = 1200;
+
+/// What a client heard of the connection with media in it.
+#[derive(Default)]
+struct Heard {
+    bytes: Vec<u8>,
+    /// By offset in the stream.
+    runs: Vec<(usize, Run)>,
+    reads: usize,
+    closed: Option<Closed>,
+}
+
+/// Connects, says that it plays at the first byte, and hears until the connection ends.
+fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
+    toy(move |cx, input, _| match input {
+        Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
+        Input::Bytes {
+            bytes, at, runs, ..
+        } => {
+            let mut heard = heard.lock().expect("nobody panics with it");
+            if heard.bytes.is_empty() {
+                cx.out.push_back(Output::Playing { at });
+            }
+            let begin = heard.bytes.len();
+            heard
+                .runs
+                .extend(runs.iter().map(|run| (begin + run.end, *run)));
+            heard.bytes.extend_from_slice(bytes);
+            heard.reads += 1;
+        }
+        Input::Closed { how, .. } => {
+            heard.lock().expect("nobody panics with it").closed = Some(how);
+            cx.out.push_back(Output::Ended(Outcome::Completed));
+        }
+        Input::Stop { .. } => cx.out.push_back(Output::Ended(Outcome::Stopped)),
+        _ => {}
+    })
+}
+
+/// Plays one client on a worker with a ring against what `serve` does with its connection, with the run's clock.
+fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'static) -> Heard {
+    let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
+    let to = listener.local_addr().expect("it is bound");
+    let (clock, begun) = mpsc::channel::<Clock>();
+    let server = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("it connects");
+        stream.set_nodelay(true).expect("it is open");
+        let clock = begun.recv().expect("the run begins");
+        serve(stream, &clock);
+    });
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let client: MakeClient = {
+        let heard = heard.clone();
+        Arc::new(move |_, _| Ok(listener_to(to, heard.clone())))
+    };
+    let load = Load {
+        shape: Shape::AtOnce { clients: 1 },
+        rejoin: false,
+    };
+    let ports = ports();
+    let settings = RingSettings::new(Family::V4, ports.ports().expect("some"));
+    let duty = Duty {
+        populations: vec![PopulationPlan {
+            name: "toys".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: Some(ClientPlan {
+                share: Share::new(&load, 0, 1),
+                urls: vec!["toy".to_owned()],
+                pick: Pick::InTurn,
+                leave: Leave::AtEnd,
+                client,
+                traced: crate::trace::Traced::default(),
+            }),
+        }],
+        serving: Vec::new(),
+        ring: Some(RingSettings {
+            segments,
+            ..settings
+        }),
+        ports,
+    };
+    let seen = play(vec![duty], |_, run, _| {
+        let _ = clock.send(run.same_start());
+    });
+    server.join().expect("it served");
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+    let mut heard = heard.lock().expect("nobody panics with it");
+    std::mem::take(&mut *heard)
+}
+
+/// The bytes of a segment.
+fn segment(number: usize) -> Vec<u8> {
+    vec![u8::try_from(number % 251).expect("it is less"); SEGMENT]
+}
+
+fn wait_until(clock: &Clock, due: Time) {
+    while clock.now() < due {
+        std::thread::yield_now();
+    }
+}
+
+/// Sends so many segments, one every two milliseconds, and says when each was sent.
+fn send_paced(stream: &mut TcpStream, clock: &Clock, count: usize) -> Vec<Time> {
+    let begin = clock.now();
+    (0..count)
+        .map(|number| {
+            let offset = Duration::from_millis(2) * u32::try_from(number).expect("few");
+            wait_until(clock, begin + offset);
+            let now = clock.now();
+            stream.write_all(&segment(number)).expect("there is room");
+            now
+        })
+        .collect()
+}
+
+fn all(count: usize) -> Vec<u8> {
+    (0..count).flat_map(segment).collect()
+}
+
+#[test]
+fn segments_have_their_times_though_they_are_read_seldom() {
+    const COUNT: usize = 300;
+    if !may_have_a_ring() {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let heard = heard_of(true, move |mut stream, clock| {
+        let sent = send_paced(&mut stream, clock, COUNT);
+        tell.send(sent).expect("it is waited for");
+    });
+    let sent = told.recv().expect("all was sent");
+    assert_eq!(
+        (heard.bytes == all(COUNT), heard.closed),
+        (true, Some(Closed::End))
+    );
+    // 600 ms, a read every 100; what comes before media is known to have begun is read at once.
+    assert!(heard.reads < COUNT / 4, "{} reads", heard.reads);
+    let exact: Vec<&(usize, Run)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
+    assert!(exact.len() >= COUNT - 10, "{} of {COUNT}", exact.len());
+    let mut late: Vec<Duration> = exact
+        .iter()
+        .map(|(end, run)| {
+            let sent = sent[(end - 1) / SEGMENT];
+            assert!(run.at >= sent, "{:?} before {sent:?}", run.at);
+            run.at.since(sent)
+        })
+        .collect();
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < Duration::from_millis(1), "{late:?}");
+}
+
+#[test]
+fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
+    const COUNT: usize = 50;
+    if !may_have_a_ring() {
+        return;
+    }
+    let heard = heard_of(false, |mut stream, clock| {
+        send_paced(&mut stream, clock, COUNT);
+    });
+    assert_eq!(
+        (heard.bytes == all(COUNT), heard.closed),
+        (true, Some(Closed::End))
+    );
+    assert!(heard.reads > COUNT / 4, "{} reads", heard.reads);
+}
+
+#[test]
+fn nothing_that_came_before_the_end_is_lost() {
+    if !may_have_a_ring() {
+        return;
+    }
+    for reset in [false, true] {
+        let heard = heard_of(true, move |mut stream, clock| {
+            // So that it is read seldom when the end comes.
+            send_paced(&mut stream, clock, 50);
+            let rest: Vec<u8> = (50..60).flat_map(segment).collect();
+            stream.write_all(&rest).expect("there is room");
+            if reset {
+                // What is still on its way is thrown away with a reset; on loopback nothing is for long.
+                wait_until(clock, clock.now() + Duration::from_millis(5));
+                let linger = Some(Duration::ZERO);
+                socket2::SockRef::from(&stream)
+                    .set_linger(linger)
+                    .expect("it is open");
+            }
+        });
+        let closed = if reset { Closed::Reset } else { Closed::End };
+        assert_eq!((heard.bytes == all(60), heard.closed), (true, Some(closed)));
+        let last = heard.runs.last().expect("there are some");
+        assert!(last.1.exact, "the end has waited for the ring: {last:?}");
+    }
+}
+
+#[test]
+fn who_sends_fast_is_not_kept_waiting() {
+    // More than any receive buffer holds: if it were not read, it would never be sent.
+    const COUNT: usize = 50_000;
+    if !may_have_a_ring() {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let heard = heard_of(true, move |mut stream, clock| {
+        send_paced(&mut stream, clock, 10);
+        let begin = clock.now();
+        for number in 10..COUNT {
+            stream.write_all(&segment(number)).expect("it is read");
+        }
+        tell.send(clock.now().since(begin))
+            .expect("it is waited for");
+    });
+    let took = told.recv().expect("all was sent");
+    assert_eq!(
+        (heard.bytes == all(COUNT), heard.closed),
+        (true, Some(Closed::End))
+    );
+    // 60 MB. Were it read each 100 ms, 64 kB at a time, it would take more than a minute.
+    assert!(took < PATIENCE / 2, "{took:?}");
+}

@@ -225,8 +225,14 @@ impl Screen {
         if let Some(jitter) = metrics.find("jitter") {
             self.distribution("jitter", jitter, "mean");
         }
-        if metrics.value("timed_by_reading") > Some(0.0) {
-            self.row("times", "of reading, not of arrival: TCP has none a packet");
+        // A few at the beginning of each connection are not worth a line.
+        if let (Some(by_reading), Some(received)) =
+            (metrics.value("timed_by_reading"), metrics.value("received"))
+            && by_reading > received / 100.0
+        {
+            let share = 100.0 * by_reading / received;
+            let text = format!("of {share:.0} % of packets those of reading, not of arrival");
+            self.row("times", &text);
         }
         if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");

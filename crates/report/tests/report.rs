@@ -201,12 +201,15 @@ fn the_summary_fits_one_screen_and_answers_in_order() {
 fn times_of_reading_are_called_so() {
     let made = make(1, Duration::ZERO, true);
     let mut report = report_of(&made.path);
-    let label = "of reading, not of arrival";
+    let label = "of 5 % of packets those of reading, not of arrival";
     assert!(!summary(&report, Layout::default()).contains(label));
     let metrics = &mut report.populations[0].metrics.0;
-    let counter = metrics.iter_mut().find(|m| m.name == "timed_by_reading");
-    counter.expect("it is measured").figures = Figures::Value(Some(5.0));
-    assert!(summary(&report, Layout::default()).contains(label));
+    for (name, value) in [("received", 1000.0), ("timed_by_reading", 50.0)] {
+        let counter = metrics.iter_mut().find(|m| m.name == name);
+        counter.expect("it is measured").figures = Figures::Value(Some(value));
+    }
+    let text = summary(&report, Layout::default());
+    assert!(text.contains(label), "{text}");
 }
 
 #[test]

@@ -113,7 +113,9 @@ fn udp_all_at_once() {
 #[test]
 fn tcp_clean() {
     let (report, done) = found_exactly("tcp", &[]);
-    assert_eq!(report.metric("timed_by_reading"), report.metric("received"));
+    // Without a packet ring more of them, but not where each read brings one segment.
+    let (by_reading, received) = (report.metric("timed_by_reading"), report.metric("received"));
+    assert!(by_reading.as_f64() < Some(received.as_f64().expect("a count") / 2.0));
     assert_eq!((done.lost, done.duplicated, done.reordered), (0, 0, 0));
 }
 

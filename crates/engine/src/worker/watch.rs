@@ -245,8 +245,9 @@ impl Worker {
             return Wanted::All;
         }
         match watched.known() {
-            // The ring is behind, and whoever sends so fast must not be kept waiting.
-            known if known < LOW_WATER / 2 => Wanted::All,
+            // The ring is behind, and whoever sends so fast (more than about 10 Mb/s) must not be kept waiting: times
+            // are then those of reading, and counted as such.
+            known if known < LOW_WATER / 4 => Wanted::All,
             known => Wanted::Known(known),
         }
     }

@@ -31,6 +31,10 @@ use super::sockets::Socket;
 use super::stream::State;
 
 /// How often a connection is read whose media has begun.
+///
+/// Measured over loopback with 1,000 clients of 1 Mb/s, 129,000 packets/s (2 cores of a busy virtual machine, Linux
+/// 6.18), in µs of processor time a packet: at once 5.7; every 50 ms 1.8; every 100 ms 1.3; every 200 ms 1.1 to 1.5.
+/// Half of what is left is the copy of the bytes. Longer would also fill more of the sender's window.
 pub(super) const READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// In how many parts the connections are read, one after the other, so that the loop is never long at it.

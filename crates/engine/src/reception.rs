@@ -51,17 +51,14 @@ impl Reception {
         let (path, hint) = match tester.receive {
             Receive::Sockets => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
+                Ok(ring) if claim.is_none() => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),
                 Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
             },
             // A ring takes in what other programs on this machine receive on the same ports, and is full sooner.
             Receive::Auto if claim.is_none() => (
                 Path::Sockets { udp },
-                Some(
-                    "other runs on this machine leave no ports to this one alone: without them it could be \
-                     received by a packet ring, at a fraction of the processor time"
-                        .to_owned(),
-                ),
+                Some(format!("{SHARED}; so sockets are read")),
             ),
             Receive::Auto => match ring(tester) {
                 Ok(ring) => (ring, None),
@@ -87,7 +84,7 @@ impl Reception {
         self.hint.as_deref()
     }
 
-    /// Its name in reports; none where nothing is received over UDP.
+    /// Its name in reports; none where media comes in connections alone, and no ring shows when.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self.path {
             Path::Sockets { udp } => udp.then_some("sockets"),
@@ -106,6 +103,8 @@ impl Reception {
         }
     }
 }
+
+const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";
 
 /// So many ports for this run alone, at least; none where there are not so many.
 fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {

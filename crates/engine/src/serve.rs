@@ -97,7 +97,7 @@ impl Pacing {
     }
 }
 
-/// Out of which ports reference servers send, apart from the part of the range where clients begin to take theirs.
+/// Out of which ports reference servers send. Clients keep off those that are in use.
 const PORTS: std::ops::Range<u16> = 30_000..32_768;
 
 /// How often it looks whether it is to stop.

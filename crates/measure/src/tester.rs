@@ -12,7 +12,8 @@ crate::metrics! {
     counters {
         /// Processor time of all threads of this process, in nanoseconds.
         CPU_NANOS = "cpu_nanos", Count, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID";
-        /// Packets that the kernel had no room for in a worker's packet ring.
+        /// Packets that the kernel had no room for in a worker's packet ring. Where media comes in connections
+        /// they may be of these: such a packet is not lost, but timed by reading.
         RING_OVERFLOW = "ring_overflow", Count, "packet(7), PACKET_STATISTICS, tp_drops";
         /// Packets that the kernel had no room for in the receive buffer of one of our sockets.
         SOCKET_OVERFLOW = "socket_overflow", Count, "socket(7), SO_RXQ_OVFL";

@@ -92,6 +92,13 @@ impl Segments {
             }
             return;
         };
+        // Of an attempt before, from the same port, an answer may come late: the last one holds.
+        if header.syn && self.arrived == 0 && self.read == 0 {
+            self.first = Some(header.sequence.wrapping_add(1));
+            self.beyond.clear();
+            self.bytes(0, header.length as u64, at);
+            return;
+        }
         if header.length == 0 {
             return;
         }
@@ -112,6 +119,11 @@ impl Segments {
     #[inline]
     fn bytes(&mut self, begin: u64, end: u64, at: Time) {
         if end <= self.arrived {
+            // Which of the copies was taken is not known as long as they are not read.
+            if end > self.read {
+                let again = self.runs.iter_mut().filter(|run| run.end > begin);
+                again.for_each(|run| run.exact = false);
+            }
             return;
         }
         if begin > self.arrived {
@@ -193,6 +205,13 @@ impl Segments {
     /// How many bytes have come that have not been read, as far as is known.
     pub fn unread(&self) -> usize {
         usize::try_from(self.arrived.saturating_sub(self.read)).unwrap_or(usize::MAX)
+    }
+
+    /// How many of them came before that time.
+    pub fn unread_before(&self, time: Time) -> usize {
+        let before = self.runs.iter().take_while(|run| run.at < time);
+        let end = before.last().map_or(self.read, |run| run.end);
+        usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX)
     }
 
     /// When the first of them came.

@@ -38,6 +38,13 @@ pub trait Session {
     /// When [`Input::Deadline`] is to come, unless something else happens first.
     fn deadline(&self) -> Option<Time>;
 
+    /// Whether what has arrived and was not handed over as yet could change what the session makes of its
+    /// deadline: because an answer, or media, is waited for. Not where it is only to send something.
+    fn awaits(&self, now: Time) -> bool {
+        let _ = now;
+        true
+    }
+
     /// What each stream of the session has come to so far, for the client's row in the run file
     /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing, for
     /// a session that receives no media or is over.

@@ -141,7 +141,8 @@ pub(crate) struct Results {
 /// How the tester receives.
 #[derive(Debug, Args)]
 pub(crate) struct Receiving {
-    /// How media over UDP is received: auto, ring (needs CAP_NET_RAW) or sockets [default: auto]
+    /// How media is received: from packet rings, which also tell when segments of connections came (ring; needs
+    /// CAP_NET_RAW), or from sockets alone (sockets); auto is the ring where it can be had [default: auto]
     #[arg(long, value_name = "PATH")]
     pub(crate) receive: Option<String>,
     /// Receive buffer of each media socket, such as 64KiB [default: 1MiB]

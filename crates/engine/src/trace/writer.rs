@@ -15,8 +15,9 @@ use super::frames::{self, Conversation, Packet, SEGMENT_BYTES, Way};
 use super::pcapng::Blocks;
 use super::tracer::{End, Record, Shared, What};
 
-/// For so long a record waits for earlier ones: what came in is read later than what left meanwhile.
-const ORDER_WITHIN: Duration = Duration::from_millis(100);
+/// For so long a record waits for earlier ones: what came in is read later than what left meanwhile. Longer than
+/// a connection with media goes unread.
+const ORDER_WITHIN: Duration = Duration::from_millis(300);
 
 /// What has been put in order is in the file at the latest after this.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -109,6 +110,7 @@ impl Writer {
 
     /// Until the run is over, or nobody is left who could record anything.
     pub(super) fn run(mut self, records: &Receiver<Record>) -> Written {
+        let mut heard = Instant::now();
         loop {
             match records.recv_timeout(FLUSH_EVERY) {
                 Ok(Record {
@@ -118,9 +120,13 @@ impl Writer {
                 Ok(record) => {
                     self.take(record);
                     self.put_in_order();
+                    heard = Instant::now();
                 }
                 // Nothing that could come before what waits has come for long enough.
-                Err(RecvTimeoutError::Timeout) => self.put_all_in_order(),
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() >= ORDER_WITHIN => {
+                    self.put_all_in_order();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
             if self.pending() >= WRITE_BYTES || self.flushed.elapsed() >= FLUSH_EVERY {
                 self.flush();

@@ -424,7 +424,10 @@ impl Worker {
     fn do_task(&mut self, task: Task, now: Time) {
         match task {
             Task::Deadline(key) => {
-                self.catch_up(key);
+                let Some(slot) = self.slot(key) else { return };
+                if slot.session.awaits(now) {
+                    self.catch_up(key);
+                }
                 let Some(slot) = self.slot(key) else { return };
                 slot.armed = Time::NEVER;
                 match slot.session.deadline() {

@@ -232,8 +232,10 @@ impl Pacer {
 
 impl Drop for Pacer {
     fn drop(&mut self) {
+        self.shared.worker_waits.store(true, Relaxed);
         // A pacer that broke down took the lock with it, and is at its end.
         if let Ok(mut state) = self.shared.state.lock() {
+            self.shared.worker_waits.store(false, Relaxed);
             state.stop = true;
         }
         self.shared.wake.notify_one();

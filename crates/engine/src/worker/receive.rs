@@ -233,7 +233,12 @@ impl Worker {
                         break;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Wanted::Known(_) = wanted {
+                        self.came_short(place);
+                    }
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.lose_stream(place, Closed::Reset);

@@ -285,8 +285,8 @@ impl Worker {
         &mut self,
         to: SocketAddr,
     ) -> io::Result<Option<(TcpStream, Watched)>> {
-        if self.watcher.is_some() {
-            self.cover_by_ring(to.ip())?;
+        if self.watcher.is_some() && self.cover_by_ring(to.ip()).is_err() {
+            return Ok(None);
         }
         match &self.watcher {
             Some(watcher) => watcher.connect(to),

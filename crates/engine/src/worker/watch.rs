@@ -40,6 +40,10 @@ pub(super) const READ_INTERVAL: Duration = Duration::from_millis(100);
 /// In how many parts the connections are read, one after the other, so that the loop is never long at it.
 const SHARES: usize = 10;
 
+/// What came later than so long before its turn waits for the next one. By then the ring has shown all that came
+/// before, so that what is read in a turn, and in a window, does not hang on when the ring hands a block over.
+const SHOWN_WITHIN: Duration = Duration::from_millis(15);
+
 /// How many bytes make the kernel tell of a connection before its turn has come. Half of the least window that a
 /// receiver offers: a sender must never wait because of how seldom is read.
 pub(super) const LOW_WATER: usize = 16 * 1024;
@@ -282,7 +286,12 @@ impl Worker {
             return;
         };
         let media = self.sessions.get(session.place).is_some_and(|slot| {
-            slot.serial == session.serial && slot.has_media() && !slot.on_ring && !slot.stopping
+            // Media that comes by sockets of its own is none of the connection's.
+            let pairs = |(_, channel): &(_, Channel)| matches!(channel, Channel::Pair { .. });
+            slot.serial == session.serial
+                && slot.has_media()
+                && !slot.stopping
+                && !slot.channels.iter().any(pairs)
         });
         if watched.seldom
             || stream.ended
@@ -331,8 +340,9 @@ impl Worker {
         }
         for turn in from..turn {
             let first = usize::try_from(turn % SHARES as u64).unwrap_or(0);
+            let planned = Time::from_start(share * u32::try_from(turn).unwrap_or(u32::MAX));
             for place in (first..self.sockets.capacity()).step_by(SHARES) {
-                self.read_one_in_turn(place, now);
+                self.read_one_in_turn(place, now, planned);
             }
         }
         for key in std::mem::take(&mut self.leaving) {
@@ -343,7 +353,8 @@ impl Worker {
         }
     }
 
-    fn read_one_in_turn(&mut self, place: usize, now: Time) {
+    /// `planned` is when its turn was due.
+    fn read_one_in_turn(&mut self, place: usize, now: Time, planned: Time) {
         let Some(Socket::Stream(stream)) = self.sockets.get(place) else {
             return;
         };
@@ -354,7 +365,12 @@ impl Worker {
             return;
         }
         let unheard = now.since(watched.read) >= UNHEARD;
-        let known = watched.with(|segments| (segments.unread(), segments.has_gap()));
+        let until = Time::from_nanos(
+            planned
+                .as_nanos()
+                .saturating_sub(SHOWN_WITHIN.as_nanos() as u64),
+        );
+        let known = watched.with(|segments| (segments.unread_before(until), segments.has_gap()));
         match known {
             Some((known @ 1.., false)) => self.read_stream(place, &Wanted::Known(known)),
             // What the ring has missed it will not show any more.

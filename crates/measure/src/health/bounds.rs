@@ -41,7 +41,7 @@ pub struct HealthBounds {
     /// was not let. Default 50 %: then others have taken half of what it asked for.
     pub cpu_wait: f64,
     /// [`tester::STEAL`] in a window: the share of this machine's processor time that its hypervisor
-    /// gave to others. Default 50 %: then the machine is half of the one that its number of cores says.
+    /// gave to others. Default 80 %: then the machine is a fifth of the one that its number of cores says.
     /// What less of it spoils shows in `lag_p99`; this names the cause.
     pub steal: f64,
     /// [`tester::FILE_DESCRIPTORS_SHARE`] in any window. Default 95 %: what is left is for the run file

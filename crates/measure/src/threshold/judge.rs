@@ -189,13 +189,15 @@ fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
     let Some(tester) = totals.get("tester") else {
         return 0.0;
     };
-    // Of sockets it is known whose they are. Of a ring and the kernel it is not.
-    let at_sockets = totals
+    // Of sockets it is known whose they are, and of the ring as far as ports have been given back. Of the rest of
+    // the ring's, and of the kernel's, it is not.
+    let known = totals
         .get(subject)
         .and_then(|population| population.named("lost_in_tester", Statistic::Value))
         .unwrap_or_else(|| tester.counter(tester::SOCKET_OVERFLOW) as f64);
-    let elsewhere = tester.counter(tester::RING_OVERFLOW) + tester.counter(tester::SOFTNET_DROPS);
-    at_sockets + elsewhere as f64
+    let ring = tester.counter(tester::RING_OVERFLOW) - tester.counter(tester::RING_MISSED);
+    let unknown = ring.max(0) + tester.counter(tester::SOFTNET_DROPS);
+    known + unknown as f64
 }
 
 impl Watched {

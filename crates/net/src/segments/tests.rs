@@ -53,6 +53,8 @@ fn each_segment_has_its_time_over_a_wrap_around_and_however_it_is_read() {
     assert_eq!((segments.unread(), segments.oldest()), (2000, Some(at(1))));
     assert_eq!(take(&mut segments, 700), [(500, 1, true), (700, 2, true)]);
     assert_eq!(segments.unread(), 1300);
+    let before = [2, 3, 4, 5].map(|time| segments.unread_before(at(time)));
+    assert_eq!(before, [0, 300, 800, 1300]);
     assert_eq!(
         take(&mut segments, 1300),
         [(300, 2, true), (800, 3, true), (1300, 4, true)]
@@ -61,13 +63,14 @@ fn each_segment_has_its_time_over_a_wrap_around_and_however_it_is_read() {
 }
 
 #[test]
-fn what_is_sent_once_more_counts_where_it_came_first() {
+fn what_is_sent_once_more_keeps_its_first_time_without_being_sure_of_it() {
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 0, 100, 2);
     arrive(&mut segments, 50, 150, 3);
     arrive(&mut segments, 100, 150, 4);
-    assert_eq!(take(&mut segments, 150), [(100, 1, true), (150, 3, true)]);
+    // Perhaps TCP took the second copy.
+    assert_eq!(take(&mut segments, 150), [(100, 1, false), (150, 3, false)]);
     // And after it has been read.
     arrive(&mut segments, 0, 150, 5);
     assert_eq!(segments.unread(), 0);
@@ -206,6 +209,8 @@ proptest! {
         for (time, &(begin, end)) in sent.iter().enumerate() {
             arrive(&mut segments, begin, end, time as u64);
         }
+        let covered = |byte| sent.iter().filter(|&&(begin, end)| begin <= byte && byte < end).count();
+        let none_twice = (0..400).all(|byte| covered(byte) < 2);
         let readable = truth.iter().take_while(|time| time.is_some()).count();
         prop_assert_eq!(segments.unread(), readable);
         let mut offset = 0;
@@ -213,7 +218,8 @@ proptest! {
             let read = read.min(segments.unread());
             let mut begin = 0;
             for (end, time, exact) in take(&mut segments, read) {
-                prop_assert!(end > begin && exact);
+                prop_assert!(end > begin);
+                prop_assert!(exact || !none_twice);
                 for byte in begin..end {
                     prop_assert_eq!(truth[offset + byte], Some(time));
                 }

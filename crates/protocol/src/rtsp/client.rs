@@ -407,6 +407,15 @@ impl Session for Client {
         self.deadline
     }
 
+    fn awaits(&self, now: Time) -> bool {
+        let ending = self.ending.as_ref().map(|&(_, until)| until);
+        let pending = self.pending.iter().map(|pending| pending.deadline);
+        pending
+            .chain(ending)
+            .chain(self.check)
+            .any(|due| due <= now)
+    }
+
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         self.summaries(sinks)
     }

@@ -99,7 +99,8 @@ start_gstreamer() { # PORT
 }
 
 start_faulty() { # PORT NAME
-    "$STREAMGAUGE" serve rtsp --port "$1" --bitrate 1Mbps --length "${long}s" --first-seq 65000 \
+    # Each packet by itself: the capture must show them as they are received.
+    "$STREAMGAUGE" serve rtsp --no-gso --port "$1" --bitrate 1Mbps --length "${long}s" --first-seq 65000 \
         --fault loss=2% --fault duplicate=1% --fault reorder=1%x3 --seed 7 \
         --report "$out/$2-served.json" >"$out/$2-serve.log" 2>&1 &
     started+=($!)

@@ -31,6 +31,9 @@ pub struct ServeOptions {
     /// Where a line of JSON goes for each stream that was served, when its session has ended; and as the last
     /// line an object `pacing` ([`Pacing`]).
     pub report: Option<PathBuf>,
+    /// Whether each datagram is handed to the kernel by itself, and not several of a stream in one piece that it cuts
+    /// (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece as one packet.
+    pub apart: bool,
     /// How long sessions get to end when it is stopped.
     pub stop_timeout: Duration,
 }
@@ -142,6 +145,7 @@ pub fn serve(
                 clients: None,
             }],
             serving: vec![Serving {
+                apart: options.apart,
                 listener,
                 accept: accept.clone(),
             }],

@@ -388,6 +388,10 @@ pub(crate) struct ServeRtsp {
     /// Add to each line of the report every packet that left, and when
     #[arg(long, requires = "report")]
     pub(crate) log_packets: bool,
+    /// Send each datagram by itself, not several of a stream in one piece that the kernel cuts: a capture on the
+    /// same machine shows such a piece as one packet. Costs processor time
+    #[arg(long)]
+    pub(crate) no_gso: bool,
 }
 
 #[derive(Debug, Args)]

@@ -33,6 +33,8 @@ const PACKETS_A_TURN: usize = 256;
 pub(super) struct Sending {
     /// Sends datagrams; there from the first flow on that needs it.
     pacer: Option<Pacer>,
+    /// Whether each datagram leaves by itself.
+    apart: bool,
     /// The sockets that sessions share, as the pacer has them, by their place. They are open as long as the
     /// worker is.
     shared: HashMap<usize, Arc<OwnedFd>>,
@@ -75,6 +77,11 @@ impl Sending {
             Some(Reverse((at, ..))) => (*at).max(self.last_turn + TICK),
             None => Time::NEVER,
         }
+    }
+
+    /// Whether each datagram is to leave by itself from now on. To be said before any is sent.
+    pub(super) fn send_apart(&mut self, apart: bool) {
+        self.apart = apart;
     }
 
     /// Processor time that the pacer used since the last time, in nanoseconds.
@@ -149,8 +156,9 @@ impl Worker {
         let pacer = match &mut self.sending.pacer {
             Some(pacer) => pacer,
             none => {
+                let apart = self.sending.apart;
                 let waker = self.mailbox.waker.clone();
-                none.insert(Pacer::start(self.index, &self.clock, waker)?)
+                none.insert(Pacer::start(self.index, &self.clock, waker, apart)?)
             }
         };
         let mut lease = None;

@@ -73,6 +73,8 @@ pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
 
 /// A reference server's part of a worker.
 pub(crate) struct Serving {
+    /// Whether each datagram leaves by itself.
+    pub(crate) apart: bool,
     pub(crate) listener: std::net::TcpListener,
     pub(crate) accept: Accept,
 }

@@ -131,8 +131,14 @@ impl LastSent {
 }
 
 impl Pacer {
-    /// Starts the thread. To be called on the worker's: the two share a table of descriptors.
-    pub(super) fn start(index: u32, clock: &Clock, waker: Arc<Waker>) -> io::Result<Pacer> {
+    /// Starts the thread. To be called on the worker's: the two share a table of descriptors. With `apart` each
+    /// datagram leaves by itself.
+    pub(super) fn start(
+        index: u32,
+        clock: &Clock,
+        waker: Arc<Waker>,
+        apart: bool,
+    ) -> io::Result<Pacer> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 active: Slab::new(),
@@ -154,7 +160,7 @@ impl Pacer {
             let (shared, clock) = (shared.clone(), clock.same_start());
             std::thread::Builder::new()
                 .name(format!("pacer-{index}"))
-                .spawn(move || Pacing::new(&shared, clock, waker).run())?
+                .spawn(move || Pacing::new(&shared, clock, waker, apart).run())?
         };
         Ok(Pacer {
             shared,
@@ -330,7 +336,7 @@ struct Made {
 }
 
 impl Pacing<'_> {
-    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>) -> Pacing<'_> {
+    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, apart: bool) -> Pacing<'_> {
         // Where the kernel will not have it, packets leave later, and their lateness tells.
         let _ = net::thread::wake_exactly();
         if let Ok(cpu) = CpuClock::of_this_thread() {
@@ -342,7 +348,7 @@ impl Pacing<'_> {
             clock,
             waker,
             turn: 0,
-            batch: SendBatch::new(),
+            batch: SendBatch::new().with_joining(!apart),
             made: Vec::with_capacity(SEND_COUNT),
         }
     }

@@ -38,7 +38,7 @@ const BLOCKS_A_TURN: usize = 16;
 /// and ours do not agree.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear it at once.
+/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear all of it at once.
 const WAITING_BYTES: usize = 16 << 20;
 
 /// The rings of a worker, and what is behind each port.
@@ -436,6 +436,16 @@ impl Worker {
         }
     }
 
+    /// Passes on all that has waited, in its order, though the rings have not brought all before it.
+    fn let_all_go(&mut self) {
+        while let Some(rings) = &mut self.rings
+            && let Some((_, waiting)) = rings.waiting.pop_front()
+        {
+            rings.waiting_bytes -= waiting.size();
+            self.hear(&waiting);
+        }
+    }
+
     fn hear(&mut self, waiting: &Waiting) {
         match *waiting {
             Waiting::Bytes {
@@ -525,6 +535,7 @@ impl Worker {
         let now = self.clock.now();
         let rings = self.rings.as_mut()?;
         if rings.waiting_bytes >= WAITING_BYTES {
+            self.let_all_go();
             return None;
         }
         let mark = rings.mark(now);

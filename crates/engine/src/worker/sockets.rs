@@ -96,6 +96,7 @@ impl Worker {
         let mut listener = TcpListener::from_std(serving.listener);
         let acceptor = self.acceptors.len();
         self.acceptors.push(serving.accept);
+        self.sending.send_apart(serving.apart);
         let entry = self.sockets.vacant_entry();
         self.poll
             .registry()

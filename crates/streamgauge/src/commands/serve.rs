@@ -27,6 +27,7 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
             .collect(),
         config: config(arguments)?,
         report: arguments.report.clone(),
+        apart: arguments.no_gso,
         stop_timeout: STOP_TIMEOUT,
     };
     files::raise();

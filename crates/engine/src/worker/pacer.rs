@@ -339,6 +339,7 @@ impl Pacing<'_> {
     fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, apart: bool) -> Pacing<'_> {
         // Where the kernel will not have it, packets leave later, and their lateness tells.
         let _ = net::thread::wake_exactly();
+        let _ = net::thread::go_first();
         if let Ok(cpu) = CpuClock::of_this_thread() {
             // It is set here and nowhere else.
             let _ = shared.cpu.set(cpu);

@@ -1,12 +1,32 @@
 //! Distributions that merge without loss.
 
-/// Significant decimal digits kept of every value: quantiles are within 0.1 %.
-const DIGITS: u8 = 3;
+/// Values below twice this have a bucket each; above, each doubling of the value has so many buckets. It keeps three
+/// significant decimal digits, so that quantiles are within 0.1 %: the layout of HdrHistogram (hdrhistogram.org).
+const HALF: u64 = 1 << HALF_BITS;
+const HALF_BITS: u32 = 10;
 
 /// The largest value told apart, in the unit the values are recorded in: with nanoseconds about
 /// 73 minutes. Larger ones count as this one, but keep their part in [`Histogram::max`] and
 /// [`Histogram::mean`].
-const HIGHEST: u64 = 1 << 42;
+const HIGHEST: u64 = (1 << 42) - 1;
+
+/// How many buckets there are.
+const BUCKETS: usize = bucket_of(HIGHEST) + 1;
+
+/// The bucket of a value that is at most [`HIGHEST`].
+#[inline]
+const fn bucket_of(value: u64) -> usize {
+    // How many of its lowest bits are not told apart.
+    let dropped = (2 * HALF - 1).leading_zeros() - (value | (2 * HALF - 1)).leading_zeros();
+    ((dropped as u64) * HALF + (value >> dropped)) as usize
+}
+
+/// The largest value that falls into a bucket.
+fn highest_in(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let dropped = (bucket / HALF).saturating_sub(1);
+    ((bucket - dropped * HALF + 1) << dropped) - 1
+}
 
 /// A distribution of unsigned values, with exact count, sum, minimum and maximum beside the buckets.
 ///
@@ -14,7 +34,8 @@ const HIGHEST: u64 = 1 << 42;
 /// none belongs to a single client. Recording is a few nanoseconds and never allocates.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: hdrhistogram::Histogram<u64>,
+    buckets: Box<[u64; BUCKETS]>,
+    count: u64,
     sum: u128,
     min: u64,
     max: u64,
@@ -29,10 +50,10 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty distribution.
     pub fn new() -> Histogram {
-        let buckets = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, DIGITS)
-            .expect("the bounds are constants that the library accepts");
+        let buckets = vec![0; BUCKETS].into_boxed_slice();
         Histogram {
-            buckets,
+            buckets: buckets.try_into().expect("it is as long as it was made"),
+            count: 0,
             sum: 0,
             min: u64::MAX,
             max: 0,
@@ -42,20 +63,27 @@ impl Histogram {
     /// Adds one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.buckets.saturating_record(value);
+        self.record_many(value, 1);
         self.sum += u128::from(value);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
 
+    #[inline]
+    fn record_many(&mut self, value: u64, count: u64) {
+        let bucket = &mut self.buckets[bucket_of(value.min(HIGHEST))];
+        *bucket = bucket.saturating_add(count);
+        self.count = self.count.saturating_add(count);
+    }
+
     /// How many values were recorded.
     pub fn count(&self) -> u64 {
-        self.buckets.len()
+        self.count
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
+        self.count == 0
     }
 
     /// The exact mean, or `None` where nothing was recorded.
@@ -75,17 +103,20 @@ impl Histogram {
 
     /// The value below or at which the share `quantile` (0 to 1) of all values lies.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
-        (!self.is_empty()).then(|| {
-            self.buckets
-                .value_at_quantile(quantile)
-                .clamp(self.min, self.max)
-        })
+        // At least one value lies below or at any quantile.
+        let wanted = ((quantile * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut below = 0;
+        let bucket = self.buckets.iter().position(|&count| {
+            below += count;
+            below >= wanted
+        })?;
+        Some(highest_in(bucket).clamp(self.min, self.max))
     }
 
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Sparse) {
         for &(value, count) in &other.buckets {
-            self.buckets.saturating_record_n(value, count);
+            self.record_many(value, count);
         }
         self.sum += other.sum;
         if other.count() > 0 {
@@ -96,16 +127,11 @@ impl Histogram {
 
     /// The non-empty buckets, in a form small enough to send and to store.
     pub fn to_sparse(&self) -> Sparse {
+        let buckets = self.buckets.iter().enumerate();
         Sparse {
-            buckets: self
-                .buckets
-                .iter_recorded()
-                .map(|bucket| {
-                    (
-                        bucket.value_iterated_to(),
-                        bucket.count_since_last_iteration(),
-                    )
-                })
+            buckets: buckets
+                .filter(|&(_, &count)| count > 0)
+                .map(|(bucket, &count)| (highest_in(bucket), count))
                 .collect(),
             sum: self.sum,
             min: self.min,
@@ -115,7 +141,8 @@ impl Histogram {
 
     /// Forgets everything, keeps the memory.
     pub fn clear(&mut self) {
-        self.buckets.reset();
+        self.buckets.fill(0);
+        self.count = 0;
         self.sum = 0;
         self.min = u64::MAX;
         self.max = 0;
@@ -225,6 +252,48 @@ mod tests {
             let found = histogram.quantile(0.95).expect("not empty") as f64;
             prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{} for {}", found, exact);
         }
+    }
+
+    #[test]
+    fn every_value_falls_into_a_bucket_no_wider_than_a_thousandth() {
+        let around = (0..64).map(|bits| 1u64 << bits).flat_map(|value| {
+            [
+                value - 1,
+                value,
+                value + 1,
+                value / 3 * 2 + 7,
+                value.saturating_mul(3) / 2,
+            ]
+        });
+        for value in around.filter(|&value| value <= HIGHEST) {
+            let bucket = bucket_of(value);
+            let highest = highest_in(bucket);
+            assert!(
+                value <= highest && (highest - value) * 1000 <= value,
+                "{value}: {highest}"
+            );
+            assert_eq!(bucket_of(highest), bucket, "{value}");
+            assert!(
+                highest == HIGHEST || bucket_of(highest + 1) == bucket + 1,
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn quantiles_count_values() {
+        let mut histogram = Histogram::new();
+        for value in 1..=10 {
+            histogram.record(value * 100);
+        }
+        let quantiles = [0.0, 0.05, 0.5, 0.51, 0.9, 0.99, 1.0].map(|at| histogram.quantile(at));
+        assert_eq!(quantiles, [100, 100, 500, 600, 900, 1000, 1000].map(Some));
+        histogram.record(u64::MAX);
+        assert_eq!(
+            histogram.quantile(1.0),
+            Some(u64::MAX.min(highest_in(BUCKETS - 1)))
+        );
+        assert_eq!(histogram.max(), Some(u64::MAX));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod filter;
 mod fragments;
 mod mapped;
 mod packet;
+mod reader;
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,11 +40,13 @@ use measure::Time;
 
 use crate::clock::Clock;
 use crate::segments::Header;
-use block::{Frame, Frames};
+use block::Frames;
 use filter::Wanted;
-use fragments::{Added, Fragments};
 use mapped::Mapped;
-use packet::{Packet, Udp};
+use reader::Reader;
+
+#[cfg(any(test, fuzzing))]
+pub use reader::read_any;
 
 /// Which version of IP a ring receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,24 +226,13 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct PacketRing {
     mapped: Mapped,
-    inner: Inner,
+    reader: Reader,
     handled: u64,
     seen: Seen,
     /// Whether every packet is kept whole by now.
     whole: bool,
     /// What the filter lets through.
     wanted: Wanted,
-}
-
-/// What is done with frames, apart from the memory that they are in.
-#[derive(Debug)]
-struct Inner {
-    ports: RangeInclusive<u16>,
-    segments: bool,
-    fragments: Fragments,
-    counters: Counters,
-    /// A packet stood for several datagrams, some of whose headers were cut off.
-    keep_whole: bool,
 }
 
 impl PacketRing {
@@ -288,7 +280,7 @@ impl PacketRing {
         )?;
         Ok(PacketRing {
             mapped,
-            inner: Inner::new(settings.ports.clone(), settings.segments),
+            reader: Reader::new(settings.ports.clone(), settings.segments),
             handled: 0,
             seen: Seen::default(),
             whole: false,
@@ -325,16 +317,16 @@ impl PacketRing {
             };
             let frames = Frames::new(block);
             taken.frames += u64::from(frames.left());
-            taken.datagrams += self.inner.take_frames(frames, clock, &mut take);
+            taken.datagrams += self.reader.take_frames(frames, clock, &mut take);
             taken.blocks += 1;
             self.mapped.give_back();
         }
         self.handled += taken.frames;
         taken.more = self.mapped.ready();
-        if !self.inner.fragments.is_empty() {
-            self.inner.fragments.expire(clock.now());
+        if !self.reader.fragments.is_empty() {
+            self.reader.fragments.expire(clock.now());
         }
-        if self.inner.keep_whole && !self.whole {
+        if self.reader.keep_whole && !self.whole {
             self.whole = true;
             self.wanted.snapshot = u32::MAX;
             let program = filter::program(&self.wanted);
@@ -367,9 +359,9 @@ impl PacketRing {
     /// What was received and not made use of.
     pub fn counters(&self) -> Counters {
         Counters {
-            fragments_given_up: self.inner.fragments.given_up,
-            fragments_unknown: self.inner.fragments.given_up_unknown,
-            ..self.inner.counters
+            fragments_given_up: self.reader.fragments.given_up,
+            fragments_unknown: self.reader.fragments.given_up_unknown,
+            ..self.reader.counters
         }
     }
 }
@@ -383,315 +375,5 @@ impl AsRawFd for PacketRing {
 impl AsFd for PacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mapped.as_fd()
-    }
-}
-
-/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After an even first byte they are a
-/// block; after an odd one packets, each behind 6 bytes that tell how long it is, and what the kernel says of it.
-///
-/// # Panics
-/// If what comes out cannot have come in.
-#[cfg(any(test, fuzzing))]
-pub fn read_any(bytes: &[u8]) {
-    let Some((kind, bytes)) = bytes.split_first() else {
-        return;
-    };
-    let mut inner = Inner::new(1..=u16::MAX, true);
-    let clock = Clock::start();
-    let mut count = 0;
-    let mut check = |arrived: Arrived<'_>| {
-        let datagram = match arrived {
-            Arrived::Datagram(datagram) => datagram,
-            Arrived::Segment(segment) => {
-                return assert!(
-                    segment.to.port() > 0 && segment.header.length <= u32::MAX as usize
-                );
-            }
-        };
-        assert!(datagram.bytes.len() <= datagram.length && datagram.overhead >= 28);
-        assert!(datagram.bytes.len() <= bytes.len() && datagram.to.port() > 0);
-        count += 1;
-    };
-    let datagrams = if kind & 1 == 0 {
-        inner.take_frames(Frames::new(bytes), &clock, &mut check)
-    } else {
-        let mut rest = bytes;
-        std::iter::from_fn(|| {
-            let (head, after) = rest.split_first_chunk::<6>()?;
-            let [length, kind, segment @ .., more, _] = *head;
-            let (packet, after) = after.split_at_checked(length.into())?;
-            rest = after;
-            let segment = u16::from_be_bytes(segment);
-            let frame = Frame {
-                packet,
-                length: packet.len() + 16 * usize::from(more),
-                realtime_nanos: clock.started_at(),
-                kind,
-                interface: 1,
-                segment: (segment > 0).then_some(segment),
-            };
-            Some(inner.take_frame(&frame, &clock, &mut check))
-        })
-        .sum()
-    };
-    assert_eq!(datagrams, count);
-}
-
-impl Inner {
-    fn new(ports: RangeInclusive<u16>, segments: bool) -> Inner {
-        Inner {
-            ports,
-            segments,
-            fragments: Fragments::default(),
-            counters: Counters::default(),
-            keep_whole: false,
-        }
-    }
-
-    fn take_frames(
-        &mut self,
-        frames: Frames<'_>,
-        clock: &Clock,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
-        let mut datagrams = 0;
-        for frame in frames {
-            match frame {
-                Ok(frame) => datagrams += self.take_frame(&frame, clock, take),
-                Err(block::Malformed) => self.counters.malformed += 1,
-            }
-        }
-        datagrams
-    }
-
-    fn take_frame(
-        &mut self,
-        frame: &Frame<'_>,
-        clock: &Clock,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
-        if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
-            self.counters.other_host += 1;
-            return 0;
-        }
-        let at = clock.from_realtime(frame.realtime_nanos);
-        match Packet::read(frame) {
-            Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
-                self.split(frame, &udp, at, take)
-            }
-            Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
-                Added::Whole(whole) => {
-                    let datagram = Datagram {
-                        from: whole.from,
-                        to: whole.to,
-                        bytes: whole.bytes(),
-                        length: whole.length,
-                        overhead: whole.overhead,
-                        at,
-                        interface: whole.interface,
-                    };
-                    self.count_if_cut(&datagram);
-                    take(Arrived::Datagram(&datagram));
-                    1
-                }
-                Added::Waiting => 0,
-                Added::Foreign => {
-                    self.counters.foreign += 1;
-                    0
-                }
-                Added::Malformed => {
-                    self.counters.malformed += 1;
-                    0
-                }
-            },
-            Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
-                take(Arrived::Segment(&Segment {
-                    from: tcp.from,
-                    to: tcp.to,
-                    header: tcp.header,
-                    at,
-                }));
-                0
-            }
-            Packet::Udp(_) | Packet::Tcp(_) | Packet::Other => {
-                self.counters.foreign += 1;
-                0
-            }
-            Packet::Malformed => {
-                self.counters.malformed += 1;
-                0
-            }
-        }
-    }
-
-    /// Hands over the one datagram that a packet holds, or the several.
-    fn split(
-        &mut self,
-        frame: &Frame<'_>,
-        udp: &Udp<'_>,
-        at: Time,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
-        let segment = frame.segment.map_or(udp.length, usize::from);
-        let mut datagram = Datagram {
-            from: udp.from,
-            to: udp.to,
-            bytes: udp.kept,
-            length: udp.length,
-            overhead: udp.overhead,
-            at,
-            interface: frame.interface,
-        };
-        if segment >= udp.length {
-            self.count_if_cut(&datagram);
-            take(Arrived::Datagram(&datagram));
-            return 1;
-        }
-        let mut count = 0;
-        let mut begin = 0;
-        while begin < udp.length {
-            let end = udp.length.min(begin + segment);
-            let kept = udp.kept.len();
-            datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
-            datagram.length = end - begin;
-            self.keep_whole |= self.count_if_cut(&datagram);
-            take(Arrived::Datagram(&datagram));
-            count += 1;
-            begin = end;
-        }
-        count
-    }
-
-    fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
-        let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
-        self.counters.cut += u64::from(cut);
-        cut
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use block::tests::{Put, write};
-    use packet::tests::{tcp_v4, v4};
-    use proptest::prelude::*;
-
-    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
-    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Inner) {
-        let mut inner = Inner::new(5000..=5000, false);
-        let mut taken = Vec::new();
-        let block = write(packets);
-        let count = inner.take_frames(Frames::new(&block), &Clock::start(), &mut |arrived| {
-            let Arrived::Datagram(datagram) = arrived else {
-                panic!("no segments were asked for");
-            };
-            taken.push((datagram.length, datagram.bytes.len()));
-        });
-        assert_eq!(count, taken.len() as u64);
-        (taken, inner)
-    }
-
-    #[test]
-    fn packets_of_several_datagrams_are_split_and_what_is_cut_is_counted() {
-        let whole = Put {
-            segment: 400,
-            ..Put::new(v4(0, 5000, &[1; 1000]))
-        };
-        let (taken, inner) = take(std::slice::from_ref(&whole));
-        assert_eq!(taken, [(400, 400), (400, 400), (200, 200)]);
-        assert!(!inner.keep_whole);
-        let cut = Put {
-            packet: whole.packet[..500].to_vec(),
-            more: 528,
-            ..whole.clone()
-        };
-        let (taken, inner) = take(&[cut]);
-        assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
-        assert_eq!((inner.counters.cut, inner.keep_whole), (2, true));
-        // A single datagram that is cut says nothing about others.
-        let single = Put {
-            packet: whole.packet[..60].to_vec(),
-            more: 968,
-            segment: 0,
-            ..whole
-        };
-        let (taken, inner) = take(&[single]);
-        assert_eq!(taken, [(1000, 32)]);
-        assert_eq!((inner.counters.cut, inner.keep_whole), (1, false));
-    }
-
-    #[test]
-    fn what_is_not_for_us_is_counted_by_its_reason() {
-        let good = Put::new(v4(0, 5000, &[1; 100]));
-        let other_host = Put {
-            kind: libc::PACKET_OTHERHOST,
-            ..good.clone()
-        };
-        let foreign = Put::new(v4(0, 5001, &[1; 100]));
-        let malformed = Put::new(vec![0x45; 10]);
-        let segment = Put::new(tcp_v4(5000, 1, 0x10, 100));
-        let (taken, inner) = take(&[other_host, foreign, segment, malformed, good]);
-        assert_eq!(taken, [(100, 100)]);
-        let expected = Counters {
-            malformed: 1,
-            foreign: 2,
-            other_host: 1,
-            ..Counters::default()
-        };
-        assert_eq!(inner.counters, expected);
-    }
-
-    #[test]
-    fn headers_of_segments_to_the_ports_are_handed_over_where_asked_for() {
-        let block = write(&[
-            Put {
-                // One for many, and cut off behind its header.
-                packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
-                more: 60_012,
-                ..Put::new(Vec::new())
-            },
-            Put::new(tcp_v4(5001, 7, 0x10, 100)),
-            Put::new(v4(0, 5000, &[1; 100])),
-        ]);
-        let mut inner = Inner::new(5000..=5000, true);
-        let mut seen = Vec::new();
-        let frames = Frames::new(&block);
-        let count = inner.take_frames(frames, &Clock::start(), &mut |arrived| {
-            seen.push(match arrived {
-                Arrived::Datagram(datagram) => (0, datagram.length),
-                Arrived::Segment(segment) => (segment.header.sequence, segment.header.length),
-            });
-        });
-        assert_eq!(seen, [(7, 60_000), (0, 100)]);
-        assert_eq!((count, inner.counters.foreign), (1, 1));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_taken_for_packets(
-            bytes in prop::collection::vec(any::<u8>(), 0..2000),
-        ) {
-            read_any(&bytes);
-        }
-
-        #[test]
-        fn any_packets_in_sound_blocks_are_read(
-            packets in prop::collection::vec(
-                (prop::collection::vec(any::<u8>(), 20..120), any::<u16>(), 0u32..2000),
-                1..30,
-            ),
-        ) {
-            let packets: Vec<Put> = packets
-                .into_iter()
-                .map(|(mut packet, segment, more)| {
-                    packet[0] = 0x45;
-                    packet[2] = 0;
-                    packet[9] = if packet[1] & 1 == 0 { 17 } else { 6 };
-                    Put { segment, more, ..Put::new(packet) }
-                })
-                .collect();
-            let block = write(&packets);
-            read_any(&[&[0], block.as_slice()].concat());
-        }
     }
 }

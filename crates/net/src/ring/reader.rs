@@ -1,0 +1,333 @@
+//! Makes datagrams and segments out of frames: reads their headers, splits what stands for several, puts fragments
+//! together, and counts what cannot be made use of.
+
+use std::ops::RangeInclusive;
+
+use measure::Time;
+
+use super::block::{self, Frame, Frames};
+use super::fragments::{Added, Fragments};
+use super::packet::{Packet, Udp};
+use super::{Arrived, Counters, Datagram, Segment, WANTED_BYTES};
+use crate::clock::Clock;
+
+/// What is done with frames, apart from the memory that they are in.
+#[derive(Debug)]
+pub(super) struct Reader {
+    ports: RangeInclusive<u16>,
+    segments: bool,
+    pub(super) fragments: Fragments,
+    pub(super) counters: Counters,
+    /// A packet stood for several datagrams, some of whose headers were cut off.
+    pub(super) keep_whole: bool,
+}
+
+/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After an even first byte they are a
+/// block; after an odd one packets, each behind 6 bytes that tell how long it is, and what the kernel says of it.
+///
+/// # Panics
+/// If what comes out cannot have come in.
+#[cfg(any(test, fuzzing))]
+pub fn read_any(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut reader = Reader::new(1..=u16::MAX, true);
+    let clock = Clock::start();
+    let mut count = 0;
+    let mut check = |arrived: Arrived<'_>| {
+        let datagram = match arrived {
+            Arrived::Datagram(datagram) => datagram,
+            Arrived::Segment(segment) => {
+                return assert!(
+                    segment.to.port() > 0 && segment.header.length <= u32::MAX as usize
+                );
+            }
+        };
+        assert!(datagram.bytes.len() <= datagram.length && datagram.overhead >= 28);
+        assert!(datagram.bytes.len() <= bytes.len() && datagram.to.port() > 0);
+        count += 1;
+    };
+    let datagrams = if kind & 1 == 0 {
+        reader.take_frames(Frames::new(bytes), &clock, &mut check)
+    } else {
+        let mut rest = bytes;
+        std::iter::from_fn(|| {
+            let (head, after) = rest.split_first_chunk::<6>()?;
+            let [length, kind, segment @ .., more, _] = *head;
+            let (packet, after) = after.split_at_checked(length.into())?;
+            rest = after;
+            let segment = u16::from_be_bytes(segment);
+            let frame = Frame {
+                packet,
+                length: packet.len() + 16 * usize::from(more),
+                realtime_nanos: clock.started_at(),
+                kind,
+                interface: 1,
+                segment: (segment > 0).then_some(segment),
+            };
+            Some(reader.take_frame(&frame, &clock, &mut check))
+        })
+        .sum()
+    };
+    assert_eq!(datagrams, count);
+}
+
+impl Reader {
+    pub(super) fn new(ports: RangeInclusive<u16>, segments: bool) -> Reader {
+        Reader {
+            ports,
+            segments,
+            fragments: Fragments::default(),
+            counters: Counters::default(),
+            keep_whole: false,
+        }
+    }
+
+    pub(super) fn take_frames(
+        &mut self,
+        frames: Frames<'_>,
+        clock: &Clock,
+        take: &mut impl FnMut(Arrived<'_>),
+    ) -> u64 {
+        let mut datagrams = 0;
+        for frame in frames {
+            match frame {
+                Ok(frame) => datagrams += self.take_frame(&frame, clock, take),
+                Err(block::Malformed) => self.counters.malformed += 1,
+            }
+        }
+        datagrams
+    }
+
+    fn take_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        clock: &Clock,
+        take: &mut impl FnMut(Arrived<'_>),
+    ) -> u64 {
+        if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
+            self.counters.other_host += 1;
+            return 0;
+        }
+        let at = clock.from_realtime(frame.realtime_nanos);
+        match Packet::read(frame) {
+            Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
+                self.split(frame, &udp, at, take)
+            }
+            Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
+                Added::Whole(whole) => {
+                    let datagram = Datagram {
+                        from: whole.from,
+                        to: whole.to,
+                        bytes: whole.bytes(),
+                        length: whole.length,
+                        overhead: whole.overhead,
+                        at,
+                        interface: whole.interface,
+                    };
+                    self.count_if_cut(&datagram);
+                    take(Arrived::Datagram(&datagram));
+                    1
+                }
+                Added::Waiting => 0,
+                Added::Foreign => {
+                    self.counters.foreign += 1;
+                    0
+                }
+                Added::Malformed => {
+                    self.counters.malformed += 1;
+                    0
+                }
+            },
+            Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
+                take(Arrived::Segment(&Segment {
+                    from: tcp.from,
+                    to: tcp.to,
+                    header: tcp.header,
+                    at,
+                }));
+                0
+            }
+            Packet::Udp(_) | Packet::Tcp(_) | Packet::Other => {
+                self.counters.foreign += 1;
+                0
+            }
+            Packet::Malformed => {
+                self.counters.malformed += 1;
+                0
+            }
+        }
+    }
+
+    /// Hands over the one datagram that a packet holds, or the several.
+    fn split(
+        &mut self,
+        frame: &Frame<'_>,
+        udp: &Udp<'_>,
+        at: Time,
+        take: &mut impl FnMut(Arrived<'_>),
+    ) -> u64 {
+        let segment = frame.segment.map_or(udp.length, usize::from);
+        let mut datagram = Datagram {
+            from: udp.from,
+            to: udp.to,
+            bytes: udp.kept,
+            length: udp.length,
+            overhead: udp.overhead,
+            at,
+            interface: frame.interface,
+        };
+        if segment >= udp.length {
+            self.count_if_cut(&datagram);
+            take(Arrived::Datagram(&datagram));
+            return 1;
+        }
+        let mut count = 0;
+        let mut begin = 0;
+        while begin < udp.length {
+            let end = udp.length.min(begin + segment);
+            let kept = udp.kept.len();
+            datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
+            datagram.length = end - begin;
+            self.keep_whole |= self.count_if_cut(&datagram);
+            take(Arrived::Datagram(&datagram));
+            count += 1;
+            begin = end;
+        }
+        count
+    }
+
+    fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
+        let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
+        self.counters.cut += u64::from(cut);
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::block::tests::{Put, write};
+    use crate::ring::packet::tests::{tcp_v4, v4};
+    use proptest::prelude::*;
+
+    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
+    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Reader) {
+        let mut reader = Reader::new(5000..=5000, false);
+        let mut taken = Vec::new();
+        let block = write(packets);
+        let count = reader.take_frames(Frames::new(&block), &Clock::start(), &mut |arrived| {
+            let Arrived::Datagram(datagram) = arrived else {
+                panic!("no segments were asked for");
+            };
+            taken.push((datagram.length, datagram.bytes.len()));
+        });
+        assert_eq!(count, taken.len() as u64);
+        (taken, reader)
+    }
+
+    #[test]
+    fn packets_of_several_datagrams_are_split_and_what_is_cut_is_counted() {
+        let whole = Put {
+            segment: 400,
+            ..Put::new(v4(0, 5000, &[1; 1000]))
+        };
+        let (taken, reader) = take(std::slice::from_ref(&whole));
+        assert_eq!(taken, [(400, 400), (400, 400), (200, 200)]);
+        assert!(!reader.keep_whole);
+        let cut = Put {
+            packet: whole.packet[..500].to_vec(),
+            more: 528,
+            ..whole.clone()
+        };
+        let (taken, reader) = take(&[cut]);
+        assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
+        assert_eq!((reader.counters.cut, reader.keep_whole), (2, true));
+        // A single datagram that is cut says nothing about others.
+        let single = Put {
+            packet: whole.packet[..60].to_vec(),
+            more: 968,
+            segment: 0,
+            ..whole
+        };
+        let (taken, reader) = take(&[single]);
+        assert_eq!(taken, [(1000, 32)]);
+        assert_eq!((reader.counters.cut, reader.keep_whole), (1, false));
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_counted_by_its_reason() {
+        let good = Put::new(v4(0, 5000, &[1; 100]));
+        let other_host = Put {
+            kind: libc::PACKET_OTHERHOST,
+            ..good.clone()
+        };
+        let foreign = Put::new(v4(0, 5001, &[1; 100]));
+        let malformed = Put::new(vec![0x45; 10]);
+        let segment = Put::new(tcp_v4(5000, 1, 0x10, 100));
+        let (taken, reader) = take(&[other_host, foreign, segment, malformed, good]);
+        assert_eq!(taken, [(100, 100)]);
+        let expected = Counters {
+            malformed: 1,
+            foreign: 2,
+            other_host: 1,
+            ..Counters::default()
+        };
+        assert_eq!(reader.counters, expected);
+    }
+
+    #[test]
+    fn headers_of_segments_to_the_ports_are_handed_over_where_asked_for() {
+        let block = write(&[
+            Put {
+                // One for many, and cut off behind its header.
+                packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
+                more: 60_012,
+                ..Put::new(Vec::new())
+            },
+            Put::new(tcp_v4(5001, 7, 0x10, 100)),
+            Put::new(v4(0, 5000, &[1; 100])),
+        ]);
+        let mut reader = Reader::new(5000..=5000, true);
+        let mut seen = Vec::new();
+        let frames = Frames::new(&block);
+        let count = reader.take_frames(frames, &Clock::start(), &mut |arrived| {
+            seen.push(match arrived {
+                Arrived::Datagram(datagram) => (0, datagram.length),
+                Arrived::Segment(segment) => (segment.header.sequence, segment.header.length),
+            });
+        });
+        assert_eq!(seen, [(7, 60_000), (0, 100)]);
+        assert_eq!((count, reader.counters.foreign), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_for_packets(
+            bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        ) {
+            read_any(&bytes);
+        }
+
+        #[test]
+        fn any_packets_in_sound_blocks_are_read(
+            packets in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 20..120), any::<u16>(), 0u32..2000),
+                1..30,
+            ),
+        ) {
+            let packets: Vec<Put> = packets
+                .into_iter()
+                .map(|(mut packet, segment, more)| {
+                    packet[0] = 0x45;
+                    packet[2] = 0;
+                    packet[9] = if packet[1] & 1 == 0 { 17 } else { 6 };
+                    Put { segment, more, ..Put::new(packet) }
+                })
+                .collect();
+            let block = write(&packets);
+            read_any(&[&[0], block.as_slice()].concat());
+        }
+    }
+}

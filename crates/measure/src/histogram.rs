@@ -63,13 +63,14 @@ impl Histogram {
     /// Adds one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.record_many(value, 1);
+        let bucket = &mut self.buckets[bucket_of(value.min(HIGHEST))];
+        *bucket += 1;
+        self.count += 1;
         self.sum += u128::from(value);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
 
-    #[inline]
     fn record_many(&mut self, value: u64, count: u64) {
         let bucket = &mut self.buckets[bucket_of(value.min(HIGHEST))];
         *bucket = bucket.saturating_add(count);

@@ -57,9 +57,11 @@ impl Recorder {
     /// Adds a value to a distribution.
     #[inline]
     pub fn record(&mut self, histogram: HistogramId, value: u64) {
-        self.histograms[usize::from(histogram.0)]
-            .get_or_insert_with(|| Box::new(Histogram::new()))
-            .record(value);
+        let slot = &mut self.histograms[usize::from(histogram.0)];
+        match slot {
+            Some(histogram) => histogram.record(value),
+            None => slot.insert(first_of_its_kind()).record(value),
+        }
     }
 
     /// The distribution of the running window, where anything was recorded.
@@ -108,6 +110,11 @@ impl Recorder {
                 .collect(),
         }
     }
+}
+
+#[cold]
+fn first_of_its_kind() -> Box<Histogram> {
+    Box::new(Histogram::new())
 }
 
 /// What one window saw of one subject: sums that merge over workers, and add up to the run.

@@ -5,8 +5,10 @@
 
 use std::process::ExitCode;
 
-/// Packets in a block: about as many as 128 KiB hold of those that are cut short.
-const PACKETS: usize = 500;
+/// Packets that are taken at a time: about as many as 1 MiB holds of those that are cut short.
+const PACKETS: usize = 4000;
+/// How many ports they are for, one after the other.
+const PORTS: usize = 1000;
 /// What the ring keeps of a packet: the headers of IPv4 and UDP, and the beginning of RTP.
 const KEPT: usize = 28 + 76;
 const LENGTH: usize = 28 + 1000;
@@ -39,6 +41,8 @@ fn block() -> Vec<u8> {
         frame[24..26].copy_from_slice(&(LINK as u16).to_ne_bytes());
         frame[26..28].copy_from_slice(&(NETWORK as u16).to_ne_bytes());
         set(frame, 52, 1);
+        let port = 40_000 + (number % PORTS * 2) as u16;
+        packet[22..24].copy_from_slice(&port.to_be_bytes());
         frame[NETWORK..][..KEPT].copy_from_slice(&packet);
     }
     block
@@ -66,8 +70,8 @@ fn main() -> ExitCode {
     if path != "block" {
         return ExitCode::from(2);
     }
-    // The first byte says that a block follows.
-    let bytes = [&[0][..], &block()].concat();
+    // The first byte says that a block follows, and for which ports.
+    let bytes = [&[2][..], &block()].concat();
     measured_block(&bytes, number.div_ceil(PACKETS));
     ExitCode::SUCCESS
 }

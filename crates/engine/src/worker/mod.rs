@@ -17,7 +17,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod upcoming;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -187,8 +186,6 @@ struct Worker {
     /// When what is in the buffer came.
     runs: Vec<Run>,
     rings: Option<Rings>,
-    /// Whether the rings hold more than one turn allows.
-    ring_unread: bool,
     /// Connections whose segments the ring shows; none where it is not to.
     watcher: Option<Watcher>,
     /// How many turns of reading connections have been taken.
@@ -295,7 +292,6 @@ impl Worker {
             read_buffer: vec![0; READ_BYTES],
             runs: Vec::new(),
             rings: None,
-            ring_unread: false,
             watcher: None,
             turns_taken: 0,
             leaving: Vec::new(),
@@ -326,16 +322,14 @@ impl Worker {
         while !self.is_done() {
             self.work_that_is_due();
             self.timer.set(self.next_work(), &self.clock)?;
-            let more = self.ring_unread || !self.unread.is_empty();
+            let more = !self.unread.is_empty();
             let wait = more.then_some(Duration::ZERO);
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
             // First, so that what is heard below finds all counted that the ring has.
-            if self.ring_unread || events.iter().any(|event| event.token() == RING) {
-                self.read_rings();
-            }
+            self.read_rings(events.iter().any(|event| event.token() == RING));
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.fired(),
@@ -388,6 +382,7 @@ impl Worker {
             .min(self.timers.next())
             .min(self.sending.next())
             .min(self.waiting_ends())
+            .min(self.rings_due())
             .min(plans.unwrap_or(Time::NEVER))
     }
 

@@ -171,7 +171,7 @@ impl Watcher {
     }
 
     /// Whether any connection is read seldom.
-    fn is_needed(&self) -> bool {
+    pub(super) fn is_needed(&self) -> bool {
         self.seldom.get() > 0
     }
 }

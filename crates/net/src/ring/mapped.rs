@@ -9,7 +9,7 @@
 //!    setting [`USER`] there after it has written all else, and does not write to it until we have
 //!    set 0: an acquiring load that sees `USER` comes after all that the kernel wrote, and our releasing
 //!    store of 0 comes after all that we read. So bytes of a block are looked at only between the two.
-//! 3. The slice of a block borrows the [`Mapped`] mutably, so it is gone before the block is given back.
+//! 3. A slice of blocks borrows the [`Mapped`] mutably, so it is gone before any of them is given back.
 //! 4. `block_status` itself is only ever touched as an atomic, here and by the kernel, while the
 //!    block is not lent out.
 //!
@@ -50,7 +50,7 @@ pub(super) struct Mapped {
     memory: NonNull<u8>,
     block_bytes: usize,
     blocks: usize,
-    /// The block that the kernel hands over next.
+    /// The block that the kernel hands over next; less than `blocks`.
     next: usize,
 }
 
@@ -136,26 +136,38 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Whether the kernel has handed over the next block.
-    pub(super) fn ready(&self) -> bool {
-        self.status().load(Ordering::Acquire) & USER != 0
+    /// Whether the kernel has handed over so many blocks, or all there are.
+    pub(super) fn ready(&self, blocks: usize) -> bool {
+        let last = blocks.clamp(1, self.blocks) - 1;
+        self.status((self.next + last) % self.blocks)
+            .load(Ordering::Acquire)
+            & USER
+            != 0
     }
 
-    /// The next block, if the kernel has handed it over. It stays ours until [`Mapped::give_back`].
-    pub(super) fn block(&mut self) -> Option<&[u8]> {
-        if !self.ready() {
-            return None;
+    /// The next blocks that the kernel has handed over: up to so many, and up to the end of the mapping, one after the
+    /// other in one slice. Empty where there is none. They stay ours until [`Mapped::give_back`].
+    pub(super) fn next_blocks(&mut self, most: usize) -> &[u8] {
+        let most = most.min(self.blocks - self.next);
+        let ours = (0..most)
+            .take_while(|block| self.status(self.next + block).load(Ordering::Acquire) & USER != 0)
+            .count();
+        // SAFETY: `next` and the blocks after it lie within the mapping (1), each is ours since an acquiring
+        // load saw its `USER`, and the kernel does not write to it until it is given back (2), which the borrow
+        // of `self` forbids while the slice lives (3). Mapped memory is initialised: the kernel gives zeroed pages.
+        unsafe {
+            std::slice::from_raw_parts(self.start(self.next).as_ptr(), ours * self.block_bytes)
         }
-        // SAFETY: the block lies within the mapping (1), is ours since the acquiring load saw `USER`, and
-        // the kernel does not write to it until it is given back (2), which the borrow of `self`
-        // forbids while the slice lives (3). Mapped memory is initialised: the kernel gives zeroed pages.
-        Some(unsafe { std::slice::from_raw_parts(self.start_of_next().as_ptr(), self.block_bytes) })
     }
 
-    /// Gives the block of the last [`Mapped::block`] back to the kernel; does nothing if there is none.
-    pub(super) fn give_back(&mut self) {
-        if self.ready() {
-            self.status().store(0, Ordering::Release);
+    /// Gives the first so many blocks of the last [`Mapped::next_blocks`] back to the kernel, of those that are
+    /// ours.
+    pub(super) fn give_back(&mut self, blocks: usize) {
+        for _ in 0..blocks {
+            if !self.ready(1) {
+                return;
+            }
+            self.status(self.next).store(0, Ordering::Release);
             self.next = (self.next + 1) % self.blocks;
         }
     }
@@ -187,15 +199,16 @@ impl Mapped {
         self.socket.attach_filter(filter)
     }
 
-    fn start_of_next(&self) -> NonNull<u8> {
-        // SAFETY: `next` is less than `blocks`, so that the block lies within the mapping (1).
-        unsafe { self.memory.add(self.next * self.block_bytes) }
+    fn start(&self, block: usize) -> NonNull<u8> {
+        assert!(block < self.blocks, "there is no such block");
+        // SAFETY: the block lies within the mapping (1), as was just made sure of.
+        unsafe { self.memory.add(block * self.block_bytes) }
     }
 
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self, block: usize) -> &AtomicU32 {
         // SAFETY: the place is within the block and so the mapping (1), aligned for `u32` because blocks are
         // whole pages, lives as long as `self`, and is only touched as an atomic (4).
-        unsafe { AtomicU32::from_ptr(self.start_of_next().add(STATUS_OFFSET).as_ptr().cast()) }
+        unsafe { AtomicU32::from_ptr(self.start(block).add(STATUS_OFFSET).as_ptr().cast()) }
     }
 }
 

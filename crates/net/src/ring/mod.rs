@@ -26,6 +26,7 @@ mod block;
 mod filter;
 mod fragments;
 mod mapped;
+mod order;
 mod packet;
 mod reader;
 
@@ -40,7 +41,6 @@ use measure::Time;
 
 use crate::clock::Clock;
 use crate::segments::Header;
-use block::Frames;
 use filter::Wanted;
 use mapped::Mapped;
 use reader::Reader;
@@ -182,6 +182,22 @@ pub enum Arrived<'a> {
     Segment(&'a Segment),
 }
 
+/// Takes what comes out of a ring. A closure does; only [`Take::take`] has to do anything.
+pub trait Take {
+    /// The packets that come next are for these ports. To look at what is needed of each, before the first of them
+    /// comes, lets the processor fetch all of it at the same time.
+    fn soon(&mut self, _ports: &[u16]) {}
+
+    /// A datagram, or a segment.
+    fn take(&mut self, arrived: Arrived<'_>);
+}
+
+impl<F: FnMut(Arrived<'_>)> Take for F {
+    fn take(&mut self, arrived: Arrived<'_>) {
+        self(arrived);
+    }
+}
+
 /// What one [`PacketRing::receive`] brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
@@ -226,6 +242,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct PacketRing {
     mapped: Mapped,
+    block_bytes: usize,
     reader: Reader,
     handled: u64,
     seen: Seen,
@@ -280,6 +297,7 @@ impl PacketRing {
         )?;
         Ok(PacketRing {
             mapped,
+            block_bytes: block_bytes.get(),
             reader: Reader::new(settings.ports.clone(), settings.segments),
             handled: 0,
             seen: Seen::default(),
@@ -288,41 +306,41 @@ impl PacketRing {
         })
     }
 
-    /// Hands the datagrams of up to `blocks_max` blocks to `take`, in order of arrival, and gives the
-    /// blocks back to the kernel. Never waits: poll the file descriptor for that, and call this until there is no
-    /// more.
+    /// Hands the datagrams of up to `blocks_max` blocks to `take` and gives the blocks back to the kernel. Those for
+    /// one port come one after the other, in the order in which they arrived. Never waits: poll the file
+    /// descriptor for that, and call this until there is no more.
     pub fn receive(
         &mut self,
         clock: &Clock,
         blocks_max: usize,
         mut take: impl FnMut(&Datagram<'_>),
     ) -> Taken {
-        self.receive_all(clock, blocks_max, |arrived| match arrived {
+        let mut all = |arrived: Arrived<'_>| match arrived {
             Arrived::Datagram(datagram) => take(datagram),
             Arrived::Segment(_) => {}
-        })
+        };
+        self.receive_all(clock, blocks_max, &mut all)
     }
 
     /// As [`PacketRing::receive`], with the headers of TCP segments where [`RingSettings::segments`] asks for them.
-    pub fn receive_all(
-        &mut self,
-        clock: &Clock,
-        blocks_max: usize,
-        mut take: impl FnMut(Arrived<'_>),
-    ) -> Taken {
+    pub fn receive_all(&mut self, clock: &Clock, blocks_max: usize, take: &mut impl Take) -> Taken {
         let mut taken = Taken::default();
         while taken.blocks < blocks_max {
-            let Some(block) = self.mapped.block() else {
+            let memory = self.mapped.next_blocks(blocks_max - taken.blocks);
+            if memory.is_empty() {
                 break;
-            };
-            let frames = Frames::new(block);
-            taken.frames += u64::from(frames.left());
-            taken.datagrams += self.reader.take_frames(frames, clock, &mut take);
-            taken.blocks += 1;
-            self.mapped.give_back();
+            }
+            let blocks = memory.len() / self.block_bytes;
+            let (frames, datagrams) =
+                self.reader
+                    .take_blocks(memory, self.block_bytes, clock, take);
+            taken.frames += frames;
+            taken.datagrams += datagrams;
+            taken.blocks += blocks;
+            self.mapped.give_back(blocks);
         }
         self.handled += taken.frames;
-        taken.more = self.mapped.ready();
+        taken.more = self.mapped.ready(1);
         if !self.reader.fragments.is_empty() {
             self.reader.fragments.expire(clock.now());
         }
@@ -334,6 +352,11 @@ impl PacketRing {
             let _ = self.mapped.replace_filter(&filter::assemble(&program));
         }
         taken
+    }
+
+    /// Whether the kernel has handed over so many blocks, or all there are. Costs no system call.
+    pub fn has_ready(&self, blocks: usize) -> bool {
+        self.mapped.ready(blocks)
     }
 
     /// What the kernel has put into the ring since it was opened. Costs one system call.

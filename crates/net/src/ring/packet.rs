@@ -106,7 +106,7 @@ impl UdpHeader {
 }
 
 /// An address and a port; a link-local IPv6 address gets its interface, as `recvfrom` gives it.
-#[inline]
+#[inline(always)]
 pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) => {
@@ -118,9 +118,49 @@ pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAdd
     }
 }
 
+/// For which port a packet is, as far as a short look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Port {
+    /// This one, where the packet is sound.
+    Is(u16),
+    /// None, as far as anybody can know.
+    None,
+    /// It may be any: the packet is a fragment, or has extension headers.
+    Unknown,
+}
+
+/// For which port the packet is that begins with these bytes. That is what [`Packet::read`] finds as well, for all
+/// that this does not call [`Port::Unknown`].
+#[inline]
+pub(super) fn port_of(packet: &[u8]) -> Port {
+    let port_at = |at: usize| match packet.get(at + 2..at + 4) {
+        Some(bytes) => Port::Is(u16::from_be_bytes([bytes[0], bytes[1]])),
+        None => Port::None,
+    };
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => {
+            let Some(header) = packet.first_chunk::<20>() else {
+                return Port::None;
+            };
+            match (header[9], u16::from_be_bytes([header[6], header[7]])) {
+                (UDP | TCP, fragment) if fragment & 0x3fff == 0 => {
+                    port_at(usize::from(header[0] & 0xf) * 4)
+                }
+                (UDP, _) => Port::Unknown,
+                _ => Port::None,
+            }
+        }
+        Some(6) => match packet.get(6) {
+            Some(&(UDP | TCP)) => port_at(40),
+            Some(_) => Port::Unknown,
+            None => Port::None,
+        },
+        _ => Port::None,
+    }
+}
+
 impl<'a> Packet<'a> {
     /// Reads the packet of a frame.
-    #[inline]
     pub(super) fn read(frame: &Frame<'a>) -> Packet<'a> {
         let packet = match frame.packet.first().map(|byte| byte >> 4) {
             Some(4) => read_v4(frame),
@@ -131,56 +171,97 @@ impl<'a> Packet<'a> {
     }
 }
 
-#[inline]
-fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
-    let packet = frame.packet;
-    let header: &[u8; 20] = packet.first_chunk()?;
-    let header_length = usize::from(header[0] & 0xf) * 4;
-    let total = match u16::from_be_bytes([header[2], header[3]]) {
-        // More than the field can tell, as Linux puts segments together where it is told to ("BIG TCP").
-        0 if header[9] == TCP && frame.length > usize::from(u16::MAX) => frame.length,
-        total => usize::from(total),
-    };
-    if header_length < 20 || total < header_length || total > frame.length {
-        return None;
-    }
-    if !matches!(header[9], UDP | TCP) {
-        return Some(Packet::Other);
-    }
-    // A short packet is padded to what Ethernet wants: that is not part of it.
-    let kept = packet.get(header_length..packet.len().min(total))?;
-    let address = |at: usize| {
-        IpAddr::V4(Ipv4Addr::new(
-            header[at],
-            header[at + 1],
-            header[at + 2],
-            header[at + 3],
-        ))
-    };
-    let (from, to) = (address(12), address(16));
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    let (more, offset) = (fragment & 0x2000 != 0, usize::from(fragment & 0x1fff) * 8);
-    if header[9] == TCP {
-        return match fragment & 0x3fff {
-            0 => tcp(frame, from, to, kept, total - header_length),
-            _ => Some(Packet::Other),
-        };
-    }
-    if !more && offset == 0 {
-        return udp(frame, from, to, kept, total - header_length, header_length);
-    }
-    let id = u32::from(u16::from_be_bytes([header[4], header[5]]));
-    Some(Packet::Fragment(Fragment {
-        key: FragmentKey { from, to, id },
-        offset,
-        length: total - header_length,
-        last: !more,
-        kept,
-        overhead: header_length,
-        interface: frame.interface,
-    }))
+/// What an IPv4 header says, and what follows it.
+struct V4<'a> {
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    header_length: usize,
+    /// The field with the fragment's offset and flags.
+    fragment: u16,
+    kept: &'a [u8],
+    /// How many bytes follow the header, kept or not.
+    length: usize,
 }
 
+impl<'a> V4<'a> {
+    /// Of bits that only fragments have: more fragments, and the offset.
+    const FRAGMENT: u16 = 0x3fff;
+
+    #[inline(always)]
+    fn read(frame: &Frame<'a>) -> Option<V4<'a>> {
+        let packet = frame.packet;
+        let header: &[u8; 20] = packet.first_chunk()?;
+        let header_length = usize::from(header[0] & 0xf) * 4;
+        let total = match u16::from_be_bytes([header[2], header[3]]) {
+            // More than the field can tell, as Linux puts segments together where it is told to ("BIG TCP").
+            0 if header[9] == TCP && frame.length > usize::from(u16::MAX) => frame.length,
+            total => usize::from(total),
+        };
+        if header_length < 20 || total < header_length || total > frame.length {
+            return None;
+        }
+        let address = |at: usize| {
+            let [a, b, c, d] = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        };
+        Some(V4 {
+            from: address(12),
+            to: address(16),
+            protocol: header[9],
+            header_length,
+            fragment: u16::from_be_bytes([header[6], header[7]]),
+            // A short packet is padded to what Ethernet wants: that is not part of it.
+            kept: packet.get(header_length..packet.len().min(total))?,
+            length: total - header_length,
+        })
+    }
+}
+
+/// The datagram of a packet that is IPv4 and holds one whole, as nearly all do: what [`Packet::read`] finds too, sooner.
+/// `None` says nothing.
+#[inline(always)]
+pub(super) fn whole_udp_v4<'a>(frame: &Frame<'a>) -> Option<Udp<'a>> {
+    if frame.packet.first()? >> 4 != 4 {
+        return None;
+    }
+    let ip = V4::read(frame)?;
+    if ip.protocol != UDP || ip.fragment & V4::FRAGMENT != 0 {
+        return None;
+    }
+    udp(frame, ip.from, ip.to, ip.kept, ip.length, ip.header_length)
+}
+
+#[inline(never)]
+fn read_v4<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
+    let ip = V4::read(frame)?;
+    let fragmented = ip.fragment & V4::FRAGMENT != 0;
+    match (ip.protocol, fragmented) {
+        (UDP, false) => {
+            udp(frame, ip.from, ip.to, ip.kept, ip.length, ip.header_length).map(Packet::Udp)
+        }
+        (UDP, true) => {
+            let id: &[u8; 2] = frame.packet.get(4..)?.first_chunk()?;
+            Some(Packet::Fragment(Fragment {
+                key: FragmentKey {
+                    from: ip.from,
+                    to: ip.to,
+                    id: u32::from(u16::from_be_bytes(*id)),
+                },
+                offset: usize::from(ip.fragment & 0x1fff) * 8,
+                length: ip.length,
+                last: ip.fragment & 0x2000 == 0,
+                kept: ip.kept,
+                overhead: ip.header_length,
+                interface: frame.interface,
+            }))
+        }
+        (TCP, false) => tcp(frame, ip.from, ip.to, ip.kept, ip.length),
+        _ => Some(Packet::Other),
+    }
+}
+
+#[inline(never)]
 fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let packet = frame.packet;
     let header: &[u8; 40] = packet.first_chunk()?;
@@ -200,7 +281,10 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     for _ in 0..EXTENSIONS_MAX {
         let rest = packet.get(at..)?;
         match next {
-            UDP => return udp(frame, from, to, rest, total.checked_sub(at)?, at),
+            UDP => {
+                let length = total.checked_sub(at)?;
+                return udp(frame, from, to, rest, length, at).map(Packet::Udp);
+            }
             TCP => return tcp(frame, from, to, rest, total.checked_sub(at)?),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
                 let extension: &[u8; 2] = rest.first_chunk()?;
@@ -242,7 +326,7 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
 }
 
 /// Reads UDP out of the `length` bytes after the IP headers, of which `kept` were kept.
-#[inline]
+#[inline(always)]
 fn udp<'a>(
     frame: &Frame<'a>,
     from: IpAddr,
@@ -250,23 +334,24 @@ fn udp<'a>(
     kept: &'a [u8],
     length: usize,
     ip_bytes: usize,
-) -> Option<Packet<'a>> {
+) -> Option<Udp<'a>> {
     let header = UdpHeader::read(kept)?;
     // What comes after UDP's own length is not part of the datagram.
     let payload = header.length.checked_sub(UDP_BYTES)?;
     if header.length > length {
         return None;
     }
-    Some(Packet::Udp(Udp {
+    Some(Udp {
         from: socket_address(from, header.from, frame.interface),
         to: socket_address(to, header.to, frame.interface),
         kept: &kept[UDP_BYTES..kept.len().min(header.length)],
         length: payload,
         overhead: ip_bytes + UDP_BYTES,
-    }))
+    })
 }
 
 /// Reads TCP out of the `length` bytes after the IP headers, of which `kept` were kept.
+#[inline(never)]
 fn tcp<'a>(
     frame: &Frame<'a>,
     from: IpAddr,

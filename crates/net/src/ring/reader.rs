@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 
 use measure::Time;
 
-use super::block::{self, Frame, Frames};
+use super::block::Frame;
 use super::fragments::{Added, Fragments};
-use super::packet::{Packet, Udp};
-use super::{Arrived, Counters, Datagram, Segment, WANTED_BYTES};
+use super::order::Batch;
+use super::packet::{Packet, Udp, whole_udp_v4};
+use super::{Arrived, Counters, Datagram, Segment, Take, WANTED_BYTES};
 use crate::clock::Clock;
 
 /// What is done with frames, apart from the memory that they are in.
@@ -20,10 +21,13 @@ pub(super) struct Reader {
     pub(super) counters: Counters,
     /// A packet stood for several datagrams, some of whose headers were cut off.
     pub(super) keep_whole: bool,
+    /// What is being taken.
+    batch: Batch,
 }
 
-/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After an even first byte they are a
-/// block; after an odd one packets, each behind 6 bytes that tell how long it is, and what the kernel says of it.
+/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After a first byte whose bit 0 is not set
+/// they are a block; else packets, each behind 6 bytes that tell how long it is, and what the kernel says of it. With
+/// bit 1 set they are taken for 2048 ports, else for all.
 ///
 /// # Panics
 /// If what comes out cannot have come in.
@@ -32,7 +36,12 @@ pub fn read_any(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    let mut reader = Reader::new(1..=u16::MAX, true);
+    let ports = if kind & 2 == 0 {
+        1..=u16::MAX
+    } else {
+        40_000..=42_047
+    };
+    let mut reader = Reader::new(ports, true);
     let clock = Clock::start();
     let mut count = 0;
     let mut check = |arrived: Arrived<'_>| {
@@ -49,7 +58,9 @@ pub fn read_any(bytes: &[u8]) {
         count += 1;
     };
     let datagrams = if kind & 1 == 0 {
-        reader.take_frames(Frames::new(bytes), &clock, &mut check)
+        reader
+            .take_blocks(bytes, bytes.len().max(1), &clock, &mut check)
+            .1
     } else {
         let mut rest = bytes;
         std::iter::from_fn(|| {
@@ -81,36 +92,48 @@ impl Reader {
             fragments: Fragments::default(),
             counters: Counters::default(),
             keep_whole: false,
+            batch: Batch::default(),
         }
     }
 
-    pub(super) fn take_frames(
+    /// Hands over what is in the blocks that `memory` consists of, by port. Gives how many frames the kernel says there
+    /// are, and how many datagrams were handed over.
+    pub(super) fn take_blocks(
         &mut self,
-        frames: Frames<'_>,
+        memory: &[u8],
+        block_bytes: usize,
         clock: &Clock,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
+        take: &mut impl Take,
+    ) -> (u64, u64) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let (frames, malformed) = batch.gather(memory, block_bytes, &self.ports);
+        self.counters.malformed += malformed;
         let mut datagrams = 0;
-        for frame in frames {
-            match frame {
-                Ok(frame) => datagrams += self.take_frame(&frame, clock, take),
-                Err(block::Malformed) => self.counters.malformed += 1,
-            }
-        }
-        datagrams
+        batch.hand_over(memory, take, |frame, take| {
+            datagrams += self.take_frame(frame, clock, take);
+        });
+        self.batch = batch;
+        (frames, datagrams)
     }
 
-    fn take_frame(
-        &mut self,
-        frame: &Frame<'_>,
-        clock: &Clock,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
+    #[inline]
+    fn take_frame(&mut self, frame: &Frame<'_>, clock: &Clock, take: &mut impl Take) -> u64 {
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
             self.counters.other_host += 1;
             return 0;
         }
         let at = clock.from_realtime(frame.realtime_nanos);
+        if let Some(udp) = whole_udp_v4(frame)
+            && self.ports.contains(&udp.to.port())
+        {
+            return self.split(frame, &udp, at, take);
+        }
+        self.take_rare(frame, at, take)
+    }
+
+    /// What is not one datagram for our ports in IPv4.
+    #[inline(never)]
+    fn take_rare(&mut self, frame: &Frame<'_>, at: Time, take: &mut impl Take) -> u64 {
         match Packet::read(frame) {
             Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
                 self.split(frame, &udp, at, take)
@@ -127,7 +150,7 @@ impl Reader {
                         interface: whole.interface,
                     };
                     self.count_if_cut(&datagram);
-                    take(Arrived::Datagram(&datagram));
+                    take.take(Arrived::Datagram(&datagram));
                     1
                 }
                 Added::Waiting => 0,
@@ -141,7 +164,7 @@ impl Reader {
                 }
             },
             Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
-                take(Arrived::Segment(&Segment {
+                take.take(Arrived::Segment(&Segment {
                     from: tcp.from,
                     to: tcp.to,
                     header: tcp.header,
@@ -161,13 +184,8 @@ impl Reader {
     }
 
     /// Hands over the one datagram that a packet holds, or the several.
-    fn split(
-        &mut self,
-        frame: &Frame<'_>,
-        udp: &Udp<'_>,
-        at: Time,
-        take: &mut impl FnMut(Arrived<'_>),
-    ) -> u64 {
+    #[inline(always)]
+    fn split(&mut self, frame: &Frame<'_>, udp: &Udp<'_>, at: Time, take: &mut impl Take) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
         let mut datagram = Datagram {
             from: udp.from,
@@ -180,7 +198,7 @@ impl Reader {
         };
         if segment >= udp.length {
             self.count_if_cut(&datagram);
-            take(Arrived::Datagram(&datagram));
+            take.take(Arrived::Datagram(&datagram));
             return 1;
         }
         let mut count = 0;
@@ -191,13 +209,14 @@ impl Reader {
             datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
             datagram.length = end - begin;
             self.keep_whole |= self.count_if_cut(&datagram);
-            take(Arrived::Datagram(&datagram));
+            take.take(Arrived::Datagram(&datagram));
             count += 1;
             begin = end;
         }
         count
     }
 
+    #[inline]
     fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
         let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
         self.counters.cut += u64::from(cut);
@@ -212,12 +231,18 @@ mod tests {
     use crate::ring::packet::tests::{tcp_v4, v4};
     use proptest::prelude::*;
 
+    fn take_block(reader: &mut Reader, block: &[u8], mut take: impl FnMut(Arrived<'_>)) -> u64 {
+        reader
+            .take_blocks(block, block.len(), &Clock::start(), &mut take)
+            .1
+    }
+
     /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
     fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Reader) {
         let mut reader = Reader::new(5000..=5000, false);
         let mut taken = Vec::new();
         let block = write(packets);
-        let count = reader.take_frames(Frames::new(&block), &Clock::start(), &mut |arrived| {
+        let count = take_block(&mut reader, &block, |arrived| {
             let Arrived::Datagram(datagram) = arrived else {
                 panic!("no segments were asked for");
             };
@@ -291,8 +316,7 @@ mod tests {
         ]);
         let mut reader = Reader::new(5000..=5000, true);
         let mut seen = Vec::new();
-        let frames = Frames::new(&block);
-        let count = reader.take_frames(frames, &Clock::start(), &mut |arrived| {
+        let count = take_block(&mut reader, &block, |arrived| {
             seen.push(match arrived {
                 Arrived::Datagram(datagram) => (0, datagram.length),
                 Arrived::Segment(segment) => (segment.header.sequence, segment.header.length),

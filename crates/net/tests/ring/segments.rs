@@ -83,13 +83,17 @@ fn take(
     segments: &mut Segments,
     ends: (SocketAddr, SocketAddr),
 ) {
-    ring.receive_all(clock, usize::MAX, |arrived| match arrived {
-        Arrived::Segment(segment) if (segment.from, segment.to) == ends => {
-            segments.arrived(&segment.header, segment.at);
-        }
-        Arrived::Segment(_) => {}
-        Arrived::Datagram(datagram) => panic!("nobody sent {datagram:?}"),
-    });
+    ring.receive_all(
+        clock,
+        usize::MAX,
+        &mut |arrived: Arrived<'_>| match arrived {
+            Arrived::Segment(segment) if (segment.from, segment.to) == ends => {
+                segments.arrived(&segment.header, segment.at);
+            }
+            Arrived::Segment(_) => {}
+            Arrived::Datagram(datagram) => panic!("nobody sent {datagram:?}"),
+        },
+    );
 }
 
 #[test]

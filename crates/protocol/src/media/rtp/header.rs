@@ -79,45 +79,34 @@ impl Header {
         if first >> 6 != 2 {
             return Err(HeaderError::Version(first >> 6));
         }
-        let mut header = Header {
-            padding: first & 0x20 != 0,
-            extension: first & 0x10 != 0,
-            csrc_count: first & 0x0f,
+        let (padding, extension, csrc_count) = (first & 0x20 != 0, first & 0x10 != 0, first & 0x0f);
+        let payload_offset = match first & 0x1f {
+            0 => FIXED_LENGTH,
+            _ => FIXED_LENGTH + variable_part(csrc_count, extension, rest),
+        };
+        let Some(body) = length.checked_sub(payload_offset) else {
+            return Err(HeaderError::TooShort);
+        };
+        let mut payload_length = body;
+        if padding && bytes.len() == length {
+            let padding = usize::from(bytes[length - 1]);
+            if padding == 0 || padding > body {
+                return Err(HeaderError::Padding);
+            }
+            payload_length = body - padding;
+        }
+        Ok(Header {
+            padding,
+            extension,
+            csrc_count,
             marker: second & 0x80 != 0,
             payload_type: second & PAYLOAD_TYPE_MASK,
             sequence: u16::from_be_bytes([s0, s1]),
             timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
             ssrc: u32::from_be_bytes([c0, c1, c2, c3]),
-            payload_offset: FIXED_LENGTH,
-            payload_length: 0,
-        };
-        if first & 0x3f != 0 {
-            header.payload_offset += header.variable_part(rest);
-        }
-        let Some(body) = length.checked_sub(header.payload_offset) else {
-            return Err(HeaderError::TooShort);
-        };
-        header.payload_length = body;
-        if header.padding && bytes.len() == length {
-            let padding = usize::from(bytes[length - 1]);
-            if padding == 0 || padding > body {
-                return Err(HeaderError::Padding);
-            }
-            header.payload_length = body - padding;
-        }
-        Ok(header)
-    }
-
-    /// Bytes of contributing sources and extension; `rest` is what follows the fixed header.
-    fn variable_part(&self, rest: &[u8]) -> usize {
-        let sources = usize::from(self.csrc_count) * 4;
-        if !self.extension {
-            return sources;
-        }
-        let words = rest.get(sources + 2..sources + 4).map_or(0, |word| {
-            usize::from(u16::from_be_bytes([word[0], word[1]]))
-        });
-        sources + 4 + words * 4
+            payload_offset,
+            payload_length,
+        })
     }
 
     /// Writes the fixed header in place. Contributing sources, extension and padding, where
@@ -141,6 +130,20 @@ impl Header {
         self.write(&mut bytes);
         bytes
     }
+}
+
+/// Bytes of contributing sources and extension; `rest` is what follows the fixed header.
+// Not in the way of those that have none.
+#[inline(never)]
+fn variable_part(csrc_count: u8, extension: bool, rest: &[u8]) -> usize {
+    let sources = usize::from(csrc_count) * 4;
+    if !extension {
+        return sources;
+    }
+    let words = rest.get(sources + 2..sources + 4).map_or(0, |word| {
+        usize::from(u16::from_be_bytes([word[0], word[1]]))
+    });
+    sources + 4 + words * 4
 }
 
 #[cfg(test)]

@@ -65,10 +65,9 @@ impl Jitter {
         self.estimate += (size - self.estimate) / 16.0;
         self.sum += self.estimate;
         self.count += 1;
-        // Neither is negative; adding a half and cutting off is cheaper than rounding.
-        recorder.record(JITTER, (self.estimate + 0.5) as u64);
+        recorder.record(JITTER, rounded(self.estimate));
         let side = if difference < 0.0 { EARLY } else { LATENESS };
-        recorder.record(side, (size + 0.5) as u64);
+        recorder.record(side, rounded(size));
     }
 
     /// The estimate now, in nanoseconds.
@@ -88,4 +87,11 @@ impl Jitter {
         }
         (self.estimate / self.unit) as u32
     }
+}
+
+/// A number that is not negative, as a whole one. Adding a half and cutting off is cheaper than rounding, and
+/// signed numbers are what processors convert to.
+#[inline]
+fn rounded(number: f64) -> u64 {
+    (number + 0.5) as i64 as u64
 }

@@ -94,7 +94,8 @@ pub struct RtpReceiver {
     counts: StreamCounts,
     payload_types: PayloadTypes,
     last_arrival: Option<Time>,
-    longest_gap: Duration,
+    /// In nanoseconds.
+    longest_gap: u64,
     jitter: Jitter,
     stray: Option<Stray>,
     clock_rate: u32,
@@ -269,7 +270,7 @@ impl RtpReceiver {
             base: Base::Unsaid,
             first_arrival: None,
             last_arrival: None,
-            longest_gap: Duration::ZERO,
+            longest_gap: 0,
             report: Report::default(),
             finished: false,
         }
@@ -480,9 +481,12 @@ impl RtpReceiver {
             source.arrived += 1;
         }
         if let Some(last) = self.last_arrival {
-            self.longest_gap = self.longest_gap.max(packet.at.since(last));
+            let gap = packet.at.nanos_from(last).max(0) as u64;
+            self.longest_gap = self.longest_gap.max(gap);
+            self.last_arrival = Some(last.max(packet.at));
+        } else {
+            self.last_arrival = Some(packet.at);
         }
-        self.last_arrival = self.last_arrival.max(Some(packet.at));
         self.jitter.packet(packet.at, packet.timestamp, recorder);
     }
 
@@ -666,7 +670,7 @@ impl RtpReceiver {
 
     /// The longest time without a packet so far.
     pub fn longest_gap(&self) -> Duration {
-        self.longest_gap
+        Duration::from_nanos(self.longest_gap)
     }
 
     /// The smallest delay with which every whole frame so far would have played in time. The last
@@ -704,8 +708,7 @@ impl RtpReceiver {
             }
         }
         if self.first_arrival != self.last_arrival {
-            let gap = self.longest_gap.as_nanos();
-            recorder.record(m::LONGEST_GAP, u64::try_from(gap).unwrap_or(u64::MAX));
+            recorder.record(m::LONGEST_GAP, self.longest_gap);
         }
         if let Some(needed) = self.playout.needed() {
             let needed = needed.as_nanos();

@@ -66,6 +66,15 @@ pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<
     set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
 }
 
+/// How much a socket's receive buffer takes, as the kernel counts: with what it needs itself for each datagram
+/// (`SO_RCVBUF`; socket(7)).
+///
+/// # Errors
+/// What the operating system says.
+pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
+    SockRef::from(socket).recv_buffer_size()
+}
+
 fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
     // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.

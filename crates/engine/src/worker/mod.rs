@@ -17,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turns;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -45,6 +46,7 @@ use ring::Rings;
 use sessions::{SessionKey, Slot};
 use sockets::Socket;
 use timers::{Task, Timers};
+use turns::Turns;
 use watch::Watcher;
 
 /// How often the loop is woken for nothing but to see how late it is.
@@ -182,6 +184,8 @@ struct Worker {
     /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is taken when
     /// they come.
     traced_batch: Option<ReceiveBatch>,
+    /// Media sockets that are not polled.
+    turns: Turns,
     read_buffer: Vec<u8>,
     /// When what is in the buffer came.
     runs: Vec<Run>,
@@ -289,6 +293,7 @@ impl Worker {
             pending: VecDeque::new(),
             batch: Some(ReceiveBatch::new()),
             traced_batch: Some(ReceiveBatch::whole()),
+            turns: Turns::new(),
             read_buffer: vec![0; READ_BYTES],
             runs: Vec::new(),
             rings: None,
@@ -392,6 +397,7 @@ impl Worker {
         self.keep_time(now);
         self.let_go();
         self.read_in_turn(now);
+        self.read_sockets_in_turn(now);
         self.start_and_stop_clients(now);
         while let Some((_, task)) = self.timers.due(now) {
             self.do_task(task, now);
@@ -460,6 +466,9 @@ impl Worker {
     /// What that leads to at once (a channel that could not be opened, say) is kept for
     /// [`Worker::settle`]: a session is never called while another's outputs are being carried out.
     fn deliver(&mut self, key: SessionKey, input: Input<'_>) {
+        if !matches!(input, Input::Media { .. }) {
+            self.hear_media_first(key);
+        }
         let Some(slot) = self
             .sessions
             .get_mut(key.place)

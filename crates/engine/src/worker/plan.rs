@@ -208,6 +208,7 @@ impl Worker {
             armed: Time::NEVER,
             stopping: false,
             on_ring: false,
+            in_turns: false,
             trace: None,
         };
         SessionKey {

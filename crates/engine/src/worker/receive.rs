@@ -311,7 +311,7 @@ impl Worker {
         }
     }
 
-    fn count_drops(&mut self, place: usize, drops: u32) {
+    pub(super) fn count_drops(&mut self, place: usize, drops: u32) {
         let taken = match self.sockets.get_mut(place) {
             Some(Socket::Udp(end)) => &mut end.dropped,
             Some(Socket::Shared(end)) => &mut end.dropped,
@@ -323,7 +323,7 @@ impl Worker {
     }
 
     #[inline]
-    fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
+    pub(super) fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
         let (key, channel, port) = match self.sockets.get_mut(place) {
             Some(Socket::Udp(end)) => {
                 if let Some(trace) = &mut end.trace {
@@ -348,6 +348,7 @@ impl Worker {
                     if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
                         self.pending
                             .push_back((key, Pending::Media { sink, event }));
+                        self.read_in_turns(place);
                     }
                     return;
                 }

@@ -34,6 +34,8 @@ pub(super) struct Slot {
     pub(super) stopping: bool,
     /// Whether media of it comes by the packet ring.
     pub(super) on_ring: bool,
+    /// Whether media of it comes by sockets that are read in turn.
+    pub(super) in_turns: bool,
     /// Hears what its sockets receive and send, of a client that is traced.
     pub(super) trace: Option<Tracer>,
 }

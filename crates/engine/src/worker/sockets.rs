@@ -49,6 +49,10 @@ pub(super) struct UdpEnd {
     pub(super) overhead: usize,
     /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings it.
     pub(super) on_ring: bool,
+    /// Whether it is read in turn, and not polled.
+    pub(super) in_turn: bool,
+    /// Whether it has brought too much for that.
+    pub(super) was_fast: bool,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     pub(super) dropped: u32,
     /// The even port of the pair.
@@ -336,6 +340,8 @@ impl Worker {
                 peer: None,
                 overhead,
                 on_ring: on_ring && port == Port::Media,
+                in_turn: false,
+                was_fast: false,
                 dropped: 0,
                 pair: even,
                 trace: trace.as_ref().map(|trace| {

@@ -18,6 +18,7 @@ mod stream;
 mod tests;
 mod timers;
 mod turns;
+mod waiting;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};

@@ -645,5 +645,45 @@ pub(super) mod tests {
                 Packet::Other | Packet::Malformed => {}
             }
         }
+
+        /// Headers near to sound ones, so that all kinds come up.
+        #[test]
+        fn short_looks_find_what_the_long_one_finds(
+            (six, options, protocol) in (any::<bool>(), 0usize..6, prop::sample::select(vec![UDP, TCP, 0, 43, 44, 60, 99])),
+            fragment in prop::sample::select(vec![0u16, 0x4000, 0x2000, 0x0001, 0x8000]),
+            port: u16,
+            payload in prop::collection::vec(any::<u8>(), 0..60),
+            cut in 0usize..80,
+            more in 0usize..50,
+        ) {
+            let mut packet = if six {
+                v6(&[], port, &payload)
+            } else {
+                let mut packet = v4(options * 4, port, &payload);
+                packet[6..8].copy_from_slice(&fragment.to_be_bytes());
+                packet
+            };
+            packet[if six { 6 } else { 9 }] = protocol;
+            let length = packet.len() + more;
+            packet.truncate(packet.len().saturating_sub(cut.saturating_sub(40)));
+            let frame = frame(&packet, length);
+            let short = port_of(&packet);
+            match Packet::read(&frame) {
+                Packet::Udp(udp) => {
+                    prop_assert!(matches!(short, Port::Is(_) | Port::Unknown));
+                    if let Port::Is(port) = short {
+                        prop_assert_eq!(port, udp.to.port());
+                    }
+                    let whole = whole_udp_v4(&frame);
+                    prop_assert_eq!(whole, (!six).then_some(udp));
+                }
+                Packet::Tcp(tcp) => prop_assert!(short == Port::Is(tcp.to.port()) || short == Port::Unknown),
+                Packet::Fragment(_) => prop_assert_eq!(short, Port::Unknown),
+                Packet::Other | Packet::Malformed => {}
+            }
+            if !matches!(Packet::read(&frame), Packet::Udp(_)) {
+                prop_assert_eq!(whole_udp_v4(&frame), None);
+            }
+        }
     }
 }

@@ -326,7 +326,85 @@ mod tests {
         assert_eq!((count, reader.counters.foreign), (1, 1));
     }
 
+    /// What a ring for ports 5000 to 5009 hands over of packets in so many blocks: port and length of each.
+    fn take_from_blocks(blocks: &[Vec<Put>]) -> Vec<(u16, usize)> {
+        let blocks: Vec<_> = blocks.iter().map(|packets| write(packets)).collect();
+        let length = blocks.iter().map(Vec::len).max().unwrap_or(1);
+        let mut memory = Vec::new();
+        for block in blocks {
+            memory.extend(block);
+            memory.resize(memory.len().next_multiple_of(length), 0);
+        }
+        let mut taken = Vec::new();
+        let mut take = |arrived: Arrived<'_>| match arrived {
+            Arrived::Datagram(datagram) => taken.push((datagram.to.port(), datagram.length)),
+            Arrived::Segment(_) => panic!("no segments were asked for"),
+        };
+        Reader::new(5000..=5009, false).take_blocks(&memory, length, &Clock::start(), &mut take);
+        taken
+    }
+
+    #[test]
+    fn a_part_of_a_datagram_keeps_all_in_the_order_in_which_they_came() {
+        let packet = |port, length| Put::new(v4(0, port, &vec![0; length]));
+        let mut parts = [packet(5003, 16), packet(5003, 8)];
+        // The first 24 bytes, header included, and the rest.
+        parts[0].packet[6] = 0x20;
+        parts[1].packet[7] = 3;
+        let rest = parts[1].packet.split_off(28);
+        parts[1].packet.truncate(20);
+        parts[1].packet.extend(rest);
+        parts[1].packet[3] = 28;
+        parts[0].packet[25] = 32;
+        let [first, second] = parts;
+        let mut packets = vec![packet(5005, 1), packet(5003, 2), packet(5001, 3)];
+        assert_eq!(
+            take_from_blocks(std::slice::from_ref(&packets)),
+            [(5001, 3), (5003, 2), (5005, 1)]
+        );
+        packets.insert(0, first);
+        packets.insert(2, second);
+        assert_eq!(
+            take_from_blocks(&[packets]),
+            [(5005, 1), (5003, 24), (5003, 2), (5001, 3)]
+        );
+    }
+
     proptest! {
+        #[test]
+        fn packets_are_taken_by_port_and_each_ports_as_they_came(
+            ports in prop::collection::vec(prop::collection::vec(4998u16..5012, 0..200), 1..5),
+        ) {
+            let mut number = 0;
+            let blocks: Vec<Vec<Put>> = ports
+                .iter()
+                .map(|ports| {
+                    let packets = ports.iter().map(|&port| {
+                        number += 1;
+                        Put { more: number, ..Put::new(v4(0, port, &vec![0; 4])) }
+                    });
+                    packets
+                        .map(|mut put| {
+                            // Its number is its length.
+                            let total = u16::try_from(put.packet.len()).expect("few") + put.more as u16;
+                            put.packet[2..4].copy_from_slice(&total.to_be_bytes());
+                            put.packet[24..26].copy_from_slice(&(total - 20).to_be_bytes());
+                            put
+                        })
+                        .collect()
+                })
+                .collect();
+            let mut expected: Vec<(u16, usize)> = ports
+                .iter()
+                .flatten()
+                .zip(1..)
+                .filter(|(port, _)| (5000..=5009).contains(*port))
+                .map(|(&port, number)| (port, number + 4))
+                .collect();
+            expected.sort_by_key(|&(port, _)| port);
+            prop_assert_eq!(take_from_blocks(&blocks), expected);
+        }
+
         #[test]
         fn any_bytes_are_taken_for_packets(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),

@@ -2,7 +2,7 @@
 //!
 //! To be told of each datagram and to fetch it alone costs more than all else that is done for it. Arrival times
 //! are the kernel's, so that nothing is measured worse if a socket is read every [`INTERVAL`], and then gives all that
-//! has come. From its first packet on a media socket is read so, if its buffer has room for much more than can be
+//! has come; of a slow stream less often. From its first packet on a media socket is read so, if its buffer has room for much more than can be
 //! expected meanwhile; one of a fast stream, which brings many datagrams at once anyway, is not.
 //!
 //! Whatever a session hears, it hears after the media that came before: its sockets are read then.
@@ -31,6 +31,15 @@ const SHARES: usize = 5;
 /// asked for; socket(7)): of usual datagrams it takes 900, more than a stream of 100 Mb/s brings in one interval.
 const ROOM: usize = 2 << 20;
 
+/// A socket that has brought fewer than so many datagrams is read half as often from then on, and one that has brought
+/// more than [`MANY`] twice as often: a look that finds little costs as much as one that finds much.
+const FEW: usize = 4;
+const MANY: usize = 32;
+
+/// How often that halves: a socket is read five times a second at the least, so that what it brought counts within the
+/// second.
+const LEVELS: u32 = 2;
+
 /// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at once from then on.
 const FAST: usize = 256;
 const FAST_BYTES: usize = ROOM / 8;
@@ -38,9 +47,32 @@ const FAST_BYTES: usize = ROOM / 8;
 /// How many datagrams are read at a time: more than a buffer holds, unless it is larger than need be.
 const MOST: usize = 4096;
 
+/// A socket that is read in turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: usize,
+    key: SessionKey,
+    /// How many turns it sits out before the next.
+    idle: u32,
+    /// It is read once in 2 to the power of this many turns.
+    level: u32,
+}
+
+impl Turn {
+    /// Takes in how many datagrams it brought.
+    fn brought(&mut self, count: usize) {
+        if count < FEW {
+            self.level = LEVELS.min(self.level + 1);
+        } else if count > MANY {
+            self.level = self.level.saturating_sub(1);
+        }
+        self.idle = (1 << self.level) - 1;
+    }
+}
+
 /// The sockets that are read in turn.
 pub(super) struct Turns {
-    shares: [Vec<(usize, SessionKey)>; SHARES],
+    shares: [Vec<Turn>; SHARES],
     /// Which share the next socket goes to.
     next: usize,
     /// How many shares have had their turn since the run began.
@@ -62,7 +94,8 @@ impl Turns {
 /// Whether a socket goes on being read in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    Goes,
+    /// And has brought so many datagrams.
+    Goes(usize),
     IsFast,
     IsGone,
 }
@@ -84,7 +117,12 @@ impl Worker {
         let key = end.session;
         let share = self.turns.next % SHARES;
         self.turns.next += 1;
-        self.turns.shares[share].push((place, key));
+        self.turns.shares[share].push(Turn {
+            place,
+            key,
+            idle: 0,
+            level: 0,
+        });
         if let Some(slot) = self.slot(key) {
             slot.in_turns = true;
         }
@@ -100,7 +138,19 @@ impl Worker {
         for turn in from..turn {
             let share = usize::try_from(turn % SHARES as u64).unwrap_or(0);
             let mut sockets = std::mem::take(&mut self.turns.shares[share]);
-            sockets.retain(|&(place, key)| self.read_media(place, key) == Verdict::Goes);
+            sockets.retain_mut(|turn| {
+                if turn.idle > 0 {
+                    turn.idle -= 1;
+                    return true;
+                }
+                match self.read_media(turn.place, turn.key) {
+                    Verdict::Goes(count) => {
+                        turn.brought(count);
+                        true
+                    }
+                    Verdict::IsFast | Verdict::IsGone => false,
+                }
+            });
             // What is heard meanwhile adds no socket, but let none be lost if it did.
             sockets.append(&mut self.turns.shares[share]);
             self.turns.shares[share] = sockets;
@@ -130,7 +180,7 @@ impl Worker {
     /// Reads all that a media socket holds; what the session is to hear of it is pending then.
     fn read_media(&mut self, place: usize, key: SessionKey) -> Verdict {
         let Some(mut batch) = self.turns.batch.take() else {
-            return Verdict::Goes;
+            return Verdict::Goes(0);
         };
         let clock = self.clock.same_start();
         let (mut count, mut bytes) = (0, 0);
@@ -143,13 +193,15 @@ impl Worker {
             };
             let filled = match filled {
                 Ok(filled) => filled,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Verdict::Goes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    break Verdict::Goes(count);
+                }
                 // An error stands for one datagram or none.
                 Err(_) if count < MOST => {
                     count += 1;
                     continue;
                 }
-                Err(_) => break Verdict::Goes,
+                Err(_) => break Verdict::Goes(count),
             };
             if let Some(drops) = filled.drops {
                 self.count_drops(place, drops);
@@ -160,11 +212,11 @@ impl Worker {
                 self.datagram(place, &datagram);
             }
             if !filled.more || count >= MOST {
-                break Verdict::Goes;
+                break Verdict::Goes(count);
             }
         };
         self.turns.batch = Some(batch);
-        if verdict == Verdict::Goes && (count > FAST || bytes > FAST_BYTES) {
+        if verdict != Verdict::IsGone && (count > FAST || bytes > FAST_BYTES) {
             self.read_at_once_again(place);
             return Verdict::IsFast;
         }

@@ -381,7 +381,7 @@ mod tests {
                 .map(|ports| {
                     let packets = ports.iter().map(|&port| {
                         number += 1;
-                        Put { more: number, ..Put::new(v4(0, port, &vec![0; 4])) }
+                        Put { more: number, ..Put::new(v4(0, port, &[0; 4])) }
                     });
                     packets
                         .map(|mut put| {

@@ -290,10 +290,7 @@ mod tests {
         let quantiles = [0.0, 0.05, 0.5, 0.51, 0.9, 0.99, 1.0].map(|at| histogram.quantile(at));
         assert_eq!(quantiles, [100, 100, 500, 600, 900, 1000, 1000].map(Some));
         histogram.record(u64::MAX);
-        assert_eq!(
-            histogram.quantile(1.0),
-            Some(u64::MAX.min(highest_in(BUCKETS - 1)))
-        );
+        assert_eq!(histogram.quantile(1.0), Some(highest_in(BUCKETS - 1)));
         assert_eq!(histogram.max(), Some(u64::MAX));
     }
 

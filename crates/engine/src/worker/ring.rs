@@ -335,7 +335,7 @@ impl Worker {
     }
 
     /// Works off what the rings hold.
-    fn read_rings_now(&mut self) {
+    pub(super) fn read_rings_now(&mut self) {
         let Some(mut rings) = self.rings.take() else {
             return;
         };

@@ -36,9 +36,8 @@ const ROOM: usize = 2 << 20;
 const FEW: usize = 4;
 const MANY: usize = 32;
 
-/// How often that halves: a socket is read five times a second at the least, so that what it brought counts within the
-/// second.
-const LEVELS: u32 = 2;
+/// How often that halves: a socket is read every 0.4 s at the least, and at the end of each window.
+const LEVELS: u32 = 3;
 
 /// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at once from then on.
 const FAST: usize = 256;
@@ -137,13 +136,12 @@ impl Worker {
         self.turns.taken = turn;
         for turn in from..turn {
             let share = usize::try_from(turn % SHARES as u64).unwrap_or(0);
-            let mut sockets = std::mem::take(&mut self.turns.shares[share]);
-            sockets.retain_mut(|turn| {
+            self.read_share(share, |worker, turn| {
                 if turn.idle > 0 {
                     turn.idle -= 1;
                     return true;
                 }
-                match self.read_media(turn.place, turn.key) {
+                match worker.read_media(turn.place, turn.key) {
                     Verdict::Goes(count) => {
                         turn.brought(count);
                         true
@@ -151,11 +149,27 @@ impl Worker {
                     Verdict::IsFast | Verdict::IsGone => false,
                 }
             });
-            // What is heard meanwhile adds no socket, but let none be lost if it did.
-            sockets.append(&mut self.turns.shares[share]);
-            self.turns.shares[share] = sockets;
         }
         self.settle();
+    }
+
+    /// Reads all that are read in turn, whosever turn it is.
+    pub(super) fn read_all_sockets(&mut self) {
+        for share in 0..SHARES {
+            self.read_share(share, |worker, turn| {
+                matches!(worker.read_media(turn.place, turn.key), Verdict::Goes(_))
+            });
+        }
+        self.settle();
+    }
+
+    /// Has `read` read each socket of a share, and say whether it goes on being read so.
+    fn read_share(&mut self, share: usize, mut read: impl FnMut(&mut Worker, &mut Turn) -> bool) {
+        let mut sockets = std::mem::take(&mut self.turns.shares[share]);
+        sockets.retain_mut(|turn| read(self, turn));
+        // What is heard meanwhile adds no socket, but let none be lost if it did.
+        sockets.append(&mut self.turns.shares[share]);
+        self.turns.shares[share] = sockets;
     }
 
     /// Reads what has come for a session's media sockets, before it hears of something else.

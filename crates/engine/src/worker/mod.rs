@@ -440,6 +440,9 @@ impl Worker {
             Task::Deadline(key) => {
                 let Some(slot) = self.slot(key) else { return };
                 if slot.session.awaits(now) {
+                    if slot.on_ring {
+                        self.read_rings_now();
+                    }
                     self.catch_up(key);
                 }
                 let Some(slot) = self.slot(key) else { return };

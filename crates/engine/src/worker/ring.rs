@@ -314,9 +314,18 @@ impl Worker {
         }
     }
 
+    /// Whether something is in the rings, and it is time to read it.
+    fn rings_are_due(&self, now: Time) -> bool {
+        // Of connections that are read seldom the ring has to show all in time.
+        let at_once = self.watcher.as_ref().is_some_and(Watcher::is_needed);
+        let told = self.rings.as_ref().filter(|rings| rings.told);
+        told.is_some_and(|rings| at_once || rings.are_due(now))
+    }
+
     /// When the rings are to be read next, if nothing more comes.
     pub(super) fn rings_due(&self) -> Time {
         match &self.rings {
+            _ if self.rings_are_due(self.turn) => self.turn,
             Some(rings) if rings.told => rings.read + GATHER,
             _ => Time::NEVER,
         }
@@ -324,13 +333,11 @@ impl Worker {
 
     /// Works off what the rings hold if it is time for that. `told` says whether the kernel has told of it.
     pub(super) fn read_rings(&mut self, told: bool) {
-        let at_once = self.watcher.as_ref().is_some_and(Watcher::is_needed);
-        let now = self.clock.now();
         if let Some(rings) = &mut self.rings {
             rings.told |= told;
-            if rings.told && (at_once || rings.are_due(now)) {
-                self.read_rings_now();
-            }
+        }
+        if self.rings_are_due(self.clock.now()) {
+            self.read_rings_now();
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod human;
 pub mod json;
+mod limits;
 mod loss;
 pub mod model;
 pub mod paint;
@@ -12,6 +13,7 @@ pub mod terminal;
 pub mod time;
 pub mod window;
 
+pub use limits::{Limit, LimitKind};
 pub use loss::WhereLost;
 pub use model::Report;
 pub use runfile::{Reader, Subject};

@@ -11,6 +11,7 @@ use measure::{Finding, Metric, Totals, Unit};
 use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::limits::Limit;
 use crate::loss::WhereLost;
 use crate::schema;
 
@@ -38,6 +39,8 @@ pub struct Report {
     /// What the server under test spent; null where none was observed.
     #[schemars(schema_with = "schema::server")]
     pub server: Option<Metrics>,
+    /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
+    pub server_limits: Vec<Limit>,
     /// What the tester itself spent, and what it missed.
     #[schemars(schema_with = "schema::tester")]
     pub tester: Tester,

@@ -7,6 +7,7 @@ use measure::{Catalogue, ThresholdResult, Totals, Verdict as MeasuredVerdict, Ve
 use runfile::{ClientOutcome, Reader, Subject};
 
 use crate::ReportError;
+use crate::limits::{Evidence, Whose};
 use crate::loss;
 use crate::model::{
     Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Tester,
@@ -46,6 +47,7 @@ struct Whole {
 struct Sums {
     totals: BTreeMap<String, Totals>,
     whole: BTreeMap<String, Whole>,
+    evidence: Evidence,
     duration: f64,
 }
 
@@ -57,12 +59,14 @@ impl Sums {
                 .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
                 .collect(),
             whole: BTreeMap::new(),
+            evidence: Evidence::default(),
             duration: 0.0,
         };
         let warm_up = reader.header().warm_up_windows();
         for row in reader.windows() {
             let row = row?;
             sums.duration = row.start.as_secs_f64() + row.seconds;
+            sums.evidence.window(row.start.as_secs_f64());
             for (name, window) in row.subjects {
                 let Some(totals) = sums.totals.get_mut(&name) else {
                     continue;
@@ -71,6 +75,16 @@ impl Sums {
                     totals.add(&window, row.seconds);
                 }
                 let catalogue = totals.catalogue();
+                let whose = match reader
+                    .subjects()
+                    .iter()
+                    .find(|subject| subject.name == name)
+                {
+                    Some(subject) if subject.kind == SERVER => Whose::Server,
+                    Some(subject) if subject.kind == TESTER => Whose::Tester,
+                    _ => Whose::Population,
+                };
+                sums.evidence.add(whose, catalogue, &window, row.seconds);
                 let whole = sums.whole.entry(name).or_default();
                 let counter = |name| match catalogue.find(name)?.source {
                     measure::metric::Source::Counter(id) => {
@@ -159,6 +173,7 @@ impl Report {
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
+            server_limits: sums.evidence.limits(header.machine.cores),
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,

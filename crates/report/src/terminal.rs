@@ -56,6 +56,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     if let Some(server) = &report.server {
         screen.server(server);
     }
+    screen.limits(report);
     screen.tester(report);
     if layout.everything {
         screen.everything(report);
@@ -334,6 +335,19 @@ impl Screen {
         if let Some(drops) = server.value("socket_drops") {
             let text = format!("{} dropped datagrams", count(drops));
             self.row("its sockets", &text);
+        }
+    }
+
+    fn limits(&mut self, report: &Report) {
+        if report.server_limits.is_empty() {
+            return;
+        }
+        self.heading("what limited the server", "");
+        for limit in &report.server_limits {
+            let room = self.layout.width.saturating_sub(4).max(20);
+            for (index, part) in fold(&limit.text, room).iter().enumerate() {
+                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Duty {
     pub(crate) ports: PortRange,
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
+    /// Whether it goes before others that want the same processor.
+    pub(crate) goes_first: bool,
 }
 
 impl Crew {
@@ -73,6 +75,7 @@ impl Crew {
                 // A listener is handed over, and would stay open in the table it was made in.
                 own_files: duty.serving.is_empty(),
                 ring: duty.ring,
+                goes_first: duty.goes_first,
                 populations: duty.populations,
                 serving: duty.serving,
                 stop_timeout,

@@ -10,7 +10,7 @@ use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, PortRange};
 use protocol::registry;
 use runfile::{Header, RunFile, SubjectHeader};
-use scenario::Scenario;
+use scenario::{Priority, Scenario};
 use sut::Sut;
 
 use crate::collect::Assembly;
@@ -70,6 +70,9 @@ fn run_duties(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
     let traced = trace::find(&options.trace, scenario)?;
+    if scenario.tester.priority == Priority::Raised {
+        may_go_first()?;
+    }
     let subjects = subjects(scenario);
     let names: Vec<(&str, Catalogue)> = subjects
         .iter()
@@ -153,6 +156,15 @@ fn run_duties(
         stopped_by_user: false,
     };
     Ok(coordinator.run(progress))
+}
+
+/// Finds out whether threads of this process may go before others, on a thread that ends.
+fn may_go_first() -> Result<(), EngineError> {
+    let tried = std::thread::spawn(net::thread::go_first).join();
+    match tried.unwrap_or_else(|_| Err(std::io::Error::other("the thread that tried broke down"))) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(EngineError::Priority(error)),
+    }
 }
 
 fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
@@ -338,6 +350,7 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
             serving: Vec::new(),
             ports: ports(worker),
             ring: reception.ring(&ports(worker)),
+            goes_first: scenario.tester.priority == Priority::Raised,
         })
         .collect()
 }

@@ -144,6 +144,7 @@ pub fn serve(
                 catalogue: server.catalogue(),
                 clients: None,
             }],
+            goes_first: false,
             serving: vec![Serving {
                 apart: options.apart,
                 listener,

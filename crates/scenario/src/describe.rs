@@ -221,10 +221,11 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
         .collect();
     vec![
         format!(
-            "tester: receives by {}, with {} for each media socket and a ring of {} for each worker",
+            "tester: receives by {}, with {} for each media socket and a ring of {} for each worker; priority {}",
             tester.receive.name(),
             Size(tester.receive_buffer),
-            Size(tester.ring)
+            Size(tester.ring),
+            tester.priority.name()
         ),
         format!("tester: trusts itself up to {}", bounds.join(", ")),
     ]

@@ -64,6 +64,8 @@ pub struct Tester {
     pub receive_buffer: u64,
     /// The size of each worker's packet ring, in bytes. Default: [`DEFAULT_RING`].
     pub ring: u64,
+    /// Whether workers go before other threads of the machine. Default: [`Priority::Normal`].
+    pub priority: Priority,
     /// The bounds past which the measurement is invalid.
     pub health: HealthBounds,
 }
@@ -74,6 +76,7 @@ impl Default for Tester {
             receive: Receive::default(),
             receive_buffer: DEFAULT_RECEIVE_BUFFER,
             ring: DEFAULT_RING,
+            priority: Priority::default(),
             health: HealthBounds::default(),
         }
     }
@@ -102,6 +105,30 @@ impl Receive {
             Receive::Auto => "auto",
             Receive::Ring => "ring",
             Receive::Sockets => "sockets",
+        }
+    }
+}
+
+/// How the tester's workers stand among all that wants a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// As everybody.
+    #[default]
+    Normal,
+    /// Before others (a nice value of -10; setpriority(2)). It needs CAP_SYS_NICE; without it the run does not begin.
+    Raised,
+}
+
+impl Priority {
+    /// All there are.
+    pub const ALL: [Priority; 2] = [Priority::Normal, Priority::Raised];
+
+    /// As the scenario file writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Priority::Normal => "normal",
+            Priority::Raised => "raised",
         }
     }
 }

@@ -11,12 +11,12 @@ use serde_json::{Value as Json, json};
 
 use crate::error::Problem;
 use crate::fields::{Fields, node_text, text};
-use crate::model::{DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, Receive, Tester};
+use crate::model::{DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, Priority, Receive, Tester};
 use crate::nearest::suggest;
 use crate::node::{Node, shown};
 
 /// The keys of the tester.
-pub(crate) const KEYS: [&str; 4] = ["receive", "receive_buffer", "ring", "health"];
+pub(crate) const KEYS: [&str; 5] = ["receive", "receive_buffer", "ring", "priority", "health"];
 
 /// The keys of its health.
 pub(crate) const HEALTH_KEYS: [&str; 12] = [
@@ -58,7 +58,15 @@ pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Tester> {
     let tester = Tester {
         receive: fields
             .get("receive", problems)
-            .and_then(|node| receive(node, problems))
+            .and_then(|node| {
+                one_of(
+                    node,
+                    "tester.receive",
+                    Receive::ALL,
+                    Receive::name,
+                    problems,
+                )
+            })
             .unwrap_or(default.receive),
         receive_buffer: within(
             &mut fields,
@@ -68,6 +76,18 @@ pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Tester> {
         )
         .map_or(default.receive_buffer, |size| size.0),
         ring: within(&mut fields, "ring", RING_RANGE, problems).map_or(default.ring, |size| size.0),
+        priority: fields
+            .get("priority", problems)
+            .and_then(|node| {
+                one_of(
+                    node,
+                    "tester.priority",
+                    Priority::ALL,
+                    Priority::name,
+                    problems,
+                )
+            })
+            .unwrap_or(default.priority),
         health: fields
             .get("health", problems)
             .and_then(|node| health(node, problems))
@@ -77,18 +97,23 @@ pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Tester> {
     Some(tester)
 }
 
-fn receive(node: &Node, problems: &mut Vec<Problem>) -> Option<Receive> {
-    let word = text(node, "tester.receive", problems)?;
-    let found = Receive::ALL
-        .into_iter()
-        .find(|receive| receive.name() == word);
+/// One of some words.
+fn one_of<T: Copy, const N: usize>(
+    node: &Node,
+    path: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let word = text(node, path, problems)?;
+    let found = all.into_iter().find(|&one| name(one) == word);
     if found.is_none() {
         problems.push(
             Problem::new(
                 &node.origin,
-                format!("`tester.receive` cannot be `{}`", shown(&word)),
+                format!("`{path}` cannot be `{}`", shown(&word)),
             )
-            .help(suggest(&word, Receive::ALL.map(Receive::name))),
+            .help(suggest(&word, all.map(name))),
         );
     }
     found
@@ -197,6 +222,10 @@ pub(crate) fn schema(duration: &Json, generator: &mut SchemaGenerator) -> Json {
                 "description": "How media over UDP is received: from a packet `ring` of each worker (needs CAP_NET_RAW) or from the clients' `sockets`. Default `auto`: the ring where it can be had."
             },
             "receive_buffer": described(&size, format!("The receive buffer of each media socket; the kernel grants at most net.core.rmem_max. With 1 MiB and more a socket is read twenty times a second instead of at each datagram, at half of the cost. Default {}.", Size(DEFAULT_RECEIVE_BUFFER))),
+            "priority": {
+                "enum": Priority::ALL.map(Priority::name),
+                "description": "Whether the tester's workers go before other threads of the machine: `raised` (a nice value of -10; needs CAP_SYS_NICE) keeps a tester fit beside a server that takes all cores. Default `normal`."
+            },
             "ring": described(&size, format!("The packet ring of each worker. Default {}.", Size(DEFAULT_RING))),
             "health": {
                 "type": "object",

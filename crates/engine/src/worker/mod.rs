@@ -92,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) ports: PortRange,
     /// Whether the worker has a table of descriptors of its own, and so the process's limit to itself.
     pub(crate) own_files: bool,
+    /// Whether it goes before others that want the same processor.
+    pub(crate) goes_first: bool,
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
     pub(crate) populations: Vec<PopulationPlan>,
@@ -246,6 +248,9 @@ pub(crate) fn run(config: Config, standing: Sender<()>, begin: &Receiver<Clock>)
 
 impl Worker {
     fn new(config: Config) -> io::Result<Worker> {
+        if config.goes_first {
+            net::thread::go_first()?;
+        }
         if config.own_files {
             config.take_own_files()?;
         }

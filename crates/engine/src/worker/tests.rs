@@ -184,6 +184,7 @@ fn run_on(
                 traced: crate::trace::Traced::default(),
             }),
         }],
+        goes_first: false,
         serving: Vec::new(),
         ports: ports(self::ports()),
         ring: None,

@@ -146,8 +146,8 @@ impl Check {
             Check::Ports => "run fewer clients over UDP, or several runs from several machines",
             Check::Lag | Check::WorkerCpu => MORE_PROCESSOR,
             Check::CpuWait => {
-                "stop what else runs on this machine, give the tester cores of its own (taskset), \
-                 or a machine of its own"
+                "stop what else runs on this machine, or let the tester go first (tester.priority: raised), \
+                 or give it cores of its own (taskset), or a machine of its own"
             }
             Check::Steal => "use a machine whose processors are not shared with others",
             Check::SendLateness => {

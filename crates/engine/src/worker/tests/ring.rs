@@ -91,6 +91,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
                     traced: crate::trace::Traced::default(),
                 }),
             }],
+            goes_first: false,
             serving: Vec::new(),
             ring: (worker == 0).then(|| RingSettings {
                 whole_if: WHOLE_IF,

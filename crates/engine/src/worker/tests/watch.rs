@@ -84,6 +84,7 @@ fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'stat
                 traced: crate::trace::Traced::default(),
             }),
         }],
+        goes_first: false,
         serving: Vec::new(),
         ring: Some(RingSettings {
             segments,

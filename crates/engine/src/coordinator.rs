@@ -306,6 +306,7 @@ impl Coordinator<'_> {
                 CpuSource::ProcessTimes { reason } => {
                     format!("the times of its processes, in clock ticks, because {reason}")
                 }
+                CpuSource::Exporter => "exporters on its machine".to_owned(),
             };
             let text = format!("processor time of the server is taken from {source}");
             self.event(now, "cpu_source", Some("server".to_owned()), text);

@@ -31,13 +31,13 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
                 "port {port} belongs to {name} (pid {pid}), not to the server that was measured ({}, \
                  pid {}): stop the one or observe the other",
                 sut.description(),
-                sut.pid(),
+                sut.pid().unwrap_or_default(),
             )),
             PortOwner::Nobody if at_end => Some(format!(
                 "nobody listens on port {port}, which the URLs name: the server that was measured ({}, pid \
                  {}) was not the one that was tested",
                 sut.description(),
-                sut.pid(),
+                sut.pid().unwrap_or_default(),
             )),
             PortOwner::Ours | PortOwner::Nobody | PortOwner::Unknown => None,
         })

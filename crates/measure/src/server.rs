@@ -12,6 +12,12 @@ crate::metrics! {
         /// Datagrams that the kernel dropped because a socket's receive queue was full: sockets of
         /// the observed processes only, those that were closed within the window excepted.
         SOCKET_DROPS = "socket_drops", Count, "proc(5), /proc/pid/net/udp, drops";
+        /// Datagrams that the server's machine dropped because a socket's receive queue was full: of all its
+        /// sockets. Of a server on another machine, from its node_exporter.
+        UDP_RECEIVE_ERRORS = "udp_receive_errors", Count, "RFC 4113, udpInErrors; proc(5), /proc/net/snmp, RcvbufErrors";
+        /// How often an exporter of the server's machine did not answer, or not within 3 s: the figures of such a second
+        /// are missing.
+        SCRAPES_FAILED = "scrapes_failed", Count, "";
     }
     gauges {
         /// Processor time of the process tree in the window, in seconds per second: 1.0 is one core
@@ -36,6 +42,11 @@ crate::metrics! {
         /// Memory in the queues of all UDP sockets of this machine (of this network namespace), not
         /// of the server alone: the kernel keeps no such figure by process.
         UDP_MEMORY = "udp_memory", Bytes, "proc(5), /proc/net/sockstat, UDP mem in pages", Max;
+        /// Processor time of the server's whole machine, in seconds per second: all that was not idle, waiting for a disk or
+        /// taken by a hypervisor. Of a server on another machine, from its node_exporter.
+        MACHINE_CPU = "machine_cpu", Cores, "proc(5), /proc/stat", Max;
+        /// Processor cores of the server's machine. Of a server on another machine, from its node_exporter.
+        MACHINE_CORES = "machine_cores", Count, "proc(5), /proc/stat", Max;
     }
     distributions {}
     derived {}

@@ -74,6 +74,10 @@ pub(crate) struct Point {
     tester_cpu: Option<f64>,
     uss: Option<f64>,
     socket_drops: f64,
+    /// Of a server on another machine: that machine's processor time, its cores, and what it dropped at full queues.
+    machine_cpu: Option<f64>,
+    machine_cores: Option<f64>,
+    receive_errors: f64,
 }
 
 /// Whose figures a window's are.
@@ -131,6 +135,9 @@ impl Evidence {
                 point.hottest_thread = gauge("cpu_hottest_thread");
                 point.uss = gauge("uss");
                 point.socket_drops = counter("socket_drops").unwrap_or(0) as f64;
+                point.machine_cpu = gauge("machine_cpu");
+                point.machine_cores = gauge("machine_cores");
+                point.receive_errors = counter("udp_receive_errors").unwrap_or(0) as f64;
             }
             Whose::Tester => point.tester_cpu = gauge("cpu"),
         }
@@ -141,8 +148,10 @@ impl Evidence {
         [
             self.thread(),
             self.cores(cores),
+            self.other_machines_cores(),
             self.flat(),
             self.socket_drops(),
+            self.receive_errors(),
             self.memory(),
         ]
         .into_iter()
@@ -166,8 +175,46 @@ impl Evidence {
         )
     }
 
+    fn other_machines_cores(&self) -> Option<Limit> {
+        let share =
+            |point: &Point| Some(point.machine_cpu? / point.machine_cores.filter(|&n| n > 0.0)?);
+        let seen = self.where_at_least(share, SATURATED);
+        let most = largest(&seen, |point| point.machine_cpu);
+        let cores = largest(&seen, |point| point.machine_cores);
+        limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
+            format!(
+                "the {cores:.0} cores of the server's machine were taken up (up to {most:.2}) {times}, {from}"
+            )
+        })
+    }
+
+    fn receive_errors(&self) -> Option<Limit> {
+        let seen: Vec<&Point> = self
+            .points
+            .iter()
+            .filter(|p| p.receive_errors > 0.0)
+            .collect();
+        let first = seen.first()?;
+        let errors: f64 = seen.iter().map(|point| point.receive_errors).sum();
+        Some(Limit {
+            kind: LimitKind::SocketDrops,
+            text: format!(
+                "the server's machine dropped {errors:.0} datagrams at full receive queues, the server's or others', {}, {}",
+                times(seen.len(), self.points.len()),
+                from(first)
+            ),
+            first_at: first.start,
+            windows: seen.len() as u64,
+        })
+    }
+
     fn cores(&self, cores: u32) -> Option<Limit> {
-        let both = |point: &Point| Some(point.cpu? + point.tester_cpu.unwrap_or(0.0));
+        // What a machine elsewhere spends is not to be added to what the tester spends here.
+        let here = |point: &Point| point.machine_cpu.is_none();
+        let both = |point: &Point| {
+            let server = point.cpu.filter(|_| here(point))?;
+            Some(server + point.tester_cpu.unwrap_or(0.0))
+        };
         let bound = SATURATED * f64::from(cores.max(1));
         let seen = self.where_at_least(both, bound);
         let server = largest(&seen, |point| point.cpu);
@@ -383,7 +430,7 @@ mod tests {
                 hottest_thread: Some(0.4),
                 tester_cpu: Some(0.1),
                 uss: Some(50e6),
-                socket_drops: 0.0,
+                ..Point::default()
             };
             of(f64::from(number), &mut point);
             point
@@ -430,6 +477,34 @@ mod tests {
         });
         assert_eq!(kinds(&cores), [LimitKind::Cores]);
         assert_eq!(cores.limits(4), [], "there are more");
+    }
+
+    #[test]
+    fn another_machine_is_judged_by_its_own_cores() {
+        let remote = |cores: f64| {
+            run(60, move |_, point| {
+                point.cpu = Some(1.9);
+                point.machine_cpu = Some(3.9);
+                point.machine_cores = Some(cores);
+                point.receive_errors = if cores > 4.0 { 1.0 } else { 0.0 };
+            })
+        };
+        let limits = remote(4.0).limits(2);
+        assert_eq!(limits.len(), 1);
+        assert!(
+            limits[0]
+                .text
+                .contains("the 4 cores of the server's machine"),
+            "{}",
+            limits[0].text
+        );
+        let limits = remote(8.0).limits(2);
+        assert_eq!(limits.len(), 1);
+        assert!(
+            limits[0].text.contains("dropped 60 datagrams"),
+            "{}",
+            limits[0].text
+        );
     }
 
     #[test]

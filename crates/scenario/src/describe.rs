@@ -103,6 +103,14 @@ impl Scenario {
                     format!("server: runs {}", words.join(" "))
                 }
                 ServerStart::Observe { pid } => format!("server: watches process {pid}"),
+                ServerStart::Exporters { node, process, .. } => {
+                    let urls: Vec<&str> = [node, process]
+                        .into_iter()
+                        .flatten()
+                        .map(String::as_str)
+                        .collect();
+                    format!("server: on another machine, as {} tell", urls.join(" and "))
+                }
             });
             if let Some(ready) = &server.ready {
                 let sign = match ready {

@@ -220,6 +220,15 @@ pub enum ServerStart {
         /// Its process number.
         pid: u32,
     },
+    /// A server on another machine, of which Prometheus' exporters there tell. One of the two URLs is there.
+    Exporters {
+        /// node_exporter's URL: of the machine.
+        node: Option<String>,
+        /// process-exporter's URL: of the server's processes.
+        process: Option<String>,
+        /// Which of its groups of processes the server is. Default: the only one.
+        group: Option<String>,
+    },
 }
 
 /// How a server shows that it is ready.

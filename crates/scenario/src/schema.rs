@@ -153,9 +153,18 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
             "observe": {
                 "type": "object",
                 "additionalProperties": false,
-                "required": ["pid"],
-                "properties": { "pid": { "type": "integer", "minimum": 1 } },
-                "description": "A process that runs already."
+                "anyOf": [
+                    { "required": ["pid"] },
+                    { "required": ["node"] },
+                    { "required": ["process"] }
+                ],
+                "properties": {
+                    "pid": { "type": "integer", "minimum": 1, "description": "A process of this machine." },
+                    "node": { "type": "string", "description": "Of a server on another machine: the URL of node_exporter there, such as http://10.0.0.5:9100/metrics." },
+                    "process": { "type": "string", "description": "The URL of process-exporter there, such as http://10.0.0.5:9256/metrics." },
+                    "group": { "type": "string", "description": "Which of process-exporter's groups the server is. Default: the only one." }
+                },
+                "description": "A server that runs already, on this machine or another."
             },
             "clips": {
                 "type": "object",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::units::{BitRate, TimeSpan};
 
 use crate::error::Problem;
-use crate::fields::{Fields, integer, text, wrong_type};
+use crate::fields::{Fields, text, wrong_type};
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerStart,
 };
@@ -76,7 +76,7 @@ pub(crate) fn read(
     let (kind, without): (&str, &[&str]) = match server.start {
         ServerStart::Launch { .. } => ("launch", &["environment", "directory", "ready"]),
         ServerStart::Command(_) => ("command", &["port"]),
-        ServerStart::Observe { .. } => (
+        ServerStart::Observe { .. } | ServerStart::Exporters { .. } => (
             "observe",
             &[
                 "port",
@@ -166,27 +166,81 @@ fn start(
         }
         _ => {
             let node = fields.get("observe", problems)?;
-            let mut inner = Fields::of(
-                node,
-                "server.observe",
-                "write `observe: {pid: 123}`",
-                problems,
-            )?;
-            let pid = inner
-                .need("pid", "write `observe: {pid: 123}`", problems)
-                .and_then(|node| {
-                    integer(
-                        node,
-                        "server.observe.pid",
-                        1..=u64::from(u32::MAX >> 1),
-                        problems,
-                    )
-                });
-            inner.finish(&["pid"], problems);
-            let pid = u32::try_from(pid?).ok()?;
-            Some(ServerStart::Observe { pid })
+            observe(node, problems)
         }
     }
+}
+
+fn observe(node: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
+    const HELP: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
+    let mut fields = Fields::of(node, "server.observe", HELP, problems)?;
+    let before = problems.len();
+    let urls: Vec<Option<String>> = ["node", "process"]
+        .into_iter()
+        .map(|key| exporter(&mut fields, key, problems))
+        .collect();
+    let group = fields.text("group", problems);
+    let pid = fields.integer("pid", 1..=u64::from(u32::MAX >> 1), problems);
+    let given = |key: &str, fields: &mut Fields<'_>| fields.entry(key).is_some();
+    let (by_pid, by_node, by_process, by_group) = (
+        given("pid", &mut fields),
+        given("node", &mut fields),
+        given("process", &mut fields),
+        given("group", &mut fields),
+    );
+    fields.finish(&["pid", "node", "process", "group"], problems);
+    if problems.len() > before {
+        return None;
+    }
+    let wrong = match (by_pid, by_node || by_process) {
+        (true, true) => {
+            Some("`pid` is of this machine, and exporters are of another: one of them is meant")
+        }
+        (false, false) => Some("`server.observe` does not say what is observed"),
+        _ if by_group && !by_process => {
+            Some("`group` is one of process-exporter's, whose URL is missing")
+        }
+        _ => None,
+    };
+    if let Some(wrong) = wrong {
+        problems.push(Problem::new(&node.origin, wrong).help(HELP));
+        return None;
+    }
+    match pid {
+        Some(pid) => Some(ServerStart::Observe {
+            pid: u32::try_from(pid).ok()?,
+        }),
+        None => {
+            let [node, process] = urls.try_into().ok()?;
+            Some(ServerStart::Exporters {
+                node,
+                process,
+                group,
+            })
+        }
+    }
+}
+
+/// The URL of an exporter.
+fn exporter(fields: &mut Fields<'_>, key: &str, problems: &mut Vec<Problem>) -> Option<String> {
+    let url = fields.text(key, problems)?;
+    if !url.starts_with("http://")
+        && let Some(entry) = fields.entry(key)
+    {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!(
+                    "`{}` is not a URL of an exporter: `{}`",
+                    fields.path_of(key),
+                    shown(&url)
+                ),
+            )
+            .help("write it with `http://`, such as `http://10.0.0.5:9100/metrics`"),
+        );
+        return None;
+    }
+    Some(url)
 }
 
 fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {

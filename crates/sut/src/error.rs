@@ -19,6 +19,14 @@ pub enum SutError {
         /// The names there are.
         known: String,
     },
+    /// An exporter of the server's machine is of no use.
+    #[error("the exporter at {url}: {reason}")]
+    Exporter {
+        /// Its URL.
+        url: String,
+        /// Why.
+        reason: String,
+    },
     /// A program or a library that is needed is not installed.
     #[error("{what} is not installed: {remedy}")]
     Missing {

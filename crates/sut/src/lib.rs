@@ -10,6 +10,7 @@ pub mod catalogue;
 mod cgroup;
 mod clips;
 mod error;
+mod exporters;
 mod launched;
 mod log;
 mod message;
@@ -29,6 +30,7 @@ use measure::Recorder;
 
 pub use catalogue::ffmpeg_missing;
 pub use error::SutError;
+pub use exporters::Exporters;
 pub use launched::StopReport;
 pub use message::Exit;
 pub use observe::{CpuSource, Observation};
@@ -36,6 +38,7 @@ pub use ports::{PortOwner, Transport};
 pub use spec::{Clips, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
 pub use supervise::{SUBCOMMAND, supervise_main};
 
+use exporters::Asker;
 use launched::{Launched, Means};
 use observe::{Meter, Observer};
 use spec::Launch;
@@ -125,6 +128,8 @@ enum Process {
         pid: u32,
         started: u64,
     },
+    /// On another machine.
+    Elsewhere(Box<Asker>),
 }
 
 impl Sut {
@@ -159,6 +164,7 @@ impl Sut {
         };
         let (mut launch, urls, scratch) = match &spec.origin {
             Origin::Observe { pid } => return Sut::observe_pid(*pid),
+            Origin::Exporters(exporters) => return Sut::ask(exporters),
             Origin::Command(command) => {
                 let mut launch = Launch::new(command);
                 launch.directory = spec
@@ -272,11 +278,28 @@ impl Sut {
         })
     }
 
-    /// The server's own process: that of the command, or the one observed.
-    pub fn pid(&self) -> u32 {
+    /// Observes a server on another machine by the exporters there.
+    ///
+    /// # Errors
+    /// One does not answer, or knows nothing of the server's processes.
+    pub fn ask(exporters: &Exporters) -> Result<Sut, SutError> {
+        let asker = Asker::start(exporters)?;
+        Ok(Sut {
+            description: asker.description().to_owned(),
+            process: Process::Elsewhere(Box::new(asker)),
+            observer: Observer::new(Meter::Times),
+            urls: Vec::new(),
+            stop_within: Duration::ZERO,
+            cpu_source: CpuSource::Exporter,
+        })
+    }
+
+    /// The server's own process: that of the command, or the one observed. None on another machine.
+    pub fn pid(&self) -> Option<u32> {
         match &self.process {
-            Process::Launched(launched) => launched.state().pid.unwrap_or_default(),
-            Process::Observed { pid, .. } => *pid,
+            Process::Launched(launched) => launched.state().pid,
+            Process::Observed { pid, .. } => Some(*pid),
+            Process::Elsewhere(_) => None,
         }
     }
 
@@ -307,11 +330,17 @@ impl Sut {
 
     /// Looks at it; what adds up is counted since the last look.
     pub fn observe(&mut self) -> Observation {
-        self.observer.look(&tree(&self.process))
+        match &mut self.process {
+            Process::Elsewhere(asker) => asker.look(),
+            process => self.observer.look(&tree(process)),
+        }
     }
 
-    /// Who has the port.
+    /// Who has the port. Of another machine's ports nothing is known.
     pub fn owns_port(&self, port: u16, transport: Transport) -> PortOwner {
+        if matches!(self.process, Process::Elsewhere(_)) {
+            return PortOwner::Unknown;
+        }
         ports::owner_of(port, transport, || tree(&self.process))
     }
 
@@ -324,6 +353,7 @@ impl Sut {
                 (!alive)
                     .then(|| "it is no more; how it ended is known to its parent only".to_owned())
             }
+            Process::Elsewhere(_) => None,
         }
     }
 
@@ -331,7 +361,7 @@ impl Sut {
     pub fn log_tail(&self) -> String {
         match &self.process {
             Process::Launched(launched) => launched.state().log.tail(),
-            Process::Observed { .. } => String::new(),
+            Process::Observed { .. } | Process::Elsewhere(_) => String::new(),
         }
     }
 
@@ -340,7 +370,7 @@ impl Sut {
     pub fn stop(mut self) -> StopReport {
         match &mut self.process {
             Process::Launched(launched) => launched.stop(self.stop_within),
-            Process::Observed { .. } => StopReport {
+            Process::Observed { .. } | Process::Elsewhere(_) => StopReport {
                 exit: None,
                 ended_by_itself: false,
                 killed: false,
@@ -363,5 +393,6 @@ fn tree(process: &Process) -> Vec<u32> {
             tree.extend(proc::descendants(*pid));
             tree
         }
+        Process::Elsewhere(_) => Vec::new(),
     }
 }

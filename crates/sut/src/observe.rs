@@ -35,6 +35,8 @@ pub enum CpuSource {
         /// Why there is no control group.
         reason: String,
     },
+    /// An exporter on the server's machine.
+    Exporter,
 }
 
 /// What one look found. What is absent was not looked at, or could not be.
@@ -58,6 +60,14 @@ pub struct Observation {
     pub udp_memory: Option<u64>,
     /// Datagrams dropped at the server's sockets since the last look.
     pub socket_drops: u64,
+    /// Processor time of the server's whole machine since the last look, in cores. Of another machine only.
+    pub machine_cpu: Option<f64>,
+    /// Cores of that machine.
+    pub machine_cores: Option<u64>,
+    /// Datagrams that machine dropped at full receive queues since the last look.
+    pub udp_receive_errors: u64,
+    /// How often an exporter there did not answer since the last look.
+    pub scrapes_failed: u64,
 }
 
 impl Observation {
@@ -78,6 +88,11 @@ impl Observation {
                 server::UDP_MEMORY,
                 self.udp_memory.map(|bytes| bytes as f64),
             ),
+            (server::MACHINE_CPU, self.machine_cpu),
+            (
+                server::MACHINE_CORES,
+                self.machine_cores.map(|count| count as f64),
+            ),
         ];
         for (gauge, value) in gauges {
             match value {
@@ -86,6 +101,8 @@ impl Observation {
             }
         }
         recorder.add(server::SOCKET_DROPS, self.socket_drops);
+        recorder.add(server::UDP_RECEIVE_ERRORS, self.udp_receive_errors);
+        recorder.add(server::SCRAPES_FAILED, self.scrapes_failed);
     }
 }
 

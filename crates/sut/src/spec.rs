@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::exporters::Exporters;
 use crate::ports::Transport;
 
 /// How long a server may take until it is ready, where nothing else is said.
@@ -60,6 +61,15 @@ impl From<&scenario::Server> for ServerSpec {
                     Origin::Command(words.iter().map(Into::into).collect())
                 }
                 scenario::ServerStart::Observe { pid } => Origin::Observe { pid: *pid },
+                scenario::ServerStart::Exporters {
+                    node,
+                    process,
+                    group,
+                } => Origin::Exporters(Exporters {
+                    node: node.clone(),
+                    process: process.clone(),
+                    group: group.clone(),
+                }),
             },
             clips: server.clips.as_ref().map(Clips::from),
             ready: server.ready.as_ref().map(|ready| match ready {
@@ -110,6 +120,8 @@ pub enum Origin {
         /// Its process number.
         pid: u32,
     },
+    /// It runs on another machine; exporters there tell of it.
+    Exporters(Exporters),
 }
 
 /// A command to start, and how to know that it is ready.

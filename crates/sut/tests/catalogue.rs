@@ -99,7 +99,11 @@ fn vlc_serves_clips_out_of_a_private_folder() {
         return;
     }
     let sut = serves_clips("vlc");
-    let scratch = std::fs::read_link(format!("/proc/{}/cwd", sut.pid())).unwrap();
+    let scratch = std::fs::read_link(format!(
+        "/proc/{}/cwd",
+        sut.pid().expect("it is on this machine")
+    ))
+    .unwrap();
     assert!(scratch.join("media.vlm").exists());
     let report = sut.stop();
     assert!(report.left_over.is_empty());

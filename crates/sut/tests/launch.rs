@@ -47,11 +47,15 @@ fn ready_by_port() {
         ]
     ));
     assert_eq!(
-        std::fs::read_link(format!("/proc/{}/cwd", sut.pid())).unwrap(),
+        std::fs::read_link(format!(
+            "/proc/{}/cwd",
+            sut.pid().expect("it is on this machine")
+        ))
+        .unwrap(),
         base.path()
     );
     let tree = sut.processes();
-    assert!(tree.contains(&sut.pid()));
+    assert!(tree.contains(&sut.pid().expect("it is on this machine")));
     assert_eq!(sut.has_exited(), None);
     let report = sut.stop();
     assert_eq!(
@@ -262,7 +266,9 @@ fn detached_grandchildren_are_ended_too() {
 #[test]
 fn one_that_goes_into_the_background_lives_on() {
     let sut = start(&script("(tail -f /dev/null &); echo ready")).unwrap();
-    until("its first process ends", || !runs(sut.pid()));
+    until("its first process ends", || {
+        !runs(sut.pid().expect("it is on this machine"))
+    });
     assert_eq!(sut.has_exited(), None);
     let tree = sut.processes();
     assert_eq!(tree.len(), 1);
@@ -273,7 +279,7 @@ fn one_that_goes_into_the_background_lives_on() {
 #[test]
 fn a_crash_is_noticed() {
     let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
-    kill(sut.pid());
+    kill(sut.pid().expect("it is on this machine"));
     until("the crash is noticed", || sut.has_exited().is_some());
     assert_eq!(sut.has_exited().unwrap(), "killed by SIGKILL");
     let report = sut.stop();
@@ -288,7 +294,11 @@ fn a_killed_supervisor_leaves_nothing_either() {
     .unwrap();
     let tree = sut.processes();
     assert_eq!(tree.len(), 2);
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", sut.pid())).unwrap();
+    let stat = std::fs::read_to_string(format!(
+        "/proc/{}/stat",
+        sut.pid().expect("it is on this machine")
+    ))
+    .unwrap();
     let supervisor = stat.split(' ').nth(3).unwrap().parse().unwrap();
     kill(supervisor);
     until("its end is noticed", || sut.has_exited().is_some());
@@ -299,7 +309,7 @@ fn a_killed_supervisor_leaves_nothing_either() {
 #[test]
 fn a_dropped_server_is_ended() {
     let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
-    let pid = sut.pid();
+    let pid = sut.pid().expect("it is on this machine");
     drop(sut);
     assert!(!runs(pid));
 }

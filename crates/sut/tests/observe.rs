@@ -179,7 +179,13 @@ while True: signal.pause()
         socket.send_to(&[7; 1000], ("127.0.0.1", port)).unwrap();
     }
     let drops = sut.observe().socket_drops;
-    let pid = Pid::from_raw(sut.pid().try_into().unwrap()).unwrap();
+    let pid = Pid::from_raw(
+        sut.pid()
+            .expect("it is on this machine")
+            .try_into()
+            .unwrap(),
+    )
+    .unwrap();
     kill_process(pid, Signal::USR1).unwrap();
     until("it has drained its socket", || {
         number(&sut.log_tail(), "got ").is_some()

@@ -1,0 +1,284 @@
+//! A server on another machine, as Prometheus' exporters there tell of it: node_exporter of the machine, process-exporter of
+//! the server's own processes.
+//!
+//! A thread asks them once a second and keeps the newest answer; the run never waits for it. Processor time is a
+//! difference of two answers, over the time that passed between them here: an answer that comes late makes one figure
+//! a little wrong, and never their sum.
+
+mod text;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+
+use crate::error::SutError;
+use crate::observe::Observation;
+use text::samples;
+
+/// How often they are asked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long an answer may take. Slower ones are counted as failed.
+const WITHIN: Duration = Duration::from_secs(3);
+
+/// How long an answer may be, in bytes. Those of node_exporter have about 100 KiB.
+const ANSWER_MAX: u64 = 16 << 20;
+
+/// Where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exporters {
+    /// node_exporter's URL, such as `http://10.0.0.5:9100/metrics`.
+    pub node: Option<String>,
+    /// process-exporter's URL, such as `http://10.0.0.5:9256/metrics`.
+    pub process: Option<String>,
+    /// The group of processes (label `groupname`) that is the server. Default: the only one there is.
+    pub group: Option<String>,
+}
+
+/// What one round of answers said.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Answer {
+    /// Processor time of the group, in seconds.
+    group_cpu: Option<f64>,
+    /// That of the machine, all that is not idle, waiting for disks, or taken by its hypervisor.
+    machine_cpu: Option<f64>,
+    cores: Option<u64>,
+    pss: Option<f64>,
+    rss: Option<f64>,
+    threads: Option<f64>,
+    file_descriptors: Option<f64>,
+    udp_memory: Option<f64>,
+    receive_errors: Option<f64>,
+}
+
+/// What the asking thread has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// The newest answer, its number and when it came.
+    newest: Option<(u64, Instant, Answer)>,
+    failed: u64,
+}
+
+/// Asks exporters, and makes observations of their answers.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    found: Arc<Mutex<Found>>,
+    /// The last answer that was made use of.
+    used: Option<(u64, Instant, Answer)>,
+    failed: u64,
+    description: String,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Asker {
+    /// Asks once, and goes on asking.
+    ///
+    /// # Errors
+    /// One does not answer, or knows nothing of the group.
+    pub(crate) fn start(exporters: &Exporters) -> Result<Asker, SutError> {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(WITHIN))
+            .build()
+            .into();
+        let mut exporters = exporters.clone();
+        if let Some(url) = &exporters.process {
+            let text = fetch(&agent, url)?;
+            exporters.group = Some(find_group(&text, exporters.group.as_deref(), url)?);
+        }
+        let first = ask(&agent, &exporters)?;
+        let description = match (&exporters.group, &exporters.process, &exporters.node) {
+            (Some(group), Some(url), _) => format!("{group} ({url})"),
+            (_, _, Some(url)) => url.clone(),
+            _ => String::new(),
+        };
+        let found = Arc::new(Mutex::new(Found {
+            newest: Some((0, Instant::now(), first)),
+            failed: 0,
+        }));
+        let (stop, stopped) = bounded(1);
+        let thread = {
+            let found = found.clone();
+            std::thread::Builder::new()
+                .name("exporters".to_owned())
+                .spawn(move || {
+                    for number in 1.. {
+                        // It is woken to stop, and by nothing else.
+                        match stopped.recv_timeout(EVERY) {
+                            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
+                            _ => return,
+                        }
+                        let answer = ask(&agent, &exporters);
+                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        match answer {
+                            Ok(answer) => found.newest = Some((number, Instant::now(), answer)),
+                            Err(_) => found.failed += 1,
+                        }
+                    }
+                })
+                .map_err(|error| SutError::Supervisor(error.to_string()))?
+        };
+        Ok(Asker {
+            found,
+            used: None,
+            failed: 0,
+            description,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// What is asked about.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What the newest answer says, if it is newer than the one before.
+    pub(crate) fn look(&mut self) -> Observation {
+        let (newest, failed) = {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            (found.newest.clone(), found.failed)
+        };
+        let mut observation = Observation {
+            scrapes_failed: failed - std::mem::replace(&mut self.failed, failed),
+            ..Observation::default()
+        };
+        let Some((number, at, answer)) = newest else {
+            return observation;
+        };
+        let before = self.used.replace((number, at, answer.clone()));
+        if before
+            .as_ref()
+            .is_some_and(|(before, ..)| *before == number)
+        {
+            return observation;
+        }
+        let whole = |figure: Option<f64>| figure.map(|figure| figure.max(0.0) as u64);
+        observation.pss = whole(answer.pss);
+        observation.rss = whole(answer.rss);
+        observation.threads = whole(answer.threads);
+        observation.file_descriptors = whole(answer.file_descriptors);
+        observation.udp_memory = whole(answer.udp_memory);
+        observation.machine_cores = answer.cores;
+        if let Some((_, then, before)) = before {
+            let seconds = at.duration_since(then).as_secs_f64();
+            // A count that went back was begun anew: with the server, or with its machine.
+            let rate = |now: Option<f64>, before: Option<f64>| {
+                let more = now? - before?;
+                (more >= 0.0 && seconds > 0.0).then(|| more / seconds)
+            };
+            observation.cpu = rate(answer.group_cpu, before.group_cpu);
+            observation.machine_cpu = rate(answer.machine_cpu, before.machine_cpu);
+            if let (Some(now), Some(before)) = (answer.receive_errors, before.receive_errors) {
+                observation.udp_receive_errors = (now - before).max(0.0) as u64;
+            }
+        }
+        observation
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn fetch(agent: &ureq::Agent, url: &str) -> Result<String, SutError> {
+    let failed = |error: ureq::Error| SutError::Exporter {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    };
+    let mut answer = agent.get(url).call().map_err(failed)?;
+    let body = answer.body_mut().with_config().limit(ANSWER_MAX);
+    body.read_to_string().map_err(failed)
+}
+
+/// The group that is the server.
+fn find_group(text: &str, wanted: Option<&str>, url: &str) -> Result<String, SutError> {
+    let groups: BTreeSet<String> = samples(text)
+        .filter(|sample| sample.name == "namedprocess_namegroup_num_procs" && sample.value > 0.0)
+        .filter_map(|sample| sample.label("groupname"))
+        .collect();
+    let unknown = |reason: String| SutError::Exporter {
+        url: url.to_owned(),
+        reason,
+    };
+    let known = || {
+        let names: Vec<&str> = groups.iter().take(20).map(String::as_str).collect();
+        names.join(", ")
+    };
+    match wanted {
+        Some(wanted) if groups.contains(wanted) => Ok(wanted.to_owned()),
+        Some(wanted) => Err(unknown(format!(
+            "it knows no group of processes `{wanted}`; it has: {}",
+            known()
+        ))),
+        None if groups.len() == 1 => Ok(groups.into_iter().next().unwrap_or_default()),
+        None => Err(unknown(format!(
+            "it has {} groups of processes: name the server's with `group`; there are: {}",
+            groups.len(),
+            known()
+        ))),
+    }
+}
+
+fn ask(agent: &ureq::Agent, exporters: &Exporters) -> Result<Answer, SutError> {
+    let mut answer = Answer::default();
+    if let (Some(url), Some(group)) = (&exporters.process, &exporters.group) {
+        read_process(&fetch(agent, url)?, group, &mut answer);
+    }
+    if let Some(url) = &exporters.node {
+        read_node(&fetch(agent, url)?, &mut answer);
+    }
+    Ok(answer)
+}
+
+fn read_process(text: &str, group: &str, answer: &mut Answer) {
+    let add = |sum: &mut Option<f64>, value: f64| *sum = Some(sum.unwrap_or(0.0) + value);
+    for sample in samples(text) {
+        let Some(name) = sample.name.strip_prefix("namedprocess_namegroup_") else {
+            continue;
+        };
+        if sample.label("groupname").as_deref() != Some(group) {
+            continue;
+        }
+        match (name, sample.label("memtype").as_deref()) {
+            ("cpu_seconds_total", _) => add(&mut answer.group_cpu, sample.value),
+            ("memory_bytes", Some("resident")) => answer.rss = Some(sample.value),
+            ("memory_bytes", Some("proportionalResident")) => answer.pss = Some(sample.value),
+            ("num_threads", _) => answer.threads = Some(sample.value),
+            ("open_filedesc", _) => answer.file_descriptors = Some(sample.value),
+            _ => {}
+        }
+    }
+}
+
+fn read_node(text: &str, answer: &mut Answer) {
+    let mut cores = BTreeSet::new();
+    for sample in samples(text) {
+        match sample.name {
+            "node_cpu_seconds_total" => {
+                if let Some(core) = sample.label("cpu") {
+                    cores.insert(core);
+                }
+                let mode = sample.label("mode").unwrap_or_default();
+                if !matches!(mode.as_str(), "idle" | "iowait" | "steal") {
+                    answer.machine_cpu = Some(answer.machine_cpu.unwrap_or(0.0) + sample.value);
+                }
+            }
+            "node_sockstat_UDP_mem_bytes" => answer.udp_memory = Some(sample.value),
+            "node_netstat_Udp_RcvbufErrors" => answer.receive_errors = Some(sample.value),
+            _ => {}
+        }
+    }
+    answer.cores = (!cores.is_empty()).then_some(cores.len() as u64);
+}
+
+#[cfg(test)]
+mod tests;

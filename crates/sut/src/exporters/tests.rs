@@ -1,0 +1,142 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// Answers each request with what `text` says of its number, until the test ends.
+fn exporter(text: impl Fn(u64) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/metrics", listener.local_addr().expect("bound"));
+    let asked = AtomicU64::new(0);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else {
+                return;
+            };
+            let mut request = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") {
+                match connection.read(&mut byte) {
+                    Ok(1) => request.push(byte[0]),
+                    _ => break,
+                }
+            }
+            let body = text(asked.fetch_add(1, Ordering::Relaxed));
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = connection.write_all((head + &body).as_bytes());
+        }
+    });
+    url
+}
+
+fn process(seconds: f64) -> String {
+    let group = |name: &str, seconds: f64| {
+        format!(
+            "namedprocess_namegroup_num_procs{{groupname=\"{name}\"}} 1\n\
+             namedprocess_namegroup_cpu_seconds_total{{groupname=\"{name}\",mode=\"user\"}} {seconds}\n\
+             namedprocess_namegroup_cpu_seconds_total{{groupname=\"{name}\",mode=\"system\"}} {seconds}\n\
+             namedprocess_namegroup_memory_bytes{{groupname=\"{name}\",memtype=\"resident\"}} 3.0e+07\n\
+             namedprocess_namegroup_num_threads{{groupname=\"{name}\"}} 17\n\
+             namedprocess_namegroup_open_filedesc{{groupname=\"{name}\"}} 99\n"
+        )
+    };
+    group("vlc", seconds) + &group("bash", 1e6)
+}
+
+fn node(number: u64) -> String {
+    let busy = number as f64;
+    format!(
+        "node_cpu_seconds_total{{cpu=\"0\",mode=\"idle\"}} 5000\n\
+         node_cpu_seconds_total{{cpu=\"0\",mode=\"user\"}} {busy}\n\
+         node_cpu_seconds_total{{cpu=\"1\",mode=\"system\"}} {busy}\n\
+         node_sockstat_UDP_mem_bytes 663552\n\
+         node_netstat_Udp_RcvbufErrors {}\n",
+        number * 3
+    )
+}
+
+/// Looks until something new is there.
+fn next(asker: &mut Asker) -> Observation {
+    let give_up = Instant::now() + Duration::from_secs(20);
+    loop {
+        let seen = asker.look();
+        if seen.rss.is_some() || seen.scrapes_failed > 0 {
+            return seen;
+        }
+        assert!(Instant::now() < give_up, "nothing new");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn figures_of_the_group_and_of_the_machine_are_told_apart() {
+    let exporters = Exporters {
+        node: Some(exporter(node)),
+        // The first answer is only looked at for its groups.
+        process: Some(exporter(|number| process(number as f64 * 0.25))),
+        group: Some("vlc".to_owned()),
+    };
+    let mut asker = Asker::start(&exporters).expect("they answer");
+    let first = next(&mut asker);
+    assert_eq!(first.cpu, None, "of one answer nothing follows");
+    assert_eq!((first.rss, first.threads), (Some(30_000_000), Some(17)));
+    assert_eq!(first.file_descriptors, Some(99));
+    assert_eq!(
+        (first.udp_memory, first.machine_cores),
+        (Some(663_552), Some(2))
+    );
+    let second = next(&mut asker);
+    let (group, machine) = (second.cpu.expect("two"), second.machine_cpu.expect("two"));
+    // Half a second and two seconds of processor time, within a second and however late the answer was.
+    assert!(group > 0.0 && group <= 0.5, "{group}");
+    assert!((machine / group - 4.0).abs() < 1e-6, "{machine} {group}");
+    assert_eq!(second.udp_receive_errors, 3);
+}
+
+#[test]
+fn a_count_that_begins_anew_is_no_figure_and_what_fails_is_counted() {
+    let exporters = Exporters {
+        node: None,
+        process: Some(exporter(|number| match number {
+            0 | 1 => process(100.0),
+            2 => process(1.0),
+            _ => String::from_utf8(vec![b' '; 20 << 20]).expect("blanks"),
+        })),
+        group: Some("vlc".to_owned()),
+    };
+    let mut asker = Asker::start(&exporters).expect("it answers");
+    next(&mut asker);
+    let second = next(&mut asker);
+    assert_eq!((second.cpu, second.rss), (None, Some(30_000_000)));
+    assert_eq!(next(&mut asker).scrapes_failed, 1, "it is too long");
+}
+
+#[test]
+fn a_group_that_is_not_there_is_named_with_those_that_are() {
+    let url = exporter(|_| process(1.0));
+    let with = |group: Option<&str>| Exporters {
+        node: None,
+        process: Some(url.clone()),
+        group: group.map(str::to_owned),
+    };
+    for group in [Some("vcl"), None] {
+        let error = Asker::start(&with(group)).expect_err("unknown").to_string();
+        assert!(error.contains("bash, vlc"), "{error}");
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/metrics", nobody.local_addr().expect("bound"));
+    drop(nobody);
+    let gone = Exporters {
+        node: Some(url.clone()),
+        process: None,
+        group: None,
+    };
+    let error = Asker::start(&gone)
+        .expect_err("nobody is there")
+        .to_string();
+    assert!(error.contains(&url), "{error}");
+}

@@ -1,0 +1,141 @@
+//! The text format of Prometheus' exporters (prometheus.io, "Exposition formats", version 0.0.4): one sample a line.
+
+/// One line: `name{label="value",...} value`, the time of it left aside.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sample<'a> {
+    pub(super) name: &'a str,
+    labels: &'a str,
+    pub(super) value: f64,
+}
+
+/// The samples of a text. Lines that are none (comments, what is not understood) are passed over: an exporter
+/// of another make is no error.
+pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
+    text.lines().filter_map(sample)
+}
+
+fn sample(line: &str) -> Option<Sample<'_>> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (name, labels, rest) = match line.find(['{', ' ', '\t']) {
+        Some(at) if line.as_bytes()[at] == b'{' => {
+            let inside = &line[at + 1..];
+            let end = end_of_labels(inside)?;
+            (&line[..at], &inside[..end], &inside[end + 1..])
+        }
+        Some(at) => (&line[..at], "", &line[at..]),
+        None => return None,
+    };
+    // `NaN`, `+Inf` and `-Inf` are numbers to Rust as well.
+    let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Sample {
+        name,
+        labels,
+        value,
+    })
+}
+
+/// Where the brace stands that ends the labels: not one within a label's value.
+fn end_of_labels(text: &str) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'}' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl Sample<'_> {
+    /// The value of a label, with its escapes resolved.
+    pub(super) fn label(&self, name: &str) -> Option<String> {
+        let mut rest = self.labels;
+        loop {
+            rest = rest.trim_start_matches([',', ' ', '\t']);
+            let (key, after) = rest.split_once('=')?;
+            let mut value = String::new();
+            let mut chars = after.trim_start().strip_prefix('"')?.char_indices();
+            let end = loop {
+                match chars.next()? {
+                    (at, '"') => break at,
+                    (_, '\\') => value.push(match chars.next()?.1 {
+                        'n' => '\n',
+                        other => other,
+                    }),
+                    (_, other) => value.push(other),
+                }
+            };
+            if key.trim() == name {
+                return Some(value);
+            }
+            rest = &after.trim_start()[1 + end + 1..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_of_real_exporters_are_read() {
+        let text = "# HELP node_cpu_seconds_total Seconds the CPUs spent in each mode.\n\
+            # TYPE node_cpu_seconds_total counter\n\
+            node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 23267.2\n\
+            node_memory_MemTotal_bytes 2.5276514304e+10\n\
+            namedprocess_namegroup_num_procs{groupname=\"a } \\\"b\\\"\\\\\"} 9 1395066363000\n\
+            go_gc_duration_seconds{quantile=\"0.5\"} NaN\n\
+            broken{a=\"b\" 3\n\n";
+        let found: Vec<Sample<'_>> = samples(text).collect();
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[0].name, "node_cpu_seconds_total");
+        assert_eq!(found[0].label("mode").as_deref(), Some("idle"));
+        assert_eq!(found[0].label("core"), None);
+        assert_eq!(found[0].value, 23267.2);
+        assert_eq!(
+            (found[1].name, found[1].value),
+            ("node_memory_MemTotal_bytes", 25276514304.0)
+        );
+        assert_eq!(found[2].label("groupname").as_deref(), Some("a } \"b\"\\"));
+        assert_eq!(found[2].value, 9.0);
+        assert!(found[3].value.is_nan());
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(values in prop::collection::vec("[^\n]{0,12}", 0..4), value: f64) {
+            let labels: Vec<String> = values
+                .iter()
+                .enumerate()
+                .map(|(number, value)| {
+                    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
+                    format!("l{number}=\"{escaped}\"")
+                })
+                .collect();
+            let line = format!("some_name{{{}}} {value:?}", labels.join(","));
+            // A line ends where any line would.
+            prop_assume!(line.lines().count() == 1 && !line.ends_with('\r'));
+            let found = sample(&line).expect("it is one");
+            prop_assert_eq!(found.name, "some_name");
+            prop_assert!(found.value == value || value.is_nan());
+            for (number, value) in values.iter().enumerate() {
+                let label = found.label(&format!("l{number}"));
+                prop_assert_eq!(label.as_ref(), Some(value));
+            }
+        }
+
+        #[test]
+        fn any_text_is_read(text in "\\PC*") {
+            for sample in samples(&text) {
+                sample.label("a");
+            }
+        }
+    }
+}

@@ -112,7 +112,7 @@ fn what_is_wrong_is_said_where_it_stands() {
             "server.xyzzy < 2",
             7,
             "no metric",
-            "there are socket_drops, cpu",
+            "there are socket_drops, udp_receive_errors, ",
         ),
         (
             "viewers.startup_delay.p95 < 2",

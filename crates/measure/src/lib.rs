@@ -18,6 +18,7 @@ pub mod threshold;
 pub mod time;
 pub mod totals;
 pub mod units;
+pub mod usl;
 pub mod verdict;
 
 pub use health::{Finding, Health, HealthBounds};

@@ -1,0 +1,548 @@
+//! A model of how a server scales: the universal scalability law, fitted to what was measured.
+//!
+//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007, chapter 4) says what a system with N clients
+//! puts out:
+//!
+//! ```text
+//! X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))
+//! ```
+//!
+//! `lambda` is what one client alone gets; `sigma`, contention, is the share of the work that must queue;
+//! `kappa`, coherency, is the cost of keeping the parts in step, which grows with the pairs of them. With
+//! `kappa` above 0 the output has a maximum, at the knee `sqrt((1 - sigma) / kappa)`, and falls behind it.
+//!
+//! # Method
+//!
+//! Least squares of X, by the method of Levenberg and Marquardt, with `lambda > 0`, `0 <= sigma <= 1` and
+//! `kappa >= 0`; started from the weighted linear fit of `N / X`, which is a polynomial in N. The
+//! intervals are those of Wald: the estimate plus and minus the t quantile (97.5 %, points less 3 degrees
+//! of freedom) times the standard error out of the covariance `s^2 (J'J)^-1`, cut at the bounds. They hold
+//! if the errors of X are independent and of one size, and only as far as the law itself holds.
+
+/// The least number of different N that a fit is made of.
+pub const DISTINCT_MIN: usize = 4;
+
+/// The most steps of the fit. It takes about ten.
+const STEPS_MAX: usize = 200;
+
+/// A `kappa` that takes less than this share of the output at the largest N is none.
+const CURVATURE_MIN: f64 = 1e-6;
+
+/// What was measured once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// How many clients. Above 0.
+    pub clients: f64,
+    /// What came out, in any unit.
+    pub output: f64,
+}
+
+/// An estimate, and its interval of 95 % confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+}
+
+/// A fitted law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// What one client alone gets, in the unit of the output.
+    pub lambda: Estimate,
+    /// Contention, from 0 to 1.
+    pub sigma: Estimate,
+    /// Coherency, from 0.
+    pub kappa: Estimate,
+    /// How many points it was fitted to.
+    pub points: usize,
+    /// The smallest and the largest N that was measured.
+    pub range: (f64, f64),
+    /// The share of the output's variance that the law explains; 1 is all of it.
+    pub r_squared: f64,
+    /// The standard deviation of what it does not explain, in the unit of the output.
+    pub residual: f64,
+    /// Where the output is largest. None where `kappa`'s interval contains 0: no curvature was seen.
+    pub knee: Option<Knee>,
+}
+
+/// Where the output is largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Knee {
+    /// How many clients.
+    pub clients: f64,
+    /// What comes out there, in the unit of the output.
+    pub output: f64,
+    /// Whether it lies within what was measured. Else it is extrapolated.
+    pub measured: bool,
+}
+
+/// Why there is no fit.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// Too few different N.
+    #[error("{found} different numbers of clients are too few: at least {DISTINCT_MIN} are needed")]
+    TooFew {
+        /// How many there were.
+        found: usize,
+    },
+    /// Nothing came out at any N, or what came out or N is no positive number.
+    #[error("the output is not above 0 everywhere")]
+    NoOutput,
+    /// The points do not determine the three parameters.
+    #[error("what was measured does not determine the curve")]
+    Undetermined,
+}
+
+/// Fits the law to what was measured.
+///
+/// # Errors
+/// Where nothing can be claimed, and why.
+pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
+    let mut distinct: Vec<f64> = points.iter().map(|point| point.clients).collect();
+    distinct.sort_by(f64::total_cmp);
+    distinct.dedup();
+    if distinct.len() < DISTINCT_MIN {
+        return Err(Refusal::TooFew {
+            found: distinct.len(),
+        });
+    }
+    let good = |value: f64| value.is_finite() && value > 0.0;
+    if !points
+        .iter()
+        .all(|point| good(point.clients) && good(point.output))
+    {
+        return Err(Refusal::NoOutput);
+    }
+    let range = (distinct[0], distinct[distinct.len() - 1]);
+    // In parts of the largest, so that no unit makes the arithmetic worse.
+    let scale = points.iter().map(|point| point.output).fold(0.0, f64::max);
+    let scaled: Vec<Point> = points
+        .iter()
+        .map(|point| Point {
+            clients: point.clients,
+            output: point.output / scale,
+        })
+        .collect();
+    let start = linearised(&scaled).ok_or(Refusal::Undetermined)?;
+    let found = descend(&scaled, start);
+    let squares = sum_of_squares(&scaled, found);
+    let freedom = points.len() - 3;
+    let variance = squares / freedom as f64;
+    let (normal, _) = normal_equations(&scaled, found);
+    let covariance = inverse(normal).ok_or(Refusal::Undetermined)?;
+    let t = t_quantile_975(freedom);
+    let estimate = |index: usize, unit: f64, most: f64| {
+        let half = t * (variance * covariance[index][index]).max(0.0).sqrt();
+        Estimate {
+            value: found[index] * unit,
+            low: (found[index] - half).max(0.0) * unit,
+            high: (found[index] + half).min(most) * unit,
+        }
+    };
+    let (sigma, kappa) = (estimate(1, 1.0, 1.0), estimate(2, 1.0, f64::INFINITY));
+    let mean = scaled.iter().map(|point| point.output).sum::<f64>() / points.len() as f64;
+    let all: f64 = scaled
+        .iter()
+        .map(|point| (point.output - mean).powi(2))
+        .sum();
+    let largest = range.1;
+    let curved = kappa.low * largest * (largest - 1.0) > CURVATURE_MIN && sigma.value < 1.0;
+    let knee = curved.then(|| {
+        let clients = ((1.0 - sigma.value) / kappa.value).sqrt();
+        Knee {
+            clients,
+            output: law(found, clients) * scale,
+            measured: (range.0..=range.1).contains(&clients),
+        }
+    });
+    Ok(Fit {
+        lambda: estimate(0, scale, f64::INFINITY),
+        sigma,
+        kappa,
+        points: points.len(),
+        range,
+        r_squared: if all > 0.0 { 1.0 - squares / all } else { 0.0 },
+        residual: variance.sqrt() * scale,
+        knee,
+    })
+}
+
+impl Fit {
+    /// What the law says comes out with so many clients, in the unit of the output.
+    pub fn output(&self, clients: f64) -> f64 {
+        law(
+            [self.lambda.value, self.sigma.value, self.kappa.value],
+            clients,
+        )
+    }
+}
+
+/// `lambda`, `sigma`, `kappa`.
+type Parameters = [f64; 3];
+type Matrix = [[f64; 3]; 3];
+
+fn law([lambda, sigma, kappa]: Parameters, n: f64) -> f64 {
+    lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0))
+}
+
+/// How the law changes with each parameter.
+fn slopes([lambda, sigma, kappa]: Parameters, n: f64) -> Parameters {
+    let below = 1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0);
+    let steep = -lambda * n / (below * below);
+    [n / below, steep * (n - 1.0), steep * n * (n - 1.0)]
+}
+
+fn sum_of_squares(points: &[Point], at: Parameters) -> f64 {
+    points
+        .iter()
+        .map(|point| (point.output - law(at, point.clients)).powi(2))
+        .sum()
+}
+
+/// The parameters within their bounds.
+fn bounded([lambda, sigma, kappa]: Parameters) -> Parameters {
+    [lambda.max(1e-12), sigma.clamp(0.0, 1.0), kappa.max(0.0)]
+}
+
+/// `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in `1 / lambda`, `sigma / lambda` and
+/// `kappa / lambda`. Weighted, because what is to be small is the error of X.
+fn linearised(points: &[Point]) -> Option<Parameters> {
+    let mut normal = [[0.0; 3]; 3];
+    let mut right = [0.0; 3];
+    for point in points {
+        let n = point.clients;
+        let weight = (point.output * point.output / n).powi(2);
+        let row = [1.0, n - 1.0, n * (n - 1.0)];
+        for (i, one) in row.iter().enumerate() {
+            for (j, other) in row.iter().enumerate() {
+                normal[i][j] += weight * one * other;
+            }
+            right[i] += weight * one * (n / point.output);
+        }
+    }
+    let [a, b, c] = solve(normal, right)?;
+    let start = if a > 0.0 {
+        [1.0 / a, b / a, c / a]
+    } else {
+        // No law within the bounds comes near: begin at a straight line through the smallest N.
+        let first = points
+            .iter()
+            .min_by(|one, other| one.clients.total_cmp(&other.clients))?;
+        [first.output / first.clients, 0.0, 0.0]
+    };
+    Some(bounded(start))
+}
+
+/// `J'J` and `J'r`.
+fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
+    let mut normal = [[0.0; 3]; 3];
+    let mut right = [0.0; 3];
+    for point in points {
+        let row = slopes(at, point.clients);
+        let rest = point.output - law(at, point.clients);
+        for (i, one) in row.iter().enumerate() {
+            for (j, other) in row.iter().enumerate() {
+                normal[i][j] += one * other;
+            }
+            right[i] += one * rest;
+        }
+    }
+    (normal, right)
+}
+
+/// Levenberg and Marquardt's descent. A parameter that rests on its bound and would leave it is held there.
+fn descend(points: &[Point], start: Parameters) -> Parameters {
+    let mut at = start;
+    let mut squares = sum_of_squares(points, at);
+    let mut damping = 1e-3;
+    for _ in 0..STEPS_MAX {
+        let (normal, right) = normal_equations(points, at);
+        let held = [
+            false,
+            (at[1] <= 0.0 && right[1] < 0.0) || (at[1] >= 1.0 && right[1] > 0.0),
+            at[2] <= 0.0 && right[2] < 0.0,
+        ];
+        let mut damped = normal;
+        let mut wanted = right;
+        for i in 0..3 {
+            damped[i][i] *= 1.0 + damping;
+            if held[i] {
+                damped[i] = [0.0; 3];
+                for row in &mut damped {
+                    row[i] = 0.0;
+                }
+                damped[i][i] = 1.0;
+                wanted[i] = 0.0;
+            }
+        }
+        let Some(step) = solve(damped, wanted) else {
+            damping *= 10.0;
+            if damping > 1e12 {
+                break;
+            }
+            continue;
+        };
+        let next = bounded([at[0] + step[0], at[1] + step[1], at[2] + step[2]]);
+        let next_squares = sum_of_squares(points, next);
+        if next_squares < squares {
+            let gained = squares - next_squares;
+            at = next;
+            squares = next_squares;
+            damping = (damping / 10.0).max(1e-12);
+            if gained <= squares * 1e-14 {
+                break;
+            }
+        } else {
+            damping *= 10.0;
+            if damping > 1e12 {
+                break;
+            }
+        }
+    }
+    at
+}
+
+/// The solution of three linear equations, rows and columns brought to one size first: `kappa`'s are 10^5
+/// times those of `lambda`. None where they are dependent.
+fn solve(matrix: Matrix, right: Parameters) -> Option<Parameters> {
+    let sizes = sizes(&matrix)?;
+    let mut rows: [[f64; 4]; 3] = [[0.0; 4]; 3];
+    for i in 0..3 {
+        for j in 0..3 {
+            rows[i][j] = matrix[i][j] / (sizes[i] * sizes[j]);
+        }
+        rows[i][3] = right[i] / sizes[i];
+    }
+    for column in 0..3 {
+        let pivot = (column..3).max_by(|&one, &other| {
+            rows[one][column]
+                .abs()
+                .total_cmp(&rows[other][column].abs())
+        })?;
+        if rows[pivot][column].abs() < 1e-14 {
+            return None;
+        }
+        rows.swap(column, pivot);
+        let above = rows[column];
+        for (index, row) in rows.iter_mut().enumerate() {
+            if index != column {
+                let share = row[column] / above[column];
+                for (value, other) in row.iter_mut().zip(above) {
+                    *value -= share * other;
+                }
+            }
+        }
+    }
+    let mut found = [0.0; 3];
+    for i in 0..3 {
+        found[i] = rows[i][3] / rows[i][i] / sizes[i];
+    }
+    found.iter().all(|value| value.is_finite()).then_some(found)
+}
+
+fn sizes(matrix: &Matrix) -> Option<Parameters> {
+    let sizes = [0, 1, 2].map(|i| matrix[i][i].sqrt());
+    sizes
+        .iter()
+        .all(|size| size.is_finite() && *size > 0.0)
+        .then_some(sizes)
+}
+
+fn inverse(matrix: Matrix) -> Option<Matrix> {
+    let mut columns = [[0.0; 3]; 3];
+    for (i, column) in columns.iter_mut().enumerate() {
+        let mut unit = [0.0; 3];
+        unit[i] = 1.0;
+        *column = solve(matrix, unit)?;
+    }
+    // It is symmetric.
+    Some(columns)
+}
+
+/// The 97.5 % quantile of Student's t distribution, of `freedom` degrees of freedom (at least 1).
+///
+/// Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4, solved by halving.
+pub fn t_quantile_975(freedom: usize) -> f64 {
+    let freedom = freedom.clamp(1, 10_000);
+    let (mut low, mut high) = (0.0_f64, std::f64::consts::FRAC_PI_2);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        if within(freedom, middle) < 0.95 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low.tan() * (freedom as f64).sqrt()
+}
+
+/// The probability that `|t| < sqrt(freedom) tan(angle)`.
+fn within(freedom: usize, angle: f64) -> f64 {
+    let (sine, cosine) = angle.sin_cos();
+    let square = cosine * cosine;
+    let odd = !freedom.is_multiple_of(2);
+    let mut term = if odd { cosine } else { 1.0 };
+    let mut sum = 0.0;
+    // The powers of the cosine from 1 or 0 up to freedom - 2.
+    let mut power = usize::from(odd);
+    while power + 2 <= freedom {
+        sum += term;
+        let next = power as f64;
+        term *= square * (next + 1.0) / (next + 2.0);
+        power += 2;
+    }
+    if odd {
+        std::f64::consts::FRAC_2_PI * (angle + sine * sum)
+    } else {
+        sine * sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TRUTH: Parameters = [1.2, 0.02, 1.5e-5];
+    const CLIENTS: [f64; 10] = [
+        20.0, 50.0, 80.0, 120.0, 160.0, 200.0, 240.0, 280.0, 320.0, 360.0,
+    ];
+
+    fn points(truth: Parameters, clients: &[f64], mut noise: impl FnMut() -> f64) -> Vec<Point> {
+        clients
+            .iter()
+            .map(|&clients| Point {
+                clients,
+                output: law(truth, clients) + noise(),
+            })
+            .collect()
+    }
+
+    /// Normal noise, seeded: a linear congruential generator, and twelve of its numbers added.
+    fn normal(seed: u64, deviation: f64) -> impl FnMut() -> f64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        move || {
+            let sum: f64 = (0..12)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 11) as f64 / (1u64 << 53) as f64
+                })
+                .sum();
+            (sum - 6.0) * deviation
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (freedom, quantile) in [
+            (1, 12.7062),
+            (2, 4.3027),
+            (3, 3.1824),
+            (4, 2.7764),
+            (5, 2.5706),
+            (10, 2.2281),
+            (30, 2.0423),
+            (120, 1.9799),
+            (10_000, 1.9602),
+        ] {
+            let found = t_quantile_975(freedom);
+            assert!((found - quantile).abs() < 6e-5, "{freedom}: {found}");
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_they_say() {
+        const SERIES: u64 = 2_000;
+        let mut held = [0_u32; 3];
+        for seed in 0..SERIES {
+            let fit =
+                fit(&points(TRUTH, &CLIENTS, normal(seed, 0.4))).expect("it is a good series");
+            for (index, (estimate, truth)) in [fit.lambda, fit.sigma, fit.kappa]
+                .iter()
+                .zip(TRUTH)
+                .enumerate()
+            {
+                held[index] += u32::from((estimate.low..=estimate.high).contains(&truth));
+            }
+        }
+        // Three standard errors of a share of 95 % in 2,000 are 1.5 %; the law is not quite linear.
+        for held in held {
+            let share = f64::from(held) / SERIES as f64;
+            assert!((0.93..=0.97).contains(&share), "{share}");
+        }
+    }
+
+    #[test]
+    fn a_straight_line_has_no_knee() {
+        let mut claimed = 0;
+        for seed in 0..500 {
+            let noisy = points([1.2, 0.0, 0.0], &CLIENTS, normal(seed, 0.5));
+            claimed += u32::from(fit(&noisy).expect("it is a good series").knee.is_some());
+        }
+        // One of two tails of 5 %.
+        assert!(claimed <= 25, "{claimed} of 500");
+        let exact = fit(&points([1.2, 0.0, 0.0], &CLIENTS, || 0.0)).expect("it is a good series");
+        assert_eq!(exact.knee, None, "{exact:?}");
+    }
+
+    #[test]
+    fn the_knee_is_where_the_output_is_largest() {
+        let fit = fit(&points(TRUTH, &CLIENTS, || 0.0)).expect("it is a good series");
+        let knee = fit.knee.expect("it is curved");
+        assert!(knee.measured);
+        assert!((knee.clients - (0.98_f64 / 1.5e-5).sqrt()).abs() < 1e-3);
+        for beside in [-1.0, 1.0] {
+            assert!(fit.output(knee.clients + beside) < knee.output);
+        }
+        let short = &CLIENTS[..5];
+        let far = super::fit(&points(TRUTH, short, || 0.0)).expect("it is a good series");
+        assert!(!far.knee.expect("it is curved").measured);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_too_little() {
+        let few = points(TRUTH, &[10.0, 20.0, 30.0, 30.0, 20.0], || 0.0);
+        assert_eq!(fit(&few), Err(Refusal::TooFew { found: 3 }));
+        assert_eq!(fit(&[]), Err(Refusal::TooFew { found: 0 }));
+        let silent = points([0.0, 0.0, 0.0], &CLIENTS, || 0.0);
+        assert_eq!(fit(&silent), Err(Refusal::NoOutput));
+    }
+
+    proptest! {
+        #[test]
+        fn without_noise_the_truth_is_found(
+            lambda in 1e-3_f64..1e9,
+            sigma in 0.0_f64..0.5,
+            kappa in 1e-6_f64..1e-2,
+        ) {
+            let fit = fit(&points([lambda, sigma, kappa], &CLIENTS, || 0.0)).expect("it is a good series");
+            prop_assert!((fit.lambda.value / lambda - 1.0).abs() < 1e-4, "{fit:?}");
+            prop_assert!((fit.sigma.value - sigma).abs() < 1e-4, "{fit:?}");
+            prop_assert!((fit.kappa.value / kappa - 1.0).abs() < 1e-3, "{fit:?}");
+        }
+
+        #[test]
+        fn no_measurement_brings_it_down(
+            list in proptest::collection::vec((-10.0_f64..1e6, -10.0_f64..1e12), 0..20),
+        ) {
+            let points: Vec<Point> = list
+                .into_iter()
+                .map(|(clients, output)| Point { clients, output })
+                .collect();
+            if let Ok(fit) = fit(&points) {
+                prop_assert!((0.0..=1.0).contains(&fit.sigma.value), "{fit:?}");
+                prop_assert!(fit.kappa.value >= 0.0 && fit.lambda.value > 0.0, "{fit:?}");
+                for estimate in [fit.lambda, fit.sigma, fit.kappa] {
+                    prop_assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{fit:?}");
+                }
+            }
+        }
+    }
+}

@@ -97,6 +97,21 @@ impl Problem {
         (origin.source.kind == SourceKind::File).then(|| origin.source.line_column(origin.start))
     }
 
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// Whether it says the same of the same place.
+    pub(crate) fn is_like(&self, other: &Problem) -> bool {
+        self.message == other.message && self.origin == other.origin
+    }
+
+    /// The same, after some words that say when.
+    pub(crate) fn with(mut self, when: &str) -> Problem {
+        self.message.insert_str(0, when);
+        self
+    }
+
     fn order(&self) -> (bool, usize) {
         self.origin.as_ref().map_or((true, 0), |origin| {
             (origin.source.kind != SourceKind::File, origin.start)
@@ -123,6 +138,10 @@ impl ScenarioError {
             problems.push(Problem::nowhere(format!("and {more} more")));
         }
         ScenarioError { problems }
+    }
+
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        self.problems
     }
 
     /// What is wrong, in the order of the file. Never empty.

@@ -52,6 +52,19 @@ pub struct Scenario {
     pub workers: Option<u32>,
     /// How the tester receives, and within which bounds it trusts its figures.
     pub tester: Tester,
+    /// What this run of a series sets otherwise than the others, in the order of `vary`. Empty of a run
+    /// that is none of a series.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub varied: Vec<Setting>,
+}
+
+/// A key of the scenario and what it is set to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// The dotted key, such as `clients.viewers.load.clients`.
+    pub key: String,
+    /// The value in one line, passwords left out; `-` where the key is taken out.
+    pub value: String,
 }
 
 /// The tester itself.

@@ -14,7 +14,7 @@ use crate::yaml;
 pub const ENVIRONMENT_PREFIX: &str = "STREAMGAUGE_";
 
 /// The most places that a path may name.
-const MAX_PLACES: usize = 32;
+pub(crate) const MAX_PLACES: usize = 32;
 
 /// What is put over a scenario file, and what the caller knows that the file does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,9 +149,10 @@ pub(crate) fn option(name: &str, value: &str) -> Node {
 }
 
 /// Part of a path and where it stands.
-struct Place {
-    key: String,
-    origin: Origin,
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) key: String,
+    pub(crate) origin: Origin,
 }
 
 fn places(source: &Arc<Source>, path: &str, separator: &str, at: usize) -> Vec<Place> {
@@ -182,7 +183,12 @@ fn apply_one(
 }
 
 /// Puts `value` where the path leads, making mappings on the way.
-fn put(node: &mut Node, places: &[Place], value: Node, path: &str) -> Result<(), Problem> {
+pub(crate) fn put(
+    node: &mut Node,
+    places: &[Place],
+    value: Node,
+    path: &str,
+) -> Result<(), Problem> {
     let Some((place, rest)) = places.split_first() else {
         *node = value;
         return Ok(());

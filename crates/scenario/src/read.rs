@@ -5,15 +5,16 @@ use std::time::Duration;
 use measure::units::TimeSpan;
 use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
 
-use crate::error::Problem;
+use crate::error::{Problem, ScenarioError};
 use crate::fields::{Fields, text, wrong_type};
 use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, Threshold};
 use crate::node::{Node, Value, shown};
 use crate::overrides::Overrides;
+use crate::source::Origin;
 use crate::{population, server, tester};
 
 /// The keys of a scenario.
-pub(crate) const KEYS: [&str; 10] = [
+pub(crate) const KEYS: [&str; 13] = [
     "name",
     "server",
     "clients",
@@ -24,6 +25,9 @@ pub(crate) const KEYS: [&str; 10] = [
     "stop_timeout",
     "workers",
     "tester",
+    "vary",
+    "settle",
+    "stop_at",
 ];
 
 /// The most populations of one scenario.
@@ -99,6 +103,7 @@ pub(crate) fn scenario(
         .get("thresholds", problems)
         .map(|node| thresholds(node, &populations, has_server, problems))
         .unwrap_or_default();
+    of_series(&mut fields, problems);
     fields.finish(&KEYS, problems);
     Some(Scenario {
         name,
@@ -111,7 +116,46 @@ pub(crate) fn scenario(
         stop_timeout: stop_timeout.map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
         workers,
         tester: tester.unwrap_or_default(),
+        varied: Vec::new(),
     })
+}
+
+/// The same, or all that is wrong: `problems` are those found on the way to the tree.
+pub(crate) fn whole(
+    root: &Node,
+    name: &str,
+    overrides: &Overrides,
+    mut problems: Vec<Problem>,
+) -> Result<Scenario, ScenarioError> {
+    match scenario(root, name, overrides, &mut problems) {
+        Some(scenario) if problems.is_empty() => Ok(scenario),
+        _ if problems.is_empty() => Err(Problem::new(
+            &Origin::whole(&root.origin.source),
+            "the scenario cannot be read",
+        )
+        .into()),
+        _ => Err(ScenarioError::new(problems)),
+    }
+}
+
+/// Refuses what makes a series of a scenario: who reads a series has taken it out.
+fn of_series(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) {
+    let vary = fields.entry("vary");
+    for key in ["settle", "stop_at"] {
+        if let (None, Some(entry)) = (vary, fields.entry(key)) {
+            problems.push(
+                Problem::new(&entry.key_origin, format!("`{key}` is of a series of runs"))
+                    .help("say what varies with `vary`, or take it out"),
+            );
+        }
+    }
+    if let Some(vary) = vary {
+        problems.push(
+            Problem::new(&vary.key_origin, "`vary` makes several runs of a scenario")
+                .label("one run is wanted here")
+                .help("take it out, or set `vary=`"),
+        );
+    }
 }
 
 fn populations(node: &Node, ends: bool, problems: &mut Vec<Problem>) -> Vec<Population> {

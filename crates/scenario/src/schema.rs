@@ -64,7 +64,21 @@ pub fn schema() -> Value {
                 "maximum": 1024,
                 "description": "How many threads run clients. Default: what the machine has."
             },
-            "tester": tester
+            "tester": tester,
+            "vary": {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": { "anyOf": [
+                    { "type": "array", "minItems": 1 },
+                    { "type": "object", "minProperties": 1 }
+                ] },
+                "description": "Several runs: dotted keys of this file, each with a list of the values it takes, such as `clients.viewers.load.clients: [50, 100]`; one run for each combination, the first key changing slowest."
+            },
+            "settle": described(&duration, "With `vary`: the time between two runs. Default 5s."),
+            "stop_at": {
+                "enum": ["never", "fail"],
+                "description": "With `vary`: whether the series ends after the first run that does not pass (`fail`). Default `never`."
+            }
         }
     });
     let definitions = generator.take_definitions(true);

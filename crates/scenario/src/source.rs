@@ -76,6 +76,13 @@ impl Origin {
         self.source.text.get(self.start..self.end).unwrap_or("")
     }
 
+    /// Whether a place lies within this one.
+    pub(crate) fn contains(&self, other: &Origin) -> bool {
+        Arc::ptr_eq(&self.source, &other.source)
+            && self.start <= other.start
+            && other.end <= self.end
+    }
+
     /// A place within this one.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Origin {
         let start = (self.start + offset).min(self.end);

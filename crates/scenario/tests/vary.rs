@@ -1,0 +1,206 @@
+//! Series: one scenario, several runs.
+
+use proptest::prelude::*;
+use scenario::{Overrides, Plan, Scenario, ScenarioError, Series, StopAt, schema};
+
+const BASE: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 10}}}\nduration: 10s\n";
+
+fn plan(text: &str, set: &[&str]) -> Result<Plan, ScenarioError> {
+    let overrides = Overrides {
+        set: set.iter().map(|&set| set.to_owned()).collect(),
+        ..Overrides::default()
+    };
+    Plan::parse("s.yaml", text, &overrides)
+}
+
+fn series(vary: &str, set: &[&str]) -> Series {
+    match plan(&format!("{BASE}{vary}"), set) {
+        Ok(Plan::Series(series)) => *series,
+        Ok(Plan::Run(run)) => panic!("it is one run: {run:?}"),
+        Err(error) => panic!("{:?}", error.problems()),
+    }
+}
+
+/// Place, message and help of each problem.
+fn refused(vary: &str, set: &[&str]) -> String {
+    let error = plan(&format!("{BASE}{vary}"), set).expect_err("it is wrong");
+    error
+        .problems()
+        .iter()
+        .map(|problem| format!("{problem:?}\n"))
+        .collect()
+}
+
+/// The values of each run.
+fn values(series: &Series) -> Vec<Vec<String>> {
+    (0..series.runs())
+        .map(|run| {
+            let settings = series.settings(run).into_iter();
+            settings.map(|setting| setting.value).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_combination_is_a_run_and_the_first_key_is_slowest() {
+    let series = series(
+        "vary:\n  clients.viewers.transport: [udp, tcp]\n  clients.viewers.load.clients: [50, 100]\n",
+        &[],
+    );
+    assert_eq!(
+        values(&series),
+        [["udp", "50"], ["udp", "100"], ["tcp", "50"], ["tcp", "100"]]
+    );
+    assert_eq!(series.settle().as_secs(), 5);
+    assert_eq!(series.stop_at(), StopAt::Never);
+    let third = series.scenario(2).expect("it was checked");
+    assert_eq!(third.populations[0].load.clients_max(), 50);
+    let text = serde_json::to_string(&third).expect("it can be written");
+    assert!(
+        text.contains("\"varied\":[{\"key\":\"clients.viewers.transport\",\"value\":\"tcp\"}"),
+        "{text}"
+    );
+    assert_eq!(third.varied[1].value, "50");
+}
+
+#[test]
+fn the_server_can_be_varied_and_keys_that_are_not_there_are_made() {
+    let series = series(
+        "vary:\n  server: [{command: [a, -x]}, {observe: {pid: 7}}]\n  tester.receive: [ring, ~]\nsettle: 1s\nstop_at: fail\n",
+        &[],
+    );
+    assert_eq!(values(&series)[0], ["{command: [a, -x]}", "ring"]);
+    assert_eq!(values(&series)[3], ["{observe: {pid: 7}}", "-"]);
+    assert!(series.scenario(3).expect("it was checked").server.is_some());
+    assert_eq!(series.settle().as_secs(), 1);
+    assert_eq!(series.stop_at(), StopAt::Fail);
+}
+
+#[test]
+fn a_series_can_be_made_and_changed_from_the_command_line() {
+    let key = "clients.viewers.load.clients";
+    let made = series("", &[&format!("vary.{key}=[1, 2]")]);
+    assert_eq!(values(&made), [["1"], ["2"]]);
+    let file = format!("vary: {{{key}: [5]}}\n");
+    let changed = series(&file, &[&format!("vary.{key}=[1, 2]")]);
+    assert_eq!(values(&changed), [["1"], ["2"]]);
+    let one = plan(&format!("{BASE}{file}"), &["vary=", &format!("{key}=7")]);
+    assert!(matches!(one, Ok(Plan::Run(run)) if run.varied.is_empty()));
+}
+
+#[test]
+fn what_is_wrong_is_said_at_its_value_before_anything_starts() {
+    let text = refused(
+        "vary:\n  clients.viewers.load.clients: [10, many, 0]\n",
+        &[],
+    );
+    assert!(
+        text.contains("s.yaml:4:38") && text.contains("many"),
+        "{text}"
+    );
+    // What it means is found out where the load is read.
+    assert!(
+        text.contains("with `clients.viewers.load.clients: 0`: "),
+        "{text}"
+    );
+    let text = refused("vary: {clients.viewer.load.clients: [10]}\n", &[]);
+    assert!(text.contains("s.yaml:3:16"), "{text}");
+    assert!(text.contains("did you mean `viewers`"), "{text}");
+    let text = refused("vary: {clients.viewers.load.cleints: [10, 20]}\n", &[]);
+    assert!(
+        text.contains("s.yaml:3:29") && text.contains("cleints"),
+        "{text}"
+    );
+    // Wrong only together with another key, which stands elsewhere.
+    let text = refused("warm_up: 7s\nvary: {duration: [20s, 5s]}\n", &[]);
+    assert!(
+        text.contains("s.yaml:3:10") && text.contains("with `duration: 5s`: "),
+        "{text}"
+    );
+    // Wrong whatever varies.
+    let text = refused("seed: x\nvary: {duration: [20s, 5s]}\n", &[]);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(!text.contains("with `duration"), "{text}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (vary, said) in [
+        ("vary: {}\n", "names no key"),
+        ("vary: [1]\n", "must be a mapping"),
+        ("vary: {duration: 5s}\n", "must be a list of values"),
+        ("vary: {duration: []}\n", "has no value"),
+        ("vary: {settle: [1s]}\n", "cannot be varied"),
+        ("vary: {name: [a, b]}\n", "cannot be varied"),
+        (
+            "vary: {clients.viewers.load: [{clients: 1}], clients.viewers.load.clients: [1]}\n",
+            "already",
+        ),
+        ("settle: 5s\n", "`settle` is of a series"),
+        (
+            "vary: {duration: [5s]}\nstop_at: fial\n",
+            "did you mean `fail`",
+        ),
+        ("vary: {duration: [5s]}\nsettle: 5\n", "unit"),
+    ] {
+        let text = refused(vary, &[]);
+        assert!(text.contains(said), "{vary}: {text}");
+    }
+    let text = refused("vary: {duration: [5s]}\n", &["duration=9s"]);
+    assert!(
+        text.contains("--set duration=9s") && text.contains("vary="),
+        "{text}"
+    );
+    let many = (1..60)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = refused(
+        &format!("vary: {{seed: [{many}], clients.viewers.load.clients: [{many}]}}\n"),
+        &[],
+    );
+    assert!(text.contains("3481 runs"), "{text}");
+    let error = Scenario::parse(
+        "s.yaml",
+        &format!("{BASE}vary: {{duration: [5s]}}\n"),
+        &Overrides::default(),
+    );
+    assert!(format!("{:?}", error.expect_err("one run is wanted")).contains("several runs"));
+}
+
+#[test]
+fn passwords_are_in_no_table() {
+    let series = series(
+        "vary:\n  clients.viewers.urls: [[\"rtsp://me:secret@h/a\"]]\n",
+        &[],
+    );
+    assert_eq!(values(&series), [["[rtsp://me:***@h/a]"]]);
+}
+
+#[test]
+fn the_schema_knows_a_series() {
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let good = serde_json::json!({
+        "clients": {"viewers": {"urls": ["rtsp://h/a"], "load": {"clients": 10}}},
+        "vary": {"clients.viewers.load.clients": [1, 2]}, "settle": "1s", "stop_at": "fail"
+    });
+    assert!(validator.is_valid(&good));
+    for (key, value) in [
+        ("vary", serde_json::json!({"duration": "5s"})),
+        ("settle", serde_json::json!(5)),
+        ("stop_at", serde_json::json!("first")),
+    ] {
+        let mut bad = good.clone();
+        bad[key] = value;
+        assert!(!validator.is_valid(&bad), "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_under_vary_brings_it_down(key in "[a-z.\"']{0,40}", value in "\\PC{0,40}") {
+        let _ = plan(&format!("{BASE}vary: {{{key}: [{value}]}}\n"), &[]);
+        let _ = plan(BASE, &[&format!("vary.{key}={value}")]);
+    }
+}

@@ -113,7 +113,7 @@ fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
 }
 
 /// Three significant digits, no blank zeros behind the point.
-fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() {
         return format!("{value:.0}");

@@ -4,7 +4,16 @@ use std::io::{self, Write};
 
 use crate::ReportError;
 use crate::model::Report;
+use crate::series::Series;
 use crate::window::WindowRow;
+
+/// Writes the report of a series as one JSON object.
+pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportError> {
+    serde_json::to_writer_pretty(&mut *out, series).map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
 
 /// Writes the report and its windows as one JSON object.
 ///

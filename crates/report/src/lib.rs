@@ -1,5 +1,5 @@
-//! Reports of a run, made from its run file and from nothing else: the summary for a terminal and
-//! the JSON report.
+//! Reports of a run or a series, made from run files and from nothing else: the summary or the table
+//! for a terminal, and the JSON report.
 
 pub mod human;
 pub mod json;
@@ -8,6 +8,7 @@ mod loss;
 pub mod model;
 pub mod paint;
 pub mod schema;
+pub mod series;
 pub mod source;
 pub mod terminal;
 pub mod time;
@@ -26,6 +27,17 @@ pub enum ReportError {
     /// The run file could not be read.
     #[error(transparent)]
     RunFile(#[from] runfile::RunFileError),
+    /// It is no series, or its index cannot be read.
+    #[error(transparent)]
+    Index(#[from] runfile::series::IndexError),
+    /// The folder of a series could not be listed.
+    #[error("{}: {error}", .path.display())]
+    Folder {
+        /// Where.
+        path: std::path::PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// It could not be written.
     #[error("cannot write the report: {0}")]
     Write(#[from] std::io::Error),

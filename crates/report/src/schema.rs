@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::loss::WhereLost;
 use crate::model::{Clients, Distribution, Level, Report};
+use crate::series::Series;
 
 /// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
 /// population has the metrics of its own.
@@ -61,6 +62,18 @@ pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalog
     for (name, definition) in definitions {
         root["$defs"][name] = definition;
     }
+    close_structs(&mut root);
+    root
+}
+
+/// The schema of the report of a series.
+pub fn series_schema() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.contract = schemars::generate::Contract::Serialize;
+    let generator = settings.into_generator();
+    let mut root = generator.into_root_schema_for::<Series>().to_value();
+    root["$id"] = json!("series.schema.json");
+    root["title"] = json!("A report of streamgauge on a series of runs");
     close_structs(&mut root);
     root
 }

@@ -456,7 +456,7 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
 }
 
 /// A text without line ends or other control characters, which a server may have sent us.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     clean
         .collect::<String>()
@@ -466,7 +466,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The text, or as much of it as fits with an ellipsis.
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -476,7 +476,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// The text in lines of at most `width`, broken at blanks where there are any.
-fn fold(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {

@@ -39,6 +39,7 @@ mod open;
 mod reader;
 mod rows;
 mod schema;
+pub mod series;
 mod writer;
 
 pub use error::RunFileError;

@@ -25,7 +25,8 @@ Exit codes:
   104  the scenario, an argument or the launch of the server is wrong
   105  stopped by the user
   110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing; or
-       calibrate found that what it measures here is not true";
+       calibrate found that what it measures here is not true
+A series ends with the first of 104, 105, 110 and 99 that any of its runs came to.";
 
 /// The seed where none is named: always the same, so that a run can be repeated without a thought.
 pub(crate) const DEFAULT_SEED: u64 = 1;
@@ -50,7 +51,7 @@ pub(crate) enum Command {
     Demo(Box<Demo>),
     /// Play clients against a server: one line, no file
     Load(Box<Load>),
-    /// Run a scenario file
+    /// Run a scenario file: once, or once for each of the values under its `vary`, with one table at the end
     Run(Run),
     /// Prove on this machine that what is measured is true: against a reference server with known faults
     Calibrate(Calibrate),
@@ -59,11 +60,11 @@ pub(crate) enum Command {
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
     Serve(Serve),
-    /// Report a run again, out of its run file
+    /// Report a run again, out of its run file, or a series out of its folder
     Report(Report),
     /// List every metric: name, unit, definition and source
     Metrics(Metrics),
-    /// Print a JSON Schema: of the scenario file, or of the JSON report
+    /// Print a JSON Schema: of the scenario file, or of the JSON report of a run or a series
     Schema(Schema),
 }
 
@@ -133,7 +134,8 @@ pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Where to keep the run [default: streamgauge-NAME-TIME.run in this folder]
+    /// Where to keep the run; of a series, the folder for its runs [default: streamgauge-NAME-TIME.run in this
+    /// folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -396,7 +398,7 @@ pub(crate) struct ServeRtsp {
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// The run file
+    /// The run file, or the folder of a series
     pub(crate) run: PathBuf,
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -421,8 +423,10 @@ pub(crate) struct Schema {
 pub(crate) enum SchemaOf {
     /// The scenario file
     Scenario,
-    /// The JSON report
+    /// The JSON report of a run
     Report,
+    /// The JSON report of a series
+    Series,
 }
 
 #[cfg(test)]

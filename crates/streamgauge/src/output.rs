@@ -89,20 +89,29 @@ fn refused(path: &Path, error: &io::Error) -> Failure {
 
 /// A path for a run file in this folder that nothing stands at: `streamgauge-NAME-TIME.run`.
 pub(crate) fn run_file(name: &str) -> PathBuf {
+    free(name, "run")
+}
+
+/// A path for the folder of a series that nothing stands at: `streamgauge-NAME-TIME.series`.
+pub(crate) fn series_folder(name: &str) -> PathBuf {
+    free(name, "series")
+}
+
+fn free(name: &str, extension: &str) -> PathBuf {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let stem = format!("streamgauge-{}-{}", slug(name), report::time::compact(now));
-    let numbered = (2..).map(|number: u32| format!("{stem}-{number}.run"));
-    std::iter::once(format!("{stem}.run"))
+    let numbered = (2..).map(|number: u32| format!("{stem}-{number}.{extension}"));
+    std::iter::once(format!("{stem}.{extension}"))
         .chain(numbered)
         .map(PathBuf::from)
         .find(|path| !path.exists())
-        .unwrap_or_else(|| PathBuf::from(format!("{stem}.run")))
+        .unwrap_or_else(|| PathBuf::from(format!("{stem}.{extension}")))
 }
 
 /// The name, fit for the name of a file: letters, digits and single dashes, not too long.
-fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().flat_map(char::to_lowercase) {
         if c.is_ascii_alphanumeric() {

@@ -70,6 +70,7 @@ fn kind(metric: &Metric) -> String {
 pub(crate) fn schema(arguments: &args::Schema, console: Console) -> Result<Exit, Failure> {
     let schema = match arguments.of {
         args::SchemaOf::Scenario => scenario::schema(),
+        args::SchemaOf::Series => report::schema::series_schema(),
         args::SchemaOf::Report => {
             let protocols: Vec<Catalogue> = PROTOCOLS
                 .iter()

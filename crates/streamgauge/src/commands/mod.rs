@@ -8,4 +8,5 @@ pub(crate) mod load;
 pub(crate) mod play;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod series;
 pub(crate) mod serve;

@@ -1,7 +1,8 @@
-//! `streamgauge report`: a run again, out of its run file.
+//! `streamgauge report`: a run again, out of its run file, or a series out of its folder.
 
 use crate::args;
 use crate::commands::play::report_file;
+use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::output::Json;
@@ -9,6 +10,10 @@ use crate::output::Json;
 /// Ends with 0 whatever the run came to: the question is what it was, not whether it passed.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
     let json = arguments.json.as_deref().map(Json::claim).transpose()?;
-    report_file(&arguments.run, json, console)?;
+    if arguments.run.is_dir() {
+        series::show(&arguments.run, json, console)?;
+    } else {
+        report_file(&arguments.run, json, console)?;
+    }
     Ok(Exit::Pass)
 }

@@ -2,26 +2,40 @@
 
 use std::path::Path;
 
-use scenario::{OptionSetting, Overrides, Scenario};
+use scenario::{OptionSetting, Overrides, Plan};
 
 use crate::args::{self, DEFAULT_SEED};
 use crate::commands::play::{Play, play};
+use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
-    let scenario = load(
+    let plan = load(
         &arguments.scenario,
         &arguments.set,
         arguments.seed,
         arguments.receiving.settings(),
     )?;
-    let play_it = Play {
-        scenario: &scenario,
-        results: &arguments.results,
-        tracing: &arguments.tracing,
-    };
-    play(play_it, console)
+    let (results, tracing) = (&arguments.results, &arguments.tracing);
+    match &plan {
+        Plan::Run(scenario) => {
+            let play_it = Play {
+                scenario,
+                results,
+                tracing,
+            };
+            play(play_it, console)
+        }
+        Plan::Series(all) => {
+            let play_it = series::Play {
+                series: all,
+                results,
+                tracing,
+            };
+            series::play(&play_it, console)
+        }
+    }
 }
 
 /// Reads a scenario file, with what the command line and the environment set of it.
@@ -30,14 +44,14 @@ pub(crate) fn load(
     set: &[String],
     seed: Option<u64>,
     options: Vec<OptionSetting>,
-) -> Result<Scenario, Failure> {
+) -> Result<Plan, Failure> {
     let mut overrides = overrides();
     overrides.set = set.to_vec();
     overrides.options = options;
     overrides
         .set
         .extend(seed.map(|seed| format!("seed={seed}")));
-    Scenario::load(path, &overrides).map_err(Failure::diagnostic)
+    Plan::load(path, &overrides).map_err(Failure::diagnostic)
 }
 
 /// What is set by the environment, and what the command knows that no file says.

@@ -1,0 +1,359 @@
+//! Reports of a series: one row a run, out of the run files and of nothing else; the index says only which
+//! there are.
+
+mod capacity;
+mod figures;
+mod scaling;
+mod table;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use measure::Catalogue;
+use runfile::Reader;
+use runfile::series::{EntryOutcome, Index, IndexError};
+use schemars::JsonSchema;
+
+pub use capacity::Capacity;
+pub use figures::Figures;
+pub use scaling::{Interval, Knee, LeftOut, Scaling};
+pub use table::table;
+
+use crate::model::Report;
+use crate::time::rfc3339;
+use crate::{ReportError, open};
+
+/// The version of the JSON report of a series. It grows when a name goes away or changes its meaning; names
+/// may be added without.
+pub const SERIES_VERSION: u32 = 1;
+
+/// The most run files of a folder that are read.
+const MOST_RUNS: usize = 10_000;
+
+/// A series, reported. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Series {
+    /// Version of this format. It grows when a name goes away or changes its meaning.
+    pub series_version: u32,
+    /// Version of streamgauge that made the series; null where the index is missing.
+    pub streamgauge: Option<String>,
+    /// The scenario's name.
+    pub name: String,
+    /// When it began: date and time (RFC 3339), in UTC; null where the index is missing.
+    pub started_at: Option<String>,
+    /// Whether it came to its end. False where streamgauge was killed or still runs; null where the index is
+    /// missing.
+    pub ended: Option<bool>,
+    /// The keys that are varied, the slowest first.
+    pub varied: Vec<String>,
+    /// The runs, in order.
+    pub runs: Vec<Row>,
+    /// How far the server went with everything else alike: one entry for each combination of the other
+    /// values. Empty unless the clients of one population are varied.
+    pub capacity: Vec<Capacity>,
+    /// The model of the server, fitted to its output: one for each combination of the other values. Empty
+    /// unless the clients of one population are varied.
+    pub scaling: Vec<Scaling>,
+    /// Where the report was made from.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// A run of a series.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct Row {
+    /// The value of each key that is varied, in the order of `varied`, as the scenario writes it.
+    pub values: Vec<String>,
+    /// The name of its run file in the folder.
+    pub file: String,
+    /// How it came out.
+    pub outcome: RowOutcome,
+    /// Why: what failed, what makes the measurement invalid, or what kept it from beginning.
+    pub reasons: Vec<String>,
+    /// What was measured; null of a run without a run file.
+    pub figures: Option<Figures>,
+    /// The columns (names of fields of `figures`) in which it is the best of all runs that can be trusted:
+    /// the largest of `playing`, `bitrate` and `received`, the smallest of the others. None is marked in a
+    /// column in which all are alike.
+    pub best: Vec<&'static str>,
+}
+
+/// How a run of a series came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowOutcome {
+    /// Every threshold held, and the measurement can be trusted.
+    Pass,
+    /// A threshold did not hold, and the measurement can be trusted.
+    Fail,
+    /// The measurement cannot be trusted, whatever the thresholds say; or it was cut off.
+    Invalid,
+    /// The user stopped it before its planned end.
+    Stopped,
+    /// It could not begin.
+    NotBegun,
+    /// It has not had its turn: the series ended before, or goes on.
+    Planned,
+}
+
+impl RowOutcome {
+    /// As it is written in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowOutcome::Pass => "pass",
+            RowOutcome::Fail => "fail",
+            RowOutcome::Invalid => "invalid",
+            RowOutcome::Stopped => "stopped",
+            RowOutcome::NotBegun => "not_begun",
+            RowOutcome::Planned => "planned",
+        }
+    }
+
+    /// Whether what it measured can be held against other runs.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, RowOutcome::Pass | RowOutcome::Fail)
+    }
+}
+
+impl Series {
+    /// Reads the report out of a series' folder. `catalogue` finds the metrics of a kind of subject:
+    /// `server`, `tester`, or a protocol's name.
+    ///
+    /// # Errors
+    /// Where it is no folder of a series. A run file that cannot be read is a row that says so.
+    pub fn open(
+        folder: &Path,
+        catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
+    ) -> Result<Series, ReportError> {
+        match Index::read(folder) {
+            Ok(index) => Ok(Series::of_index(folder, &index, catalogue)),
+            Err(IndexError::Missing { path }) => {
+                Series::without_index(folder, catalogue)?.ok_or(IndexError::Missing { path }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn of_index(
+        folder: &Path,
+        index: &Index,
+        catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
+    ) -> Series {
+        let runs = index.runs.iter().map(|entry| {
+            let path = folder.join(&entry.file);
+            let mut row = if path.exists() {
+                match read_run(&path, catalogue) {
+                    Ok((_, row)) => row,
+                    Err(error) => unreadable(&error),
+                }
+            } else {
+                Row {
+                    outcome: match entry.outcome {
+                        EntryOutcome::NotBegun => RowOutcome::NotBegun,
+                        EntryOutcome::Planned => RowOutcome::Planned,
+                        EntryOutcome::Stopped => RowOutcome::Stopped,
+                        _ => RowOutcome::Invalid,
+                    },
+                    reasons: match entry.outcome {
+                        EntryOutcome::NotBegun => entry.reason.iter().cloned().collect(),
+                        EntryOutcome::Planned | EntryOutcome::Stopped => Vec::new(),
+                        _ => vec!["its run file is missing".to_owned()],
+                    },
+                    ..nothing()
+                }
+            };
+            row.values.clone_from(&entry.values);
+            row.file.clone_from(&entry.file);
+            row
+        });
+        let started_at = Duration::try_from_secs_f64(index.started_at).unwrap_or_default();
+        let series = Series {
+            series_version: SERIES_VERSION,
+            streamgauge: Some(index.streamgauge.clone()),
+            name: index.name.clone(),
+            started_at: Some(rfc3339(started_at)),
+            ended: Some(index.ended),
+            varied: index.varied.iter().map(|axis| axis.key.clone()).collect(),
+            runs: runs.collect(),
+            capacity: Vec::new(),
+            scaling: Vec::new(),
+            folder: folder.to_owned(),
+        };
+        series.finished()
+    }
+
+    /// Every run file of the folder says itself what was varied.
+    fn without_index(
+        folder: &Path,
+        catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
+    ) -> Result<Option<Series>, ReportError> {
+        let unreadable = |error: io::Error| ReportError::Folder {
+            path: folder.to_owned(),
+            error,
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|extension| extension == "run") {
+                paths.push(path);
+            }
+            if paths.len() >= MOST_RUNS {
+                break;
+            }
+        }
+        paths.sort();
+        let mut series: Option<Series> = None;
+        for path in paths {
+            let Ok((about, mut row)) = read_run(&path, catalogue) else {
+                continue;
+            };
+            if about.keys.is_empty() {
+                continue;
+            }
+            let series = series.get_or_insert_with(|| Series {
+                series_version: SERIES_VERSION,
+                streamgauge: None,
+                name: about.name.clone(),
+                started_at: None,
+                ended: None,
+                varied: about.keys.clone(),
+                runs: Vec::new(),
+                capacity: Vec::new(),
+                scaling: Vec::new(),
+                folder: folder.to_owned(),
+            });
+            // Of another series.
+            if about.keys != series.varied || about.name != series.name {
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default();
+            row.file = name.to_string_lossy().into_owned();
+            series.runs.push(row);
+        }
+        Ok(series.map(Series::finished))
+    }
+
+    fn finished(mut self) -> Series {
+        figures::mark_best(&mut self.runs);
+        self.capacity = capacity::of(&self);
+        self.scaling = scaling::of(&self);
+        self
+    }
+
+    /// The population whose clients one of the keys sets, as the place of that key.
+    fn clients_axis(&self) -> Option<usize> {
+        let is_clients = |key: &str| {
+            let parts: Vec<&str> = key.split('.').collect();
+            matches!(parts.as_slice(), ["clients", _, "load", "clients"])
+        };
+        let mut found = self
+            .varied
+            .iter()
+            .enumerate()
+            .filter(|(_, key)| is_clients(key));
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The runs with each combination of the other values, in the order in which these first come.
+    fn by_the_others(&self, axis: usize) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for row in &self.runs {
+            let others: Vec<(String, String)> = self
+                .varied
+                .iter()
+                .zip(&row.values)
+                .enumerate()
+                .filter(|(at, _)| *at != axis)
+                .map(|(_, (key, value))| (key.clone(), value.clone()))
+                .collect();
+            let clients = row
+                .values
+                .get(axis)
+                .and_then(|text| text.parse::<u64>().ok());
+            let Some(clients) = clients else {
+                continue;
+            };
+            match groups.iter_mut().find(|group| group.others == others) {
+                Some(group) => group.rows.push((clients, row)),
+                None => groups.push(Group {
+                    others,
+                    rows: vec![(clients, row)],
+                }),
+            }
+        }
+        groups
+    }
+}
+
+/// Runs that differ in nothing but their clients.
+struct Group<'a> {
+    others: Vec<(String, String)>,
+    rows: Vec<(u64, &'a Row)>,
+}
+
+/// What a run file says of the series that it is of.
+struct About {
+    name: String,
+    keys: Vec<String>,
+}
+
+fn nothing() -> Row {
+    Row {
+        values: Vec::new(),
+        file: String::new(),
+        outcome: RowOutcome::Invalid,
+        reasons: Vec::new(),
+        figures: None,
+        best: Vec::new(),
+    }
+}
+
+fn unreadable(error: &ReportError) -> Row {
+    Row {
+        reasons: vec![error.to_string()],
+        ..nothing()
+    }
+}
+
+fn read_run(
+    path: &Path,
+    catalogue: impl Fn(&str) -> Option<Catalogue>,
+) -> Result<(About, Row), ReportError> {
+    let reader = open(path, catalogue)?;
+    let report = Report::from_run(&reader)?;
+    let varied = varied(&reader);
+    let about = About {
+        name: report.run.name.clone(),
+        keys: varied.iter().map(|(key, _)| key.clone()).collect(),
+    };
+    let row = Row {
+        values: varied.into_iter().map(|(_, value)| value).collect(),
+        outcome: match report.verdict.result {
+            _ if report.verdict.stopped_by_user => RowOutcome::Stopped,
+            crate::model::Outcome::Pass => RowOutcome::Pass,
+            crate::model::Outcome::Fail => RowOutcome::Fail,
+            crate::model::Outcome::Invalid => RowOutcome::Invalid,
+        },
+        reasons: report.verdict.reasons.clone(),
+        figures: Some(Figures::of(&reader, &report)?),
+        ..nothing()
+    };
+    Ok((about, row))
+}
+
+/// What the run's scenario says of the series: keys and values.
+fn varied(reader: &Reader) -> Vec<(String, String)> {
+    let list = reader.header().scenario["varied"].as_array();
+    list.into_iter()
+        .flatten()
+        .filter_map(|one| {
+            let text = |name: &str| Some(one[name].as_str()?.to_owned());
+            Some((text("key")?, text("value")?))
+        })
+        .collect()
+}

@@ -1,0 +1,175 @@
+//! The model of the server: the universal scalability law, fitted to what it put out.
+
+use measure::usl::{self, Point};
+use schemars::JsonSchema;
+use serde::Serializer;
+
+use super::{Row, RowOutcome, Series};
+use crate::model::tidy;
+
+/// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted to the
+/// bit rates (`figures.bitrate`) of the runs that differ in nothing but the clients N of one population.
+/// Nonlinear least squares; the intervals are of 95 % confidence, by Wald: the estimate plus and minus the t
+/// quantile times the standard error out of the covariance, cut at the bounds.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct Scaling {
+    /// The other values that are varied, by their keys.
+    #[serde(serialize_with = "as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub with: Vec<(String, String)>,
+    /// The key of the clients.
+    pub key: String,
+    /// How many runs it was fitted to.
+    pub points: usize,
+    /// The runs that were left out, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Why nothing was fitted, or no knee is claimed; null where all is known.
+    pub refused: Option<String>,
+    /// What one client alone gets, in bit/s.
+    pub lambda: Option<Interval>,
+    /// Contention: the share of the work that must queue, from 0 to 1.
+    pub sigma: Option<Interval>,
+    /// Coherency: what keeping the parts in step costs, for each pair of clients.
+    pub kappa: Option<Interval>,
+    /// The share of the output's variance that the law explains; 1 is all of it.
+    pub r_squared: Option<f64>,
+    /// The standard deviation of what it does not explain, in bit/s.
+    pub residual: Option<f64>,
+    /// Where the output is largest: sqrt((1 - sigma) / kappa) clients. Null where the interval of `kappa`
+    /// contains 0, so that no curvature was seen.
+    pub knee: Option<Knee>,
+}
+
+/// An estimate and its interval of 95 % confidence.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct Interval {
+    /// The estimate.
+    pub value: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// Where the output is largest.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct Knee {
+    /// How many clients.
+    pub clients: f64,
+    /// The predicted maximum, in bit/s.
+    pub bitrate: f64,
+    /// Whether it lies within what was measured. Else it is extrapolated.
+    pub measured: bool,
+}
+
+/// A run that the model leaves out.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+pub struct LeftOut {
+    /// How many clients it had.
+    pub clients: u64,
+    /// Why.
+    pub reason: String,
+}
+
+pub(super) fn as_map<S: Serializer>(
+    list: &[(String, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(list.iter().map(|(key, value)| (key, value)))
+}
+
+/// The model for each combination of the other values.
+pub(super) fn of(series: &Series) -> Vec<Scaling> {
+    let Some(axis) = series.clients_axis() else {
+        return Vec::new();
+    };
+    series
+        .by_the_others(axis)
+        .into_iter()
+        .map(|group| {
+            let mut points = Vec::new();
+            let mut left_out = Vec::new();
+            for (clients, row) in group.rows {
+                match output(row) {
+                    Ok(output) => points.push(Point {
+                        clients: clients as f64,
+                        output,
+                    }),
+                    Err(reason) => left_out.push(LeftOut { clients, reason }),
+                }
+            }
+            fit(group.others, series.varied[axis].clone(), &points, left_out)
+        })
+        .collect()
+}
+
+/// The bit rate of a run, or why it says nothing of the server.
+fn output(row: &Row) -> Result<f64, String> {
+    let figures = match (row.outcome, &row.figures) {
+        (RowOutcome::Pass | RowOutcome::Fail, Some(figures)) => figures,
+        (RowOutcome::Invalid, _) => return Err("invalid".to_owned()),
+        (RowOutcome::Stopped, _) => return Err("stopped".to_owned()),
+        (RowOutcome::NotBegun, _) => return Err("did not begin".to_owned()),
+        _ => return Err("not run".to_owned()),
+    };
+    match (figures.failed, figures.bitrate) {
+        (0, Some(bitrate)) => Ok(bitrate),
+        (0, None) => Err("no media came".to_owned()),
+        (1, _) => Err("1 client failed".to_owned()),
+        (failed, _) => Err(format!("{failed} clients failed")),
+    }
+}
+
+fn fit(
+    with: Vec<(String, String)>,
+    key: String,
+    points: &[Point],
+    left_out: Vec<LeftOut>,
+) -> Scaling {
+    let nothing = Scaling {
+        with,
+        key,
+        points: points.len(),
+        left_out,
+        refused: None,
+        lambda: None,
+        sigma: None,
+        kappa: None,
+        r_squared: None,
+        residual: None,
+        knee: None,
+    };
+    let fit = match usl::fit(points) {
+        Ok(fit) => fit,
+        Err(refusal) => {
+            return Scaling {
+                refused: Some(refusal.to_string()),
+                ..nothing
+            };
+        }
+    };
+    let interval = |estimate: usl::Estimate| {
+        Some(Interval {
+            value: tidy(estimate.value),
+            low: tidy(estimate.low),
+            high: tidy(estimate.high),
+        })
+    };
+    Scaling {
+        refused: fit.knee.is_none().then(|| {
+            "no curvature was seen (the interval of kappa contains 0), so no knee is claimed"
+                .to_owned()
+        }),
+        lambda: interval(fit.lambda),
+        sigma: interval(fit.sigma),
+        kappa: interval(fit.kappa),
+        r_squared: Some(tidy(fit.r_squared)),
+        residual: Some(tidy(fit.residual)),
+        knee: fit.knee.map(|knee| Knee {
+            clients: tidy(knee.clients),
+            bitrate: tidy(knee.output),
+            measured: knee.measured,
+        }),
+        ..nothing
+    }
+}

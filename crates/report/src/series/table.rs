@@ -1,0 +1,498 @@
+//! A series for a terminal: the table, how far the server went, and its model.
+
+use std::fmt::Write;
+
+use measure::Unit;
+
+use super::{Capacity, Figures, Interval, Row, RowOutcome, Scaling, Series};
+use crate::human::{count, digits, figure};
+use crate::terminal::{Layout, fold, one_line};
+
+/// The longest value that a column of its own shows.
+const VALUE_MAX: usize = 24;
+
+/// How many runs that did not pass have their reasons shown.
+const REASONS_SHOWN: usize = 5;
+
+/// A column: its two lines of heading, and a cell for each row.
+struct Column {
+    heading: [String; 2],
+    cells: Vec<Cell>,
+    /// Words stand on the left, numbers on the right.
+    left: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Look {
+    Plain,
+    Good,
+    Bad,
+    Doubtful,
+}
+
+struct Cell {
+    text: String,
+    best: bool,
+    look: Look,
+}
+
+impl Cell {
+    fn plain(text: String) -> Cell {
+        Cell {
+            text,
+            best: false,
+            look: Look::Plain,
+        }
+    }
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.text.chars().count());
+        let headings = self.heading.iter().map(|line| line.chars().count());
+        cells.chain(headings).max().unwrap_or(0)
+    }
+}
+
+/// The table and what follows from it, ready to be printed. Columns that do not fit stand below, with the
+/// varied values again.
+pub fn table(series: &Series, layout: Layout) -> String {
+    let mut text = String::new();
+    let paint = layout.paint;
+    let about = format!(
+        "{}  ({} runs{})",
+        series.name,
+        series.runs.len(),
+        match series.ended {
+            Some(false) => ", cut off or still going on",
+            _ => "",
+        }
+    );
+    let _ = writeln!(text, "{}\n", paint.strong(&one_line(&about)));
+    let values = value_columns(series);
+    let figures = figure_columns(series);
+    for (index, block) in blocks(&values, &figures, layout.width).iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        write_block(&mut text, block, layout);
+    }
+    if series.runs.iter().any(|row| !row.best.is_empty()) {
+        let legend = "* the best of its column among runs that passed or failed: the most clients, Mb/s and \
+                      packets, the least of all others";
+        for line in fold(legend, layout.width) {
+            let _ = writeln!(text, "{}", paint.faint(&line));
+        }
+    }
+    reasons(&mut text, series, layout);
+    for capacity in &series.capacity {
+        row(&mut text, "capacity", &capacity_text(capacity), layout);
+    }
+    for scaling in &series.scaling {
+        scaling_text(&mut text, scaling, layout);
+    }
+    let folder = series.folder.display();
+    let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
+    text
+}
+
+/// What the columns of the varied keys are called: their last part, and as much before it as tells them apart.
+fn short_names(keys: &[String]) -> Vec<String> {
+    let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
+    let last = |at: usize, number: usize| {
+        let parts = &parts[at];
+        parts[parts.len().saturating_sub(number)..].join(".")
+    };
+    (0..keys.len())
+        .map(|at| {
+            let unlike = |number: &usize| {
+                (0..keys.len())
+                    .all(|other| other == at || last(other, *number) != last(at, *number))
+            };
+            let number = (1..=parts[at].len()).find(unlike);
+            last(at, number.unwrap_or(parts[at].len()))
+        })
+        .collect()
+}
+
+fn value_columns(series: &Series) -> Vec<Column> {
+    short_names(&series.varied)
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let texts: Vec<String> = series
+                .runs
+                .iter()
+                .map(|row| {
+                    let text = one_line(row.values.get(at).map_or("", String::as_str));
+                    crate::terminal::cut(&text, VALUE_MAX)
+                })
+                .collect();
+            let numbers = texts
+                .iter()
+                .all(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
+            Column {
+                heading: [one_line(&name), String::new()],
+                cells: texts.into_iter().map(Cell::plain).collect(),
+                left: !numbers,
+            }
+        })
+        .collect()
+}
+
+/// A column of figures: heading, the field that may be the best, and how a run's figure reads.
+type Shown = (
+    [&'static str; 2],
+    &'static str,
+    fn(&Figures) -> Option<String>,
+);
+
+const SHOWN: [Shown; 11] = [
+    (["playing", ""], "playing", |f| {
+        Some(count(f.playing as f64))
+    }),
+    (["Mb/s", ""], "bitrate", |f| Some(digits(f.bitrate? / 1e6))),
+    (["packets", ""], "received", |f| {
+        Some(count(f.received as f64))
+    }),
+    (["loss", "%"], "loss", |f| Some(digits(f.loss? * 100.0))),
+    (["startup", "p50 ms"], "startup_delay_p50", |f| {
+        Some(digits(f.startup_delay_p50? * 1e3))
+    }),
+    (["startup", "p95 ms"], "startup_delay_p95", |f| {
+        Some(digits(f.startup_delay_p95? * 1e3))
+    }),
+    (["jitter", "ms"], "jitter", |f| {
+        Some(digits(f.jitter? * 1e3))
+    }),
+    (["CPU", "mean"], "server_cpu", |f| {
+        Some(cores(f.server_cpu?))
+    }),
+    (["CPU", "peak"], "server_cpu_peak", |f| {
+        Some(cores(f.server_cpu_peak?))
+    }),
+    (["memory", "MiB"], "server_memory", |f| {
+        Some(digits(f.server_memory? / f64::from(1 << 20)))
+    }),
+    (["failed", ""], "failed", |f| Some(count(f.failed as f64))),
+];
+
+fn cores(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+fn figure_columns(series: &Series) -> Vec<Column> {
+    let mut columns: Vec<Column> = SHOWN
+        .iter()
+        .map(|(heading, name, show)| Column {
+            heading: heading.map(str::to_owned),
+            cells: series
+                .runs
+                .iter()
+                .map(|row| {
+                    let text = row.figures.as_ref().and_then(show);
+                    Cell {
+                        text: text.unwrap_or_else(|| "-".to_owned()),
+                        best: row.best.contains(name),
+                        look: Look::Plain,
+                    }
+                })
+                .collect(),
+            left: false,
+        })
+        .collect();
+    columns.push(Column {
+        heading: ["tester".to_owned(), String::new()],
+        cells: series.runs.iter().map(tester).collect(),
+        left: true,
+    });
+    columns.push(Column {
+        heading: ["verdict".to_owned(), String::new()],
+        cells: series.runs.iter().map(verdict).collect(),
+        left: true,
+    });
+    columns
+}
+
+fn tester(row: &Row) -> Cell {
+    let fit = row.figures.as_ref().and_then(|figures| figures.tester_fit);
+    let (text, look) = match fit {
+        Some(true) => ("fit", Look::Good),
+        Some(false) => ("UNFIT", Look::Doubtful),
+        None => ("-", Look::Plain),
+    };
+    Cell {
+        look,
+        ..Cell::plain(text.to_owned())
+    }
+}
+
+fn verdict(row: &Row) -> Cell {
+    let (text, look) = match row.outcome {
+        RowOutcome::Pass => ("PASS", Look::Good),
+        RowOutcome::Fail => ("FAIL", Look::Bad),
+        RowOutcome::Invalid => ("INVALID", Look::Doubtful),
+        RowOutcome::Stopped => ("stopped", Look::Doubtful),
+        RowOutcome::NotBegun => ("NOT BEGUN", Look::Bad),
+        RowOutcome::Planned => ("not run", Look::Plain),
+    };
+    Cell {
+        look,
+        ..Cell::plain(text.to_owned())
+    }
+}
+
+/// The columns in blocks that fit the width, each beginning with the varied values.
+fn blocks<'a>(values: &'a [Column], figures: &'a [Column], width: usize) -> Vec<Vec<&'a Column>> {
+    // Two blanks, or a mark and a blank, between columns.
+    let room = |column: &Column| column.width() + 2;
+    let first: usize = values.iter().map(room).sum();
+    let mut blocks: Vec<Vec<&Column>> = Vec::new();
+    let mut taken = 0;
+    for column in figures {
+        let fits = !blocks.is_empty() && taken + room(column) <= width;
+        if !fits {
+            blocks.push(values.iter().collect());
+            taken = first;
+        }
+        taken += room(column);
+        if let Some(block) = blocks.last_mut() {
+            block.push(column);
+        }
+    }
+    blocks
+}
+
+fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
+    let paint = layout.paint;
+    let padded = |cell: &str, column: &Column| {
+        let width = column.width();
+        if column.left {
+            format!("{cell:<width$}")
+        } else {
+            format!("{cell:>width$}")
+        }
+    };
+    for at in 0..2 {
+        let line: Vec<String> = block
+            .iter()
+            .map(|column| padded(&column.heading[at], column))
+            .collect();
+        let line = line.join("  ");
+        let line = line.trim_end();
+        if !line.is_empty() {
+            let _ = writeln!(text, "{}", paint.faint(line));
+        }
+    }
+    let rows = block.first().map_or(0, |column| column.cells.len());
+    for at in 0..rows {
+        let mut line = String::new();
+        for (index, column) in block.iter().enumerate() {
+            let cell = &column.cells[at];
+            if index > 0 {
+                line.push_str("  ");
+                // The mark takes the place of the first blank after its figure.
+                if block[index - 1].cells[at].best {
+                    line.truncate(line.len() - 2);
+                    line.push_str("* ");
+                }
+            }
+            let shown = padded(&cell.text, column);
+            line.push_str(&match cell.look {
+                Look::Plain if cell.best => paint.strong(&shown),
+                Look::Plain => shown,
+                Look::Good => paint.good(&shown),
+                Look::Bad => paint.bad(&shown),
+                Look::Doubtful => paint.doubtful(&shown),
+            });
+        }
+        if block.last().is_some_and(|column| column.cells[at].best) {
+            line.push('*');
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// Why runs did not pass: one reason each, of the first few.
+fn reasons(text: &mut String, series: &Series, layout: Layout) {
+    let not_passed: Vec<&Row> = series
+        .runs
+        .iter()
+        .filter(|row| !row.reasons.is_empty())
+        .collect();
+    let shown = if layout.everything {
+        not_passed.len()
+    } else {
+        REASONS_SHOWN
+    };
+    for (index, not_passed) in not_passed.iter().take(shown).enumerate() {
+        if index == 0 {
+            text.push('\n');
+        }
+        let more = match not_passed.reasons.len() {
+            0 | 1 => String::new(),
+            all => format!(" (and {} more)", all - 1),
+        };
+        let reason = format!(
+            "{}: {}{more}",
+            not_passed.values.join(", "),
+            one_line(&not_passed.reasons[0])
+        );
+        for (part, line) in fold(&reason, layout.width.saturating_sub(4).max(20))
+            .iter()
+            .enumerate()
+        {
+            let _ = writeln!(text, "  {} {line}", if part == 0 { "-" } else { " " });
+        }
+    }
+    if not_passed.len() > shown {
+        let _ = writeln!(
+            text,
+            "  ... and {} more: see the JSON report, or -v",
+            not_passed.len() - shown
+        );
+    }
+}
+
+/// A name on the left, and a text folded beside it.
+fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
+    const NAME: usize = 10;
+    let room = layout.width.saturating_sub(NAME + 2).max(20);
+    for (index, line) in fold(what, room).iter().enumerate() {
+        if index == 0 {
+            let padded = format!("{name:<NAME$}");
+            let _ = write!(text, "\n{}", layout.paint.strong(&padded));
+        } else {
+            let _ = write!(text, "\n{:<NAME$}", "");
+        }
+        let _ = write!(text, "  {line}");
+    }
+    text.push('\n');
+}
+
+fn with(others: &[(String, String)]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let others: Vec<String> = others
+        .iter()
+        .map(|(key, value)| format!("{key}: {}", one_line(value)))
+        .collect();
+    format!("with {}: ", others.join(", "))
+}
+
+fn capacity_text(capacity: &Capacity) -> String {
+    let others = with(&capacity.with);
+    let rate = capacity.bitrate.map_or_else(String::new, |rate| {
+        format!(" ({})", figure(Unit::BitsPerSecond, rate))
+    });
+    let next = match (capacity.first_not_passed, capacity.outcome) {
+        (Some(clients), Some(outcome)) => {
+            let how = match outcome {
+                RowOutcome::Fail => "failed",
+                RowOutcome::Stopped => "was stopped",
+                RowOutcome::NotBegun => "did not begin",
+                RowOutcome::Planned => "was not run",
+                RowOutcome::Pass | RowOutcome::Invalid => "was invalid",
+            };
+            format!("the run with {} {how}", count(clients as f64))
+        }
+        _ => "no run had more, so it may be far higher".to_owned(),
+    };
+    match capacity.passed {
+        Some(clients) => format!(
+            "{others}passed up to {} clients{rate}; {next}",
+            count(clients as f64)
+        ),
+        None => format!("{others}no number of clients passed; {next}"),
+    }
+}
+
+fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
+    let others = with(&scaling.with);
+    let left_out: Vec<String> = scaling
+        .left_out
+        .iter()
+        .map(|run| format!("{} ({})", count(run.clients as f64), run.reason))
+        .collect();
+    let left_out = if left_out.is_empty() {
+        String::new()
+    } else {
+        format!("; left out: {}", left_out.join(", "))
+    };
+    let mut say = |name, what: &str| row(text, name, what, layout);
+    let (Some(lambda), Some(sigma), Some(kappa)) = (scaling.lambda, scaling.sigma, scaling.kappa)
+    else {
+        let why = scaling.refused.as_deref().unwrap_or("nothing was fitted");
+        say("model", &format!("{others}none: {why}{left_out}"));
+        return;
+    };
+    let r_squared = scaling
+        .r_squared
+        .map_or_else(String::new, |share| format!(", R² {share:.4}"));
+    let rate = |value: f64| figure(Unit::BitsPerSecond, value);
+    let range = |interval: Interval, show: &dyn Fn(f64) -> String| {
+        format!(
+            "{} ({} to {})",
+            show(interval.value),
+            show(interval.low),
+            show(interval.high)
+        )
+    };
+    say(
+        "model",
+        &format!(
+            "{others}universal scalability law over {} runs{r_squared}; 95 % confidence{left_out}",
+            scaling.points
+        ),
+    );
+    let mut lines = vec![
+        format!("one client alone, lambda   {}", range(lambda, &rate)),
+        format!("contention, sigma          {}", range(sigma, &digits)),
+        format!("coherency, kappa           {}", range(kappa, &digits)),
+    ];
+    match scaling.knee {
+        Some(knee) => {
+            let far = if knee.measured {
+                ""
+            } else {
+                " (beyond what was measured: extrapolated)"
+            };
+            lines.push(format!(
+                "knee                       {} clients, {} at most{far}",
+                count(knee.clients.round()),
+                rate(knee.bitrate),
+            ));
+        }
+        None => lines.extend(
+            scaling
+                .refused
+                .iter()
+                .map(|why| format!("knee                       none: {why}")),
+        ),
+    }
+    for line in lines {
+        for part in fold_hanging(&line, layout.width) {
+            let _ = writeln!(text, "            {part}");
+        }
+    }
+}
+
+/// Folded beside the column of names, which must not be folded away.
+fn fold_hanging(line: &str, width: usize) -> Vec<String> {
+    const INDENT: usize = 12;
+    const NAMES: usize = 27;
+    let (name, what) = line.split_at(NAMES.min(line.len()));
+    let room = width.saturating_sub(INDENT + NAMES).max(24);
+    fold(what.trim_start(), room)
+        .into_iter()
+        .enumerate()
+        .map(|(index, part)| {
+            if index == 0 {
+                format!("{name}{part}")
+            } else {
+                format!("{:<NAMES$}{part}", "")
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,320 @@
+//! A series: one run after the other out of one scenario, and the table of all.
+
+mod folder;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use engine::{Control, EngineError, Finished};
+use measure::VerdictResult;
+use report::Layout;
+use report::human::span;
+use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
+use scenario::{Scenario, Series, StopAt};
+
+use crate::args::{Results, Tracing};
+use crate::console::{Console, width};
+use crate::exit::{Exit, Failure};
+use crate::files;
+use crate::output::Json;
+use crate::progress::{Display, Status};
+use crate::signals::Watch;
+
+/// How often it is looked whether the user wants the waiting between two runs to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What to play, and where results go.
+pub(crate) struct Play<'a> {
+    /// What.
+    pub(crate) series: &'a Series,
+    /// Where results go: `out` is a folder.
+    pub(crate) results: &'a Results,
+    /// Whose traffic to keep, in every run.
+    pub(crate) tracing: &'a Tracing,
+}
+
+/// Checks what only this machine knows of every run: that it has the descriptors for it.
+pub(crate) fn check(series: &Series) -> Result<(), Failure> {
+    for run in 0..series.runs() {
+        files::check(&series.scenario(run).map_err(Failure::diagnostic)?)?;
+    }
+    Ok(())
+}
+
+/// Plays every run, or as many as the user and the scenario want, and shows the table.
+pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
+    check(play.series)?;
+    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
+    let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
+    let path = folder::make(&first.name, play.results.out.as_deref())?;
+    let control = Control::new();
+    let watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let mut course = Course {
+        play,
+        console,
+        control,
+        watch,
+        index: index(play.series, &first.name),
+        folder: path,
+    };
+    for line in play.series.lines() {
+        console.say(&line);
+    }
+    course.go()?;
+    let exit = exit_of(&course.index, course.control.is_stopped());
+    show(&course.folder, json, console)?;
+    Ok(exit)
+}
+
+/// A series under way.
+struct Course<'a> {
+    play: &'a Play<'a>,
+    console: Console,
+    control: Control,
+    watch: Watch,
+    index: Index,
+    folder: PathBuf,
+}
+
+impl Course<'_> {
+    fn go(&mut self) -> Result<(), Failure> {
+        let runs = self.play.series.runs();
+        self.write()?;
+        for run in 0..runs {
+            if run > 0 {
+                self.settle(run, runs);
+            }
+            if self.control.is_stopped() {
+                break;
+            }
+            self.say(run, runs);
+            self.index.runs[run].outcome = EntryOutcome::Running;
+            self.write()?;
+            let (outcome, reason) = self.one(run)?;
+            self.console.say(&said(outcome, reason.as_deref()));
+            self.index.runs[run].outcome = outcome;
+            self.index.runs[run].reason = reason;
+            self.write()?;
+            if self.play.series.stop_at() == StopAt::Fail && outcome != EntryOutcome::Pass {
+                break;
+            }
+        }
+        self.index.ended = true;
+        self.write()
+    }
+
+    /// Plays one run to its end.
+    fn one(&self, run: usize) -> Result<(EntryOutcome, Option<String>), Failure> {
+        let scenario = self
+            .play
+            .series
+            .scenario(run)
+            .map_err(Failure::diagnostic)?;
+        let options = engine::Options {
+            run_file: self.folder.join(&self.index.runs[run].file),
+            overwrite: false,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            trace: self.play.tracing.trace.clone(),
+        };
+        let finished = self.run(&scenario, &options);
+        Ok(match finished {
+            Ok(finished) => (outcome_of(&finished), finished.run_file_error),
+            Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
+            Err(error) if self.watch.any() => (EntryOutcome::Stopped, Some(error.to_string())),
+            Err(error) => (EntryOutcome::NotBegun, Some(error.to_string())),
+        })
+    }
+
+    fn run(&self, scenario: &Scenario, options: &engine::Options) -> Result<Finished, EngineError> {
+        let mut display = Display::new(self.console, scenario.duration);
+        let finished = engine::run(scenario, options, &self.control, &mut |progress| {
+            display.update(progress);
+        });
+        display.finish();
+        finished
+    }
+
+    /// Leaves the machine in peace for a while, so that a run does not measure what the last one left behind.
+    fn settle(&self, run: usize, runs: usize) {
+        let status = Status::new(self.console);
+        let deadline = Instant::now() + self.play.series.settle();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.control.is_stopped() {
+                break;
+            }
+            let left_text = span(left.as_secs_f64().ceil());
+            status.update(&format!("run {} of {runs} begins in {left_text}", run + 1));
+            thread::park_timeout(left.min(LOOK_EVERY));
+        }
+        status.finish();
+    }
+
+    fn say(&self, run: usize, runs: usize) {
+        let settings: Vec<String> = self
+            .play
+            .series
+            .settings(run)
+            .into_iter()
+            .map(|setting| format!("{}: {}", setting.key, setting.value))
+            .collect();
+        let text = format!("run {} of {runs}: {}", run + 1, settings.join(", "));
+        self.console.say(&text);
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        self.index.write(&self.folder).map_err(Failure::bad)
+    }
+}
+
+fn index(series: &Series, name: &str) -> Index {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let values = |run| -> Vec<String> {
+        let settings = series.settings(run).into_iter();
+        settings.map(|setting| setting.value).collect()
+    };
+    Index {
+        index_version: INDEX_VERSION,
+        streamgauge: env!("CARGO_PKG_VERSION").to_owned(),
+        name: name.to_owned(),
+        started_at: now.as_secs_f64(),
+        settle: series.settle().as_secs_f64(),
+        varied: series
+            .varied()
+            .into_iter()
+            .map(|(key, values)| Axis {
+                key: key.to_owned(),
+                values,
+            })
+            .collect(),
+        runs: (0..series.runs())
+            .map(|run| Entry {
+                values: values(run),
+                file: folder::run_file(run, series.runs(), &values(run)),
+                outcome: EntryOutcome::Planned,
+                reason: None,
+            })
+            .collect(),
+        ended: false,
+    }
+}
+
+fn outcome_of(finished: &Finished) -> EntryOutcome {
+    match finished.verdict.result {
+        _ if finished.verdict.stopped_by_user => EntryOutcome::Stopped,
+        _ if finished.run_file_error.is_some() => EntryOutcome::Invalid,
+        VerdictResult::Pass => EntryOutcome::Pass,
+        VerdictResult::Fail => EntryOutcome::Fail,
+        VerdictResult::Invalid => EntryOutcome::Invalid,
+    }
+}
+
+fn said(outcome: EntryOutcome, reason: Option<&str>) -> String {
+    let word = match outcome {
+        EntryOutcome::Pass => "passed",
+        EntryOutcome::Fail => "failed",
+        EntryOutcome::Invalid => "invalid",
+        EntryOutcome::Stopped => "stopped",
+        EntryOutcome::NotBegun => "could not begin",
+        EntryOutcome::Planned | EntryOutcome::Running => "cut off",
+    };
+    match reason {
+        Some(reason) => format!("  {word}: {reason}"),
+        None => format!("  {word}"),
+    }
+}
+
+/// Of all its runs the gravest: could not begin, before stopped, before invalid, before failed.
+fn exit_of(index: &Index, stopped: bool) -> Exit {
+    let any = |outcome| index.runs.iter().any(|run| run.outcome == outcome);
+    if any(EntryOutcome::NotBegun) {
+        return Exit::Bad;
+    }
+    // Stopped between two runs, none of them was.
+    let cut = stopped && any(EntryOutcome::Planned);
+    Exit::of_run(
+        any(EntryOutcome::Stopped) || cut,
+        any(EntryOutcome::Invalid),
+        any(EntryOutcome::Fail),
+    )
+}
+
+/// Reports the series in a folder: as JSON where asked for, and as a table.
+pub(crate) fn show(folder: &Path, json: Option<Json>, console: Console) -> Result<(), Failure> {
+    let series =
+        report::series::Series::open(folder, engine::catalogue_of).map_err(Failure::bad)?;
+    let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
+    // Said at the end: that a file could not be written is no reason to keep the table back.
+    let written = match json {
+        Some(json) => json.write(|out| report::json::write_series(&series, out)),
+        None => Ok(()),
+    };
+    if console.quiet {
+        return written;
+    }
+    let layout = |width, paint| Layout {
+        width,
+        paint,
+        everything: console.verbose,
+    };
+    if to_stderr {
+        let layout = layout(width(io::stderr()), console.paint_stderr());
+        console.say(report::series::table(&series, layout).trim_end());
+    } else {
+        let layout = layout(width(io::stdout()), console.paint_stdout());
+        console.print(&report::series::table(&series, layout))?;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index_of(outcomes: &[EntryOutcome]) -> Index {
+        Index {
+            index_version: INDEX_VERSION,
+            streamgauge: String::new(),
+            name: String::new(),
+            started_at: 0.0,
+            settle: 0.0,
+            varied: Vec::new(),
+            runs: outcomes
+                .iter()
+                .map(|&outcome| Entry {
+                    values: Vec::new(),
+                    file: String::new(),
+                    outcome,
+                    reason: None,
+                })
+                .collect(),
+            ended: true,
+        }
+    }
+
+    #[test]
+    fn a_series_ends_with_the_gravest_of_its_runs() {
+        use EntryOutcome::{Fail, Invalid, NotBegun, Pass, Planned, Stopped};
+        for (outcomes, stopped, code) in [
+            (&[Pass, Pass][..], false, 0),
+            (&[Pass, Fail, Pass], false, 99),
+            (&[Fail, Planned], false, 99),
+            (&[Fail, Invalid], false, 110),
+            (&[Pass, Planned], true, 105),
+            (&[Invalid, Stopped, Planned], true, 105),
+            (&[Pass, Pass], true, 0),
+            (&[NotBegun, Stopped], true, 104),
+        ] {
+            assert_eq!(
+                exit_of(&index_of(outcomes), stopped).code(),
+                code,
+                "{outcomes:?}"
+            );
+        }
+    }
+}

@@ -165,13 +165,13 @@ const SHOWN: [Shown; 11] = [
     (["jitter", "ms"], "jitter", |f| {
         Some(digits(f.jitter? * 1e3))
     }),
-    (["CPU", "mean"], "server_cpu", |f| {
+    (["server", "CPU mean"], "server_cpu", |f| {
         Some(cores(f.server_cpu?))
     }),
-    (["CPU", "peak"], "server_cpu_peak", |f| {
+    (["server", "CPU peak"], "server_cpu_peak", |f| {
         Some(cores(f.server_cpu_peak?))
     }),
-    (["memory", "MiB"], "server_memory", |f| {
+    (["server", "MiB"], "server_memory", |f| {
         Some(digits(f.server_memory? / f64::from(1 << 20)))
     }),
     (["failed", ""], "failed", |f| Some(count(f.failed as f64))),
@@ -449,7 +449,7 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
     let mut lines = vec![
         format!("one client alone, lambda   {}", range(lambda, &rate)),
         format!("contention, sigma          {}", range(sigma, &digits)),
-        format!("coherency, kappa           {}", range(kappa, &digits)),
+        format!("coherency, kappa           {}", range(kappa, &small)),
     ];
     match scaling.knee {
         Some(knee) => {
@@ -475,6 +475,15 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
         for part in fold_hanging(&line, layout.width) {
             let _ = writeln!(text, "            {part}");
         }
+    }
+}
+
+/// A number that may be very small: 0.00003 is hard to read.
+fn small(value: f64) -> String {
+    if value == 0.0 || value.abs() >= 1e-3 {
+        digits(value)
+    } else {
+        format!("{value:.2e}")
     }
 }
 

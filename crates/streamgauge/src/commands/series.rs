@@ -115,7 +115,8 @@ impl Course<'_> {
             .map_err(Failure::diagnostic)?;
         let options = engine::Options {
             run_file: self.folder.join(&self.index.runs[run].file),
-            overwrite: false,
+            // What stands in a folder that was asked for by name was a series, and is replaced.
+            overwrite: self.play.results.out.is_some(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
         };

@@ -6,6 +6,7 @@ mod demo;
 mod endings;
 mod faults;
 mod scripted;
+mod series;
 mod servers;
 mod starved;
 mod support;

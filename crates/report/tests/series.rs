@@ -1,0 +1,365 @@
+//! Reports of series, of run files that were made for the purpose.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use measure::{
+    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server,
+};
+use protocol::media::rtp::metrics as rtp;
+use protocol::metrics as clients;
+use report::Layout;
+use report::schema::series_schema;
+use report::series::{RowOutcome, Series, table};
+use runfile::series::{Axis, Entry, EntryOutcome, INDEX, INDEX_VERSION, Index};
+use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
+
+const KEY: &str = "clients.viewers.load.clients";
+
+fn catalogue_of(kind: &str) -> Option<Catalogue> {
+    match kind {
+        "server" => Some(SERVER_CATALOGUE),
+        "tester" => Some(TESTER_CATALOGUE),
+        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+    }
+}
+
+/// A run: so many clients, what each second brought in bytes of media, and how it ended.
+struct Made {
+    clients: u32,
+    bytes: Vec<u64>,
+    lost: u64,
+    failed: u64,
+    result: VerdictResult,
+    stopped: bool,
+}
+
+fn good(clients: u32, bits: f64) -> Made {
+    Made {
+        clients,
+        // It begins and ends with less.
+        bytes: [0.2, 1.0, 1.0, 1.0, 0.5]
+            .map(|share| (bits / 8.0 * share).round() as u64)
+            .to_vec(),
+        lost: 0,
+        failed: 0,
+        result: VerdictResult::Pass,
+        stopped: false,
+    }
+}
+
+fn write(folder: &Path, file: &str, made: &Made) {
+    let subject = |name: &str, kind: &str| SubjectHeader {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        catalogue: catalogue_of(kind).expect("it is a known kind"),
+    };
+    let header = Header {
+        version: "0.1.0".to_owned(),
+        scenario: serde_json::json!({
+            "name": "evening",
+            "varied": [{"key": KEY, "value": made.clients.to_string()}],
+        }),
+        machine: Machine::default(),
+        seed: 7,
+        started_at: Duration::from_secs(1_798_761_599),
+        warm_up: Duration::ZERO,
+        window: Duration::from_secs(1),
+        subjects: vec![
+            subject("viewers", "rtsp"),
+            subject("server", "server"),
+            subject("tester", "tester"),
+        ],
+    };
+    let run = RunFile::create(&folder.join(file), &header).expect("a run file can be made");
+    for (index, &bytes) in made.bytes.iter().enumerate() {
+        let mut viewers = Recorder::new(catalogue_of("rtsp").expect("it is a protocol"));
+        viewers.set(clients::PLAYING, f64::from(made.clients));
+        viewers.add(rtp::PAYLOAD_BYTES, bytes);
+        viewers.add(rtp::EXPECTED, 100 + made.lost);
+        viewers.add(rtp::RECEIVED, 100);
+        viewers.record(rtp::JITTER, 1_000_000);
+        if index == 0 {
+            viewers.record(clients::STARTUP_DELAY, u64::from(made.clients) * 1_000_000);
+            viewers.add(clients::FAILED, made.failed);
+        }
+        let mut server = Recorder::new(SERVER_CATALOGUE);
+        server.set(server::CPU, f64::from(made.clients) / 1000.0);
+        server.set(server::USS, f64::from(1 << 20));
+        let mut tester = Recorder::new(TESTER_CATALOGUE);
+        run.window(WindowRow {
+            index: index as u64,
+            start: Time::from_start(Duration::from_secs(index as u64)),
+            seconds: 1.0,
+            subjects: BTreeMap::from([
+                ("viewers".to_owned(), viewers.take_window()),
+                ("server".to_owned(), server.take_window()),
+                ("tester".to_owned(), tester.take_window()),
+            ]),
+        });
+    }
+    let reasons = match made.result {
+        VerdictResult::Pass => Vec::new(),
+        _ => vec!["`viewers.loss < 1%`: it was 9 %".to_owned()],
+    };
+    let verdict = Verdict {
+        result: made.result,
+        reasons,
+        stopped_by_user: made.stopped,
+    };
+    run.verdict(&verdict, &[]);
+    run.finish().expect("it can be written");
+}
+
+/// A series with these runs, and one that could not begin.
+fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let entry = |clients: u32, outcome| Entry {
+        values: vec![clients.to_string()],
+        file: format!("{clients:03}.run"),
+        outcome,
+        reason: (outcome == EntryOutcome::NotBegun).then(|| "no such program".to_owned()),
+    };
+    let mut entries = Vec::new();
+    for made in runs {
+        let entry = entry(made.clients, EntryOutcome::Pass);
+        write(folder.path(), &entry.file, made);
+        entries.push(entry);
+    }
+    entries.push(entry(999, EntryOutcome::NotBegun));
+    let index = Index {
+        index_version: INDEX_VERSION,
+        streamgauge: "0.1.0".to_owned(),
+        name: "evening".to_owned(),
+        started_at: 1_798_761_599.0,
+        settle: 5.0,
+        varied: vec![Axis {
+            key: KEY.to_owned(),
+            values: entries
+                .iter()
+                .map(|entry| entry.values[0].clone())
+                .collect(),
+        }],
+        runs: entries,
+        ended: true,
+    };
+    index.write(folder.path()).expect("it can be written");
+    let series = Series::open(folder.path(), catalogue_of).expect("it is a series");
+    (folder, series)
+}
+
+/// What a server puts out that obeys the law with these parameters.
+fn law(n: u32) -> f64 {
+    let n = f64::from(n);
+    1.1e6 * n / (1.0 + 0.01 * (n - 1.0) + 2e-5 * n * (n - 1.0))
+}
+
+fn scaling_series() -> (tempfile::TempDir, Series) {
+    let mut runs: Vec<Made> = [20, 60, 100, 140, 180, 220, 260]
+        .map(|clients| good(clients, law(clients)))
+        .into();
+    runs[5].result = VerdictResult::Fail;
+    runs[5].lost = 10;
+    runs[6].result = VerdictResult::Fail;
+    runs[6].lost = 20;
+    // Neither says anything of the server: both are far off.
+    let mut invalid = good(280, 1e6);
+    invalid.result = VerdictResult::Invalid;
+    let mut broken = good(300, 1e6);
+    broken.failed = 3;
+    broken.result = VerdictResult::Fail;
+    runs.extend([invalid, broken]);
+    series(&runs)
+}
+
+#[test]
+fn figures_are_those_of_the_runs() {
+    let (_folder, series) = scaling_series();
+    let outcomes: Vec<&str> = series.runs.iter().map(|row| row.outcome.name()).collect();
+    assert_eq!(
+        outcomes,
+        [
+            "pass",
+            "pass",
+            "pass",
+            "pass",
+            "pass",
+            "fail",
+            "fail",
+            "invalid",
+            "fail",
+            "not_begun"
+        ]
+    );
+    let figures = series.runs[1].figures.clone().expect("it has a run file");
+    assert_eq!(figures.playing, 60);
+    let rate = figures.bitrate.expect("media came");
+    assert!((rate / law(60) - 1.0).abs() < 1e-6, "{rate}");
+    let mean = figures.bitrate_mean.expect("media came");
+    assert!((mean / law(60) - 3.7 / 5.0).abs() < 1e-6, "{mean}");
+    assert_eq!(figures.received, 500);
+    assert_eq!(figures.loss, Some(0.0));
+    let delay = figures.startup_delay_p95.expect("it was recorded");
+    assert!((delay - 0.06).abs() < 1e-4, "{delay}");
+    assert_eq!(figures.server_cpu_peak, Some(0.06));
+    assert_eq!(
+        series.runs[8]
+            .figures
+            .as_ref()
+            .map(|figures| figures.failed),
+        Some(3)
+    );
+    assert_eq!(series.runs[9].reasons, ["no such program"]);
+}
+
+#[test]
+fn the_best_of_each_column_is_marked_among_runs_that_can_be_trusted() {
+    let (_folder, series) = scaling_series();
+    let best = |name: &str| -> Vec<&str> {
+        let rows = series.runs.iter().filter(|row| row.best.contains(&name));
+        rows.map(|row| row.values[0].as_str()).collect()
+    };
+    // 300 clients played, too, in a run that failed; the one with 280 cannot be trusted.
+    assert_eq!(best("playing"), ["300"]);
+    assert_eq!(best("bitrate"), ["220"]);
+    assert_eq!(best("startup_delay_p95"), ["20"]);
+    assert_eq!(best("loss"), ["20", "60", "100", "140", "180", "300"]);
+    assert!(best("jitter").is_empty(), "all are alike");
+}
+
+#[test]
+fn the_model_is_found_and_says_what_it_leaves_out() {
+    let (_folder, series) = scaling_series();
+    let [model] = series.scaling.as_slice() else {
+        panic!("one model: {:?}", series.scaling);
+    };
+    assert_eq!(model.points, 7);
+    let left_out: Vec<String> = model
+        .left_out
+        .iter()
+        .map(|run| format!("{}: {}", run.clients, run.reason))
+        .collect();
+    assert_eq!(
+        left_out,
+        [
+            "280: invalid",
+            "300: 3 clients failed",
+            "999: did not begin"
+        ]
+    );
+    let value = |interval: Option<report::series::Interval>| interval.expect("it was fitted").value;
+    assert!(
+        (value(model.lambda) / 1.1e6 - 1.0).abs() < 1e-4,
+        "{model:?}"
+    );
+    assert!((value(model.sigma) - 0.01).abs() < 1e-4, "{model:?}");
+    assert!((value(model.kappa) / 2e-5 - 1.0).abs() < 1e-3, "{model:?}");
+    let knee = model.knee.expect("it is curved");
+    assert!(
+        (knee.clients - (0.99_f64 / 2e-5).sqrt()).abs() < 0.1,
+        "{knee:?}"
+    );
+    assert!(knee.measured);
+    let capacity = &series.capacity[0];
+    assert_eq!(capacity.passed, Some(180));
+    assert_eq!(capacity.first_not_passed, Some(220));
+    assert_eq!(capacity.outcome, Some(RowOutcome::Fail));
+}
+
+#[test]
+fn too_few_runs_make_no_model() {
+    let (_folder, series) = series(&[good(10, 1e6), good(20, 2e6), good(30, 3e6)]);
+    let refused = series.scaling[0].refused.as_deref().expect("it is refused");
+    assert!(
+        refused.starts_with("3 different numbers of clients"),
+        "{refused}"
+    );
+    assert_eq!(series.scaling[0].lambda, None);
+}
+
+#[test]
+fn the_table_fits_the_terminal_and_says_it_all() {
+    let (_folder, series) = scaling_series();
+    for width in [80, 100, 120] {
+        let layout = Layout {
+            width,
+            ..Layout::default()
+        };
+        let text = table(&series, layout);
+        for line in text.lines().filter(|line| !line.starts_with("series")) {
+            // The mark of the last column's best stands beyond it.
+            assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
+        }
+        for part in [
+            "NOT BEGUN",
+            "INVALID",
+            "no such program",
+            "passed up to 180 clients",
+            "222 clients, 58.3 Mbit/s",
+        ] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn run_files_alone_make_the_same_report() {
+    let (folder, with) = scaling_series();
+    std::fs::remove_file(folder.path().join(INDEX)).expect("it is there");
+    let without = Series::open(folder.path(), catalogue_of).expect("the run files say all");
+    assert_eq!(without.varied, with.varied);
+    assert_eq!(without.scaling[0].knee, with.scaling[0].knee);
+    for (one, other) in with.runs.iter().zip(&without.runs) {
+        assert_eq!(one.values, other.values);
+        assert_eq!(one.figures, other.figures);
+        assert_eq!(one.best, other.best);
+    }
+    assert_eq!(without.ended, None);
+}
+
+#[test]
+fn what_is_no_series_is_refused_and_a_broken_run_is_a_row() {
+    let empty = tempfile::tempdir().expect("a temporary folder can be made");
+    let error = Series::open(empty.path(), catalogue_of).expect_err("nothing is in it");
+    assert!(error.to_string().contains(INDEX), "{error}");
+    let (folder, _) = scaling_series();
+    std::fs::write(folder.path().join("060.run"), "hello").expect("it can be written");
+    std::fs::remove_file(folder.path().join("100.run")).expect("it is there");
+    let series = Series::open(folder.path(), catalogue_of).expect("the others are whole");
+    for (at, reason) in [(1, "060.run"), (2, "missing")] {
+        let row = &series.runs[at];
+        assert_eq!(row.outcome, RowOutcome::Invalid);
+        assert!(row.reasons[0].contains(reason), "{row:?}");
+    }
+}
+
+#[test]
+fn the_json_report_follows_its_schema() {
+    let (_folder, series) = scaling_series();
+    let mut bytes = Vec::new();
+    report::json::write_series(&series, &mut bytes).expect("it can be written");
+    let json: serde_json::Value = serde_json::from_slice(&bytes).expect("it is JSON");
+    let validator = jsonschema::validator_for(&series_schema()).expect("it is a schema");
+    if let Err(error) = validator.validate(&json) {
+        panic!("{error} at {}", error.instance_path());
+    }
+    let mut bad = json;
+    bad["runs"][0]["figures"]["surprise"] = 1.into();
+    assert!(!validator.is_valid(&bad));
+}
+
+/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report`.
+#[test]
+fn the_schema_in_the_repository_is_the_one_that_is_made() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/series.schema.json");
+    let made = serde_json::to_string_pretty(&series_schema()).expect("it has string keys") + "\n";
+    if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &made).expect("the schema can be written");
+    }
+    let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
+    assert!(
+        kept == made,
+        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report"
+    );
+}

@@ -1,0 +1,214 @@
+//! Series: several runs out of one scenario file, and one table.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Process, alone, folder, free_port, number, run, streamgauge, wait_for};
+
+/// A scenario that launches a reference server for each run.
+fn scenario(folder: &Path, vary: &str) {
+    let port = free_port();
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    let text = format!(
+        "name: evening\n\
+         server:\n  command: [{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --port, {port}]\n  \
+         ready: {{port: {port}}}\n\
+         clients: {{viewers: {{urls: [\"rtsp://127.0.0.1:{port}/a\"], transport: tcp, load: {{clients: 2}}}}}}\n\
+         duration: 2s\nthresholds: [\"viewers.loss < 1%\"]\nsettle: 0s\n{vary}\n"
+    );
+    fs::write(
+        folder.join("s.yaml"),
+        text.replace("PORT", &port.to_string()),
+    )
+    .expect("the test's folder can be written");
+}
+
+fn json(path: &Path) -> Value {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn outcomes(report: &Value) -> Vec<&str> {
+    let runs = report["runs"].as_array().expect("a list of runs");
+    let outcomes = runs.iter().map(|run| run["outcome"].as_str());
+    outcomes.map(|outcome| outcome.expect("a word")).collect()
+}
+
+#[test]
+fn a_series_makes_one_table_and_the_folder_makes_it_again() {
+    let _alone = alone();
+    let folder = folder();
+    scenario(
+        folder.path(),
+        "vary: {clients.viewers.load.clients: [1, 3]}",
+    );
+    let arguments = ["run", "s.yaml", "--out", "x.series", "--json", "x.json"];
+    let finished = run(folder.path(), arguments).expect(0);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(outcomes(&report), ["pass", "pass"]);
+    assert_eq!(report["varied"][0], "clients.viewers.load.clients");
+    for (at, clients) in [(0, 1), (1, 3)] {
+        let row = &report["runs"][at];
+        assert_eq!(row["values"][0], clients.to_string());
+        assert_eq!(number(&row["figures"]["playing"]), clients);
+        assert_eq!(row["figures"]["tester_fit"], true);
+        assert!(row["figures"]["server_memory"].is_number(), "{row}");
+        // Each is a run file like any other.
+        let file = format!("x.series/{}", row["file"].as_str().expect("a name"));
+        run(folder.path(), ["report", &file]).expect(0);
+    }
+    assert_eq!(number(&report["capacity"][0]["passed"]), 3);
+    assert!(finished.stdout.contains("capacity"), "{}", finished.stdout);
+    let again = run(folder.path(), ["report", "x.series"]).expect(0);
+    assert_eq!(again.stdout, finished.stdout);
+    // What was asked for by name is replaced, as a run file is.
+    run(
+        folder.path(),
+        [
+            "run",
+            "s.yaml",
+            "-q",
+            "--out",
+            "x.series",
+            "--set",
+            "stop_at=fail",
+        ],
+    )
+    .expect(0);
+    fs::create_dir(folder.path().join("mine")).expect("the test's folder can be written");
+    fs::write(folder.path().join("mine/a"), "a").expect("the test's folder can be written");
+    run(folder.path(), ["run", "s.yaml", "--out", "mine"])
+        .expect(104)
+        .names("mine");
+}
+
+#[test]
+fn what_fails_or_cannot_begin_is_a_row_and_the_series_goes_on() {
+    let _alone = alone();
+    let folder = folder();
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    let server = format!("{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --port, PORT");
+    let vary = format!(
+        "vary:\n  server.command:\n    - [/nothing/such]\n    - [{server}, --fault, loss=20%]\n    - [{server}]"
+    );
+    scenario(folder.path(), &vary);
+    let arguments = ["run", "s.yaml", "--out", "x.series", "--json", "x.json"];
+    let finished = run(folder.path(), arguments).expect(104);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(outcomes(&report), ["not_begun", "fail", "pass"]);
+    assert!(report["runs"][0]["figures"].is_null());
+    let reason = report["runs"][0]["reasons"][0].as_str().expect("a reason");
+    assert!(reason.contains("/nothing/such"), "{reason}");
+    assert!(finished.stdout.contains("NOT BEGUN"), "{}", finished.stdout);
+    // Unless it is to stop there.
+    let arguments = [
+        "run",
+        "s.yaml",
+        "-q",
+        "--set",
+        "stop_at=fail",
+        "--out",
+        "y.series",
+    ];
+    run(folder.path(), arguments).expect(104);
+    run(
+        folder.path(),
+        ["report", "y.series", "-q", "--json", "y.json"],
+    )
+    .expect(0);
+    let report = json(&folder.path().join("y.json"));
+    assert_eq!(outcomes(&report), ["not_begun", "planned", "planned"]);
+}
+
+/// Starts a series of three runs without an end of their own, and waits until the first plays.
+fn endless(folder: &Path) -> Process {
+    scenario(folder, "vary: {clients.viewers.load.clients: [1, 2, 3]}");
+    let arguments = [
+        "run",
+        "s.yaml",
+        "--out",
+        "x.series",
+        "--set",
+        "duration=60s",
+    ];
+    let series = Process::start(streamgauge(arguments), folder);
+    wait_for("the first run has begun", Duration::from_secs(20), || {
+        let report = run(folder, ["report", "x.series", "-q", "--json", "-"]);
+        let report: Value = serde_json::from_str(&report.stdout).ok()?;
+        (report["runs"][0]["figures"]["playing"].as_u64()? == 1).then_some(())
+    });
+    series
+}
+
+#[test]
+fn ctrl_c_ends_the_run_and_the_series_after_it() {
+    let _alone = alone();
+    let folder = folder();
+    let series = endless(folder.path());
+    series.signal("INT");
+    let finished = series.finish(Duration::from_secs(15)).expect(105);
+    assert!(finished.stdout.contains("stopped"), "{}", finished.stdout);
+    run(
+        folder.path(),
+        ["report", "x.series", "-q", "--json", "x.json"],
+    )
+    .expect(0);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(outcomes(&report), ["stopped", "planned", "planned"]);
+    assert_eq!(report["ended"], true);
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_measured() {
+    let _alone = alone();
+    let folder = folder();
+    let series = endless(folder.path());
+    series.signal("KILL");
+    series.finish(Duration::from_secs(10));
+    let finished = run(folder.path(), ["report", "x.series", "--json", "x.json"]).expect(0);
+    assert!(finished.stdout.contains("cut off"), "{}", finished.stdout);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(outcomes(&report), ["invalid", "planned", "planned"]);
+    assert_eq!(report["ended"], false);
+    assert_eq!(number(&report["runs"][0]["figures"]["playing"]), 1);
+}
+
+#[test]
+fn every_combination_is_checked_before_anything_starts() {
+    let folder = folder();
+    scenario(
+        folder.path(),
+        "vary:\n  clients.viewers.transport: [tcp]\n  clients.viewers.load.clients: [1, few]",
+    );
+    for command in ["check", "run"] {
+        run(folder.path(), [command, "s.yaml"])
+            .expect(104)
+            .names("few");
+    }
+    let left = fs::read_dir(folder.path())
+        .expect("it is there")
+        .filter(|entry| {
+            let path = entry.as_ref().expect("it can be read").path();
+            path.extension()
+                .is_some_and(|extension| extension == "series")
+        });
+    assert_eq!(left.count(), 0, "nothing was begun");
+    scenario(
+        folder.path(),
+        "vary: {clients.viewers.load.clients: [1, 2]}",
+    );
+    let finished = run(folder.path(), ["check", "s.yaml"]).expect(0);
+    assert!(finished.stdout.contains("2 runs"), "{}", finished.stdout);
+    run(
+        folder.path(),
+        ["run", "s.yaml", "--set", "clients.viewers.load.clients=5"],
+    )
+    .expect(104)
+    .names("vary=");
+    let finished = run(folder.path(), ["report", "."]).expect(104);
+    finished.names("series.json");
+}

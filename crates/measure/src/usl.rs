@@ -17,7 +17,8 @@
 //! `kappa >= 0`; started from the weighted linear fit of `N / X`, which is a polynomial in N. The
 //! intervals are those of Wald: the estimate plus and minus the t quantile (97.5 %, points less 3 degrees
 //! of freedom) times the standard error out of the covariance `s^2 (J'J)^-1`, cut at the bounds. They hold
-//! if the errors of X are independent and of one size, and only as far as the law itself holds.
+//! if the errors of X are independent and of one size, and only as far as the law itself holds. Those of the
+//! knee follow from the same covariance by the delta method.
 
 /// The least number of different N that a fit is made of.
 pub const DISTINCT_MIN: usize = 4;
@@ -73,9 +74,9 @@ pub struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
     /// How many clients.
-    pub clients: f64,
+    pub clients: Estimate,
     /// What comes out there, in the unit of the output.
-    pub output: f64,
+    pub output: Estimate,
     /// Whether it lies within what was measured. Else it is extrapolated.
     pub measured: bool,
 }
@@ -153,9 +154,23 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
     let curved = kappa.low * largest * (largest - 1.0) > CURVATURE_MIN && sigma.value < 1.0;
     let knee = curved.then(|| {
         let clients = ((1.0 - sigma.value) / kappa.value).sqrt();
+        let around = |value: f64, slopes: Parameters, unit: f64| {
+            let half = t * (variance * quadratic(&covariance, slopes)).max(0.0).sqrt();
+            Estimate {
+                value: value * unit,
+                low: (value - half).max(0.0) * unit,
+                high: (value + half) * unit,
+            }
+        };
+        let of_clients = [
+            0.0,
+            -clients / (2.0 * (1.0 - sigma.value)),
+            -clients / (2.0 * kappa.value),
+        ];
         Knee {
-            clients,
-            output: law(found, clients) * scale,
+            clients: around(clients, of_clients, 1.0),
+            // At the maximum a little more or fewer clients change nothing: only the parameters do.
+            output: around(law(found, clients), slopes(found, clients), scale),
             measured: (range.0..=range.1).contains(&clients),
         }
     });
@@ -194,6 +209,20 @@ fn slopes([lambda, sigma, kappa]: Parameters, n: f64) -> Parameters {
     let below = 1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0);
     let steep = -lambda * n / (below * below);
     [n / below, steep * (n - 1.0), steep * n * (n - 1.0)]
+}
+
+/// How a variance goes on into what changes with the parameters by these slopes.
+fn quadratic(covariance: &Matrix, slopes: Parameters) -> f64 {
+    let each = covariance.iter().zip(slopes);
+    each.map(|(row, slope)| {
+        let inner: f64 = row
+            .iter()
+            .zip(slopes)
+            .map(|(value, other)| value * other)
+            .sum();
+        slope * inner
+    })
+    .sum()
 }
 
 fn sum_of_squares(points: &[Point], at: Parameters) -> f64 {
@@ -460,15 +489,15 @@ mod tests {
     #[test]
     fn intervals_hold_the_truth_as_often_as_they_say() {
         const SERIES: u64 = 2_000;
-        let mut held = [0_u32; 3];
+        let knee = ((1.0 - TRUTH[1]) / TRUTH[2]).sqrt();
+        let truths = [TRUTH[0], TRUTH[1], TRUTH[2], knee, law(TRUTH, knee)];
+        let mut held = [0_u32; 5];
         for seed in 0..SERIES {
             let fit =
                 fit(&points(TRUTH, &CLIENTS, normal(seed, 0.4))).expect("it is a good series");
-            for (index, (estimate, truth)) in [fit.lambda, fit.sigma, fit.kappa]
-                .iter()
-                .zip(TRUTH)
-                .enumerate()
-            {
+            let knee = fit.knee.expect("it is far from straight");
+            let estimates = [fit.lambda, fit.sigma, fit.kappa, knee.clients, knee.output];
+            for (index, (estimate, truth)) in estimates.iter().zip(truths).enumerate() {
                 held[index] += u32::from((estimate.low..=estimate.high).contains(&truth));
             }
         }
@@ -476,6 +505,44 @@ mod tests {
         for held in held {
             let share = f64::from(held) / SERIES as f64;
             assert!((0.93..=0.97).contains(&share), "{share}");
+        }
+    }
+
+    /// What scipy 1.18 makes of the same points: `optimize.curve_fit`, bounded, and `stats.t`.
+    #[test]
+    fn another_program_finds_the_same() {
+        let clients = [
+            1.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0, 48.0, 64.0,
+        ];
+        let bent = [
+            20.0, 78.0, 130.0, 170.0, 190.0, 200.0, 205.0, 205.0, 200.0, 180.0, 150.0,
+        ];
+        let flat = [
+            20.0, 78.0, 130.0, 170.0, 190.0, 200.0, 210.0, 230.0, 260.0, 280.0, 310.0,
+        ];
+        let bent_found = [
+            (20.974_130_6, 0.994_888_502),
+            (0.026_717_553_9, 0.005_911_503_35),
+            (0.001_522_209_41, 6.882_545_24e-5),
+        ];
+        // Here kappa rests on its bound.
+        let flat_found = [
+            (21.848_842_97, 5.064_381_2),
+            (0.057_770_781_2, 0.030_654_405_6),
+            (0.0, 2.719_289_8e-4),
+        ];
+        for (outputs, known) in [(bent, bent_found), (flat, flat_found)] {
+            let points: Vec<Point> = clients
+                .iter()
+                .zip(outputs)
+                .map(|(&clients, output)| Point { clients, output })
+                .collect();
+            let fit = fit(&points).expect("it is a good series");
+            for (estimate, (value, half)) in [fit.lambda, fit.sigma, fit.kappa].iter().zip(known) {
+                let near = |found: f64, known: f64| (found - known).abs() <= 1e-4 * half;
+                assert!(near(estimate.value, value), "{estimate:?}");
+                assert!(near(estimate.high, value + half), "{estimate:?}");
+            }
         }
     }
 
@@ -497,9 +564,9 @@ mod tests {
         let fit = fit(&points(TRUTH, &CLIENTS, || 0.0)).expect("it is a good series");
         let knee = fit.knee.expect("it is curved");
         assert!(knee.measured);
-        assert!((knee.clients - (0.98_f64 / 1.5e-5).sqrt()).abs() < 1e-3);
+        assert!((knee.clients.value - (0.98_f64 / 1.5e-5).sqrt()).abs() < 1e-3);
         for beside in [-1.0, 1.0] {
-            assert!(fit.output(knee.clients + beside) < knee.output);
+            assert!(fit.output(knee.clients.value + beside) < knee.output.value);
         }
         let short = &CLIENTS[..5];
         let far = super::fit(&points(TRUTH, short, || 0.0)).expect("it is a good series");

@@ -55,9 +55,9 @@ pub struct Interval {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Knee {
     /// How many clients.
-    pub clients: f64,
+    pub clients: Interval,
     /// The predicted maximum, in bit/s.
-    pub bitrate: f64,
+    pub bitrate: Interval,
     /// Whether it lies within what was measured. Else it is extrapolated.
     pub measured: bool,
 }
@@ -148,26 +148,24 @@ fn fit(
             };
         }
     };
-    let interval = |estimate: usl::Estimate| {
-        Some(Interval {
-            value: tidy(estimate.value),
-            low: tidy(estimate.low),
-            high: tidy(estimate.high),
-        })
+    let interval = |estimate: usl::Estimate| Interval {
+        value: tidy(estimate.value),
+        low: tidy(estimate.low),
+        high: tidy(estimate.high),
     };
     Scaling {
         refused: fit.knee.is_none().then(|| {
             "no curvature was seen (the interval of kappa contains 0), so no knee is claimed"
                 .to_owned()
         }),
-        lambda: interval(fit.lambda),
-        sigma: interval(fit.sigma),
-        kappa: interval(fit.kappa),
+        lambda: Some(interval(fit.lambda)),
+        sigma: Some(interval(fit.sigma)),
+        kappa: Some(interval(fit.kappa)),
         r_squared: Some(tidy(fit.r_squared)),
         residual: Some(tidy(fit.residual)),
         knee: fit.knee.map(|knee| Knee {
-            clients: tidy(knee.clients),
-            bitrate: tidy(knee.output),
+            clients: interval(knee.clients),
+            bitrate: interval(knee.output),
             measured: knee.measured,
         }),
         ..nothing

@@ -459,10 +459,11 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
                 " (beyond what was measured: extrapolated)"
             };
             lines.push(format!(
-                "knee                       {} clients, {} at most{far}",
-                count(knee.clients.round()),
-                rate(knee.bitrate),
+                "knee                       {} clients{far}",
+                range(knee.clients, &|clients| count(clients.round())),
             ));
+            let most = range(knee.bitrate, &rate);
+            lines.push(format!("predicted maximum          {most}"));
         }
         None => lines.extend(
             scaling

@@ -66,6 +66,17 @@ pub struct Run {
     pub warm_up: f64,
     /// Whether the run came to its end. False where streamgauge was killed or still runs.
     pub finished: bool,
+    /// Of a run of a series: what it sets otherwise than the others. Empty of any other.
+    pub varied: Vec<Setting>,
+}
+
+/// A key of the scenario, and what a run of a series sets it to.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+pub struct Setting {
+    /// The dotted key, such as `clients.viewers.load.clients`.
+    pub key: String,
+    /// The value in one line; `-` where the key is taken out.
+    pub value: String,
 }
 
 /// How a run came out.

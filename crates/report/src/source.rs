@@ -10,8 +10,8 @@ use crate::ReportError;
 use crate::limits::{Evidence, Whose};
 use crate::loss;
 use crate::model::{
-    Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Tester,
-    Threshold, Verdict, tidy,
+    Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
+    Tester, Threshold, Verdict, tidy,
 };
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
@@ -168,6 +168,7 @@ impl Report {
                 duration: tidy(sums.duration),
                 warm_up: header.warm_up.as_secs_f64(),
                 finished,
+                varied: varied(reader),
             },
             verdict,
             thresholds: thresholds.into_iter().map(Into::into).collect(),
@@ -191,6 +192,21 @@ impl Report {
 fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
     let value = reader.meta(key)?;
     Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
+}
+
+/// What the run's scenario says of the series that it is of.
+fn varied(reader: &Reader) -> Vec<Setting> {
+    let list = reader.header().scenario["varied"].as_array();
+    list.into_iter()
+        .flatten()
+        .filter_map(|one| {
+            let text = |name: &str| Some(one[name].as_str()?.to_owned());
+            Some(Setting {
+                key: text("key")?,
+                value: text("value")?,
+            })
+        })
+        .collect()
 }
 
 /// The windows of a run file as the JSON report writes them, a few at a time in memory.

@@ -116,6 +116,9 @@ impl Screen {
         if run.warm_up > 0.0 {
             let _ = write!(about, ", the first {} left out", span(run.warm_up));
         }
+        for setting in &run.varied {
+            let _ = write!(about, ", {}: {}", setting.key, one_line(&setting.value));
+        }
         about.push(')');
         let _ = writeln!(
             self.text,

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::Catalogue;
-use runfile::Reader;
 use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
 
@@ -326,13 +325,13 @@ fn read_run(
 ) -> Result<(About, Row), ReportError> {
     let reader = open(path, catalogue)?;
     let report = Report::from_run(&reader)?;
-    let varied = varied(&reader);
+    let varied = &report.run.varied;
     let about = About {
         name: report.run.name.clone(),
-        keys: varied.iter().map(|(key, _)| key.clone()).collect(),
+        keys: varied.iter().map(|setting| setting.key.clone()).collect(),
     };
     let row = Row {
-        values: varied.into_iter().map(|(_, value)| value).collect(),
+        values: varied.iter().map(|setting| setting.value.clone()).collect(),
         outcome: match report.verdict.result {
             _ if report.verdict.stopped_by_user => RowOutcome::Stopped,
             crate::model::Outcome::Pass => RowOutcome::Pass,
@@ -344,16 +343,4 @@ fn read_run(
         ..nothing()
     };
     Ok((about, row))
-}
-
-/// What the run's scenario says of the series: keys and values.
-fn varied(reader: &Reader) -> Vec<(String, String)> {
-    let list = reader.header().scenario["varied"].as_array();
-    list.into_iter()
-        .flatten()
-        .filter_map(|one| {
-            let text = |name: &str| Some(one[name].as_str()?.to_owned());
-            Some((text("key")?, text("value")?))
-        })
-        .collect()
 }

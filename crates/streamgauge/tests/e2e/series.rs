@@ -59,7 +59,9 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
         assert!(row["figures"]["server_memory"].is_number(), "{row}");
         // Each is a run file like any other.
         let file = format!("x.series/{}", row["file"].as_str().expect("a name"));
-        run(folder.path(), ["report", &file]).expect(0);
+        let alone = run(folder.path(), ["report", &file]).expect(0);
+        let setting = format!("clients.viewers.load.clients: {clients}");
+        assert!(alone.stdout.contains(&setting), "{}", alone.stdout);
     }
     assert_eq!(number(&report["capacity"][0]["passed"]), 3);
     assert!(finished.stdout.contains("capacity"), "{}", finished.stdout);

@@ -32,8 +32,8 @@ pub use describe::{Description, PopulationPlan};
 pub use error::{Problem, ScenarioError};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
-    Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerStart, Tester, Setting,
-    Threshold,
+    Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerStart, Setting,
+    Tester, Threshold,
 };
 pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};

@@ -18,6 +18,7 @@ pub mod segments;
 pub mod stream;
 pub mod thread;
 pub mod timer;
+pub mod tls;
 pub mod waker;
 
 pub use batch::{ReceiveBatch, SendBatch};

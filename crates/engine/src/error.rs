@@ -38,6 +38,14 @@ pub enum EngineError {
     /// A client that was to be traced is not there.
     #[error("trace {0}")]
     Trace(String),
+    /// What the clients of a population are to speak TLS with cannot be had.
+    #[error("TLS of `{population}`: {message}")]
+    Tls {
+        /// Which population.
+        population: String,
+        /// What is wrong.
+        message: String,
+    },
     /// The user stopped it before it began.
     #[error("stopped before the run began")]
     Stopped,

@@ -12,11 +12,11 @@ use sut::{PortOwner, Sut, Transport};
 pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
     let mut ports = BTreeSet::new();
     for population in &scenario.populations {
-        let default = population.config.protocol().default_port;
+        let protocol = population.config.protocol();
         let endpoints: BTreeSet<(&str, u16)> = population
             .urls
             .iter()
-            .filter_map(|url| endpoint(url, default))
+            .filter_map(|url| endpoint(url, protocol.default_port_of(url)))
             .collect();
         for (host, port) in endpoints {
             if is_this_machine(host) {

@@ -56,7 +56,7 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
     let reception = Reception::choose(scenario)?;
-    let duties = duties(scenario, &reception);
+    let duties = duties(scenario, &reception)?;
     run_duties(scenario, duties, &reception, options, control, progress)
 }
 
@@ -323,18 +323,24 @@ pub fn files_needed(scenario: &Scenario) -> u64 {
 }
 
 /// What each worker is to do.
-fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
+fn duties(scenario: &Scenario, reception: &Reception) -> Result<Vec<Duty>, EngineError> {
     let workers = workers(scenario);
+    let tls: Vec<_> = scenario
+        .populations
+        .iter()
+        .map(tls)
+        .collect::<Result<_, _>>()?;
     let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
     let ports = |worker| {
         PortRange::share(reception.ports(), worker, workers).with_receive_buffer(receive_buffer)
     };
-    (0..workers)
+    let duties = (0..workers)
         .map(|worker| Duty {
             populations: scenario
                 .populations
                 .iter()
-                .map(|population| PopulationPlan {
+                .zip(&tls)
+                .map(|(population, tls)| PopulationPlan {
                     name: population.name.clone(),
                     catalogue: population.config.protocol().catalogue,
                     clients: Some(ClientPlan {
@@ -343,6 +349,7 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
                         pick: population.pick,
                         leave: population.leave,
                         client: maker(population.config.clone()),
+                        tls: tls.clone(),
                         traced: Traced::default(),
                     }),
                 })
@@ -352,7 +359,26 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Vec<Duty> {
             ring: reception.ring(&ports(worker)),
             goes_first: scenario.tester.priority == Priority::Raised,
         })
-        .collect()
+        .collect();
+    Ok(duties)
+}
+
+/// What the clients of a population speak TLS with. What that needs is read now where a URL asks for it, and else
+/// when a server sends a client on to one that does.
+fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
+    let config = population.config.tls();
+    let tls = net::tls::Client::new(net::tls::Trust {
+        anybody: !config.verify,
+        authorities: config.ca.clone(),
+    });
+    let protocol = population.config.protocol();
+    if population.urls.iter().any(|url| protocol.is_secure(url)) {
+        tls.prepare().map_err(|fault| EngineError::Tls {
+            population: population.name.clone(),
+            message: fault.text,
+        })?;
+    }
+    Ok(Arc::new(tls))
 }
 
 fn maker(config: registry::ClientConfig) -> MakeClient {
@@ -397,7 +423,7 @@ mod tests {
             ..Options::default()
         };
         let reception = Reception::choose(&scenario).expect("sockets at the least");
-        let mut duties = duties(&scenario, &reception);
+        let mut duties = duties(&scenario, &reception).expect("nothing to read");
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
         plan.pick = Pick::InTurn;

@@ -28,6 +28,9 @@ pub struct ServeOptions {
     pub listen: Vec<SocketAddr>,
     /// What it serves, and what it does wrong on purpose. Its `wall_clock` is set by [`serve`].
     pub config: ServerConfig,
+    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on all of its connections.
+    /// Default: it speaks none.
+    pub tls: Option<(PathBuf, PathBuf)>,
     /// Where a line of JSON goes for each stream that was served, when its session has ended; and as the last
     /// line an object `pacing` ([`Pacing`]).
     pub report: Option<PathBuf>,
@@ -132,6 +135,10 @@ pub fn serve(
         .as_ref()
         .map(ReportFile::create)
         .transpose()?;
+    let tls = match &options.tls {
+        Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
+        None => None,
+    };
     let mut duties = Vec::new();
     let mut listening = Vec::new();
     for (index, &address) in (0u32..).zip(&options.listen) {
@@ -149,6 +156,7 @@ pub fn serve(
                 apart: options.apart,
                 listener,
                 accept: accept.clone(),
+                tls: tls.clone(),
             }],
             ports: PortRange::share(
                 PORTS,
@@ -246,6 +254,10 @@ pub fn serve(
         report.finish()?;
     }
     Ok(served)
+}
+
+fn settings(fault: net::tls::Fault) -> EngineError {
+    EngineError::Settings(fault.text)
 }
 
 fn broke_down() -> EngineError {

@@ -12,3 +12,4 @@ pub mod rtsp;
 pub mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tls;

@@ -21,6 +21,9 @@ measure::metrics! {
         /// Clients that arrived while the cap of an open-model load was reached, and were turned away
         /// by the tester.
         TURNED_AWAY = "turned_away", Count, "";
+        /// Connections over TLS that the server ended without saying so first (`close_notify`): whether
+        /// something was cut off cannot be known.
+        TLS_CUT_OFF = "tls_cut_off", Count, "RFC 8446, 6.1";
     }
     gauges {
         /// Clients that have begun and not ended: the most at any moment of the window (of runs on
@@ -38,8 +41,12 @@ measure::metrics! {
         STARTUP_DELAY_FROM_SENT = "startup_delay_from_sent", Seconds, "";
         /// From the moment a client was due to the moment it set to work: the tester's own lateness.
         START_LATENESS = "start_lateness", Seconds, "";
-        /// From the moment a client set to work to the moment its first connection stood.
+        /// From the moment a client set to work to the moment its first connection stood, with TLS where it is
+        /// over TLS.
         CONNECT_DELAY = "connect_delay", Seconds, "";
+        /// From the moment a TCP connection stood to the end of the handshake of TLS on it. No session is resumed:
+        /// each is a whole handshake.
+        TLS_HANDSHAKE_DELAY = "tls_handshake_delay", Seconds, "RFC 8446, 2";
     }
     derived {}
 }

@@ -9,6 +9,7 @@ use crate::metrics::CLIENTS;
 use crate::rtsp;
 use crate::rtsp::metrics::RTSP;
 use crate::session::Session;
+use crate::tls::TlsConfig;
 
 /// A protocol that clients speak.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ enum Kind {
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
 pub static RTSP_PROTOCOL: Protocol = Protocol {
     name: "rtsp",
-    schemes: &["rtsp"],
+    schemes: &["rtsp", "rtsps"],
     default_port: rtsp::url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
     kind: Kind::Rtsp,
@@ -106,6 +107,21 @@ impl Protocol {
             .unwrap_or_default()
     }
 
+    /// Whether clients of this URL speak TLS.
+    pub fn is_secure(&self, url: &str) -> bool {
+        match self.kind {
+            Kind::Rtsp => rtsp::url::Url::parse(url).is_ok_and(|url| url.is_secure()),
+        }
+    }
+
+    /// The port where this URL names none.
+    pub fn default_port_of(&self, url: &str) -> u16 {
+        match self.kind {
+            Kind::Rtsp if self.is_secure(url) => rtsp::url::DEFAULT_TLS_PORT,
+            Kind::Rtsp => self.default_port,
+        }
+    }
+
     /// Whether a client can be sent to this URL; if not, why.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         match self.kind {
@@ -132,6 +148,20 @@ impl ClientConfig {
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
             ClientConfig::Rtsp(config) => config.check(),
+        }
+    }
+
+    /// How the clients speak TLS, where a URL asks for it.
+    pub fn tls(&self) -> &TlsConfig {
+        match self {
+            ClientConfig::Rtsp(config) => &config.tls,
+        }
+    }
+
+    /// The same, to be changed: its paths are relative to the scenario file, which whoever reads that knows.
+    pub fn tls_mut(&mut self) -> &mut TlsConfig {
+        match self {
+            ClientConfig::Rtsp(config) => &mut config.tls,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::media::rtp::{RtpReceiver, StreamSummary};
 
 mod flows;
 
+pub use crate::tls::TlsError;
 pub use flows::{Flow, FlowId, Flows, Lender};
 
 /// One side of one conversation.
@@ -262,14 +263,15 @@ pub enum Open {
     },
     /// A TLS connection over TCP; bytes on the channel are the plain ones.
     Tls {
-        /// Name or address, also what the certificate must be for.
+        /// Name or address.
         host: String,
         /// Port.
         port: u16,
         /// How long connecting and the handshake may take.
         timeout: Duration,
-        /// Whether the certificate is checked.
-        verify: bool,
+        /// What the certificate must be for, where that is not `host`. Whose certificates are trusted is the
+        /// population's ([`crate::tls::TlsConfig`]).
+        server_name: Option<String>,
     },
     /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
     UdpPair {
@@ -316,8 +318,8 @@ pub enum ChannelError {
     NameNotFound,
     /// It did not stand in time.
     TimedOut,
-    /// The TLS handshake failed.
-    Tls,
+    /// There was a connection, but TLS could not be had on it.
+    Tls(TlsError),
     /// This machine has no free port pair left for it: the tester's own limit.
     NoPorts,
     /// This process has no file descriptor left for it: the tester's own limit.
@@ -333,7 +335,7 @@ impl fmt::Display for ChannelError {
             ChannelError::Unreachable => "no route to the host",
             ChannelError::NameNotFound => "the host's name has no address",
             ChannelError::TimedOut => "no connection in time",
-            ChannelError::Tls => "the TLS handshake failed",
+            ChannelError::Tls(error) => return error.fmt(out),
             ChannelError::NoPorts => "this machine has no free port left",
             ChannelError::NoFiles => "this process has no file descriptor left",
             ChannelError::Other(code) => return write!(out, "operating system error {code}"),
@@ -350,6 +352,8 @@ pub enum Closed {
     Reset,
     /// The other side took nothing off it for so long that its bounded queue ran over.
     Stuck,
+    /// What came over it was no more what TLS demands, or the other side broke TLS off.
+    Tls(TlsError),
 }
 
 /// How a session ended.

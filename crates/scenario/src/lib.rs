@@ -62,6 +62,11 @@ impl Scenario {
                 *directory = folder.join(&*directory);
             }
         }
+        for population in &mut self.populations {
+            if let (Some(ca), Some(folder)) = (&mut population.config.tls_mut().ca, folder) {
+                *ca = folder.join(&*ca);
+            }
+        }
     }
 
     /// Reads a scenario from a text. `source_name` is what messages call it; a scenario without a

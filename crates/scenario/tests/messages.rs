@@ -182,7 +182,7 @@ fn a_wrong_argument_names_itself() {
             urls: vec!["http://h/a".to_owned()],
             ..OneLiner::default()
         }),
-        "http://h/a: `http://h/a` is no URL of a protocol known here | a URL begins with rtsp://\n"
+        "http://h/a: `http://h/a` is no URL of a protocol known here | a URL begins with rtsp://, rtsps://\n"
     );
     assert_eq!(
         refused(&OneLiner {

@@ -175,6 +175,41 @@ impl Receiving {
     }
 }
 
+/// How TLS is spoken, with URLs of rtsps.
+#[derive(Debug, Args)]
+pub(crate) struct Securing {
+    /// Take any certificate of the server, even one that has expired or is another's
+    #[arg(long, conflicts_with = "tls_ca")]
+    pub(crate) tls_no_verify: bool,
+    /// Trust the certificates of this file (PEM), of authorities or the server's own [default: what this machine trusts]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<String>,
+    /// Name that the certificate must be for [default: the URL's host]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+}
+
+impl Securing {
+    /// As settings of the scenario, which is where they are checked.
+    pub(crate) fn settings(&self) -> Vec<OptionSetting> {
+        let no = self.tls_no_verify.then(|| "false".to_owned());
+        [
+            ("--tls-no-verify", "verify", &no),
+            ("--tls-ca", "ca", &self.tls_ca),
+            ("--tls-server-name", "server_name", &self.tls_server_name),
+        ]
+        .into_iter()
+        .filter_map(|(option, key, value)| {
+            Some(OptionSetting {
+                option: option.to_owned(),
+                key: format!("clients.{}.tls.{key}", scenario::ONE_LINER_POPULATION),
+                value: value.clone()?,
+            })
+        })
+        .collect()
+    }
+}
+
 /// Whose traffic is kept.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
@@ -274,6 +309,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "SERVER")]
     pub(crate) launch: Option<String>,
     #[command(flatten)]
+    pub(crate) securing: Securing,
+    #[command(flatten)]
     pub(crate) receiving: Receiving,
     #[command(flatten)]
     pub(crate) tracing: Tracing,
@@ -341,6 +378,12 @@ pub(crate) struct ServeRtsp {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) listen: Vec<IpAddr>,
+    /// Speak TLS (rtsps) on all connections, with the certificates of this file (PEM), the server's own first
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// How many streams there are: /stream1, /stream2 and so on [default: any path is a stream]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) streams: Option<u32>,

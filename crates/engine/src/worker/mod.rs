@@ -11,6 +11,7 @@ mod pacer;
 mod plan;
 mod receive;
 mod ring;
+mod secure;
 mod sessions;
 mod sockets;
 mod stream;
@@ -79,6 +80,14 @@ pub(crate) struct Serving {
     pub(crate) apart: bool,
     pub(crate) listener: std::net::TcpListener,
     pub(crate) accept: Accept,
+    /// What it speaks TLS with; none where its connections are plain.
+    pub(crate) tls: Option<net::tls::Server>,
+}
+
+/// What becomes of the connections of one listener.
+struct Acceptor {
+    accept: Accept,
+    tls: Option<net::tls::Server>,
 }
 
 /// Everything a worker needs, as it can be sent to its thread.
@@ -177,7 +186,7 @@ struct Worker {
     flows: Flows,
     sending: Sending,
     populations: Vec<Population>,
-    acceptors: Vec<Accept>,
+    acceptors: Vec<Acceptor>,
     timers: Timers,
     topics: HashMap<Arc<str>, Topic>,
 
@@ -192,6 +201,11 @@ struct Worker {
     read_buffer: Vec<u8>,
     /// When what is in the buffer came.
     runs: Vec<Run>,
+    /// What was sealed in it by TLS, and when that could be read.
+    plain: Vec<u8>,
+    plain_runs: Vec<Run>,
+    /// How many reads of handshakes there were in this turn.
+    handshakes: usize,
     rings: Option<Rings>,
     /// Connections whose segments the ring shows; none where it is not to.
     watcher: Option<Watcher>,
@@ -302,6 +316,9 @@ impl Worker {
             turns: Turns::new(),
             read_buffer: vec![0; READ_BYTES],
             runs: Vec::new(),
+            plain: Vec::new(),
+            plain_runs: Vec::new(),
+            handshakes: 0,
             rings: None,
             watcher: None,
             turns_taken: 0,
@@ -319,7 +336,15 @@ impl Worker {
         if let Some(settings) = config.ring {
             worker.open_ring(settings)?;
         }
+        for population in &worker.populations {
+            if let Some(tls) = population.tls() {
+                tls.warm_up();
+            }
+        }
         for serving in config.serving {
+            if let Some(tls) = &serving.tls {
+                tls.warm_up();
+            }
             worker.listen(serving)?;
         }
         Ok(worker)
@@ -400,6 +425,7 @@ impl Worker {
     fn work_that_is_due(&mut self) {
         let now = self.clock.now();
         self.turn = now;
+        self.handshakes = 0;
         if now >= self.window_begins + WINDOW {
             self.read_all_media();
         }
@@ -461,6 +487,7 @@ impl Worker {
             Task::Cut(key) => self.cut_session(key),
             Task::Connect { session, channel } => self.give_up_connecting(session, channel),
             Task::Accept { socket } => self.readable(socket),
+            Task::Handshake { socket, serial } => self.give_up_handshake(socket, serial),
             Task::Linger { socket, serial } => self.give_up_closing(socket, serial),
         }
     }

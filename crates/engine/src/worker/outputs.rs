@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use measure::tester;
 use protocol::session::{
@@ -147,14 +148,21 @@ impl Worker {
                 host,
                 port,
                 timeout,
+            } => return self.open_stream(key, channel, host, port, timeout),
+            Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name,
             } => {
-                let task = Task::Connect {
-                    session: key,
-                    channel,
+                let name: Arc<str> = match server_name {
+                    Some(name) => name.into(),
+                    None => host.trim_matches(['[', ']']).into(),
                 };
-                self.timers.add(self.clock.now() + timeout, task);
-                self.connect_by_name(key, channel, host, port);
-                return;
+                if let Some(slot) = self.slot(key) {
+                    slot.secured.push((channel, name));
+                }
+                return self.open_stream(key, channel, host, port, timeout);
             }
             Open::UdpPair {
                 local,
@@ -167,7 +175,7 @@ impl Worker {
                 ..
             } => self.open_shared(key, channel, local),
             // No protocol asks for these yet; one that does finds out here and fails by name.
-            Open::Tls { .. } | Open::Multicast { .. } => Err(ChannelError::Other(0)),
+            Open::Multicast { .. } => Err(ChannelError::Other(0)),
         };
         if let Err(error) = opened {
             self.count_refused(error);
@@ -183,6 +191,22 @@ impl Worker {
             ),
             Err(error) => (key, Pending::OpenFailed { channel, error }),
         });
+    }
+
+    fn open_stream(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        host: String,
+        port: u16,
+        timeout: Duration,
+    ) {
+        let task = Task::Connect {
+            session: key,
+            channel,
+        };
+        self.timers.add(self.clock.now() + timeout, task);
+        self.connect_by_name(key, channel, host, port);
     }
 
     fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
@@ -315,7 +339,9 @@ pub(super) fn has_object(task: &Task, sessions: &Slab<Slot>, sockets: &Slab<Sock
         | Task::Connect { session: key, .. } => sessions
             .get(key.place)
             .is_some_and(|slot| slot.serial == key.serial),
-        Task::Accept { socket } | Task::Linger { socket, .. } => sockets.contains(socket),
+        Task::Accept { socket } | Task::Handshake { socket, .. } | Task::Linger { socket, .. } => {
+            sockets.contains(socket)
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct ClientPlan {
     pub(crate) pick: Pick,
     pub(crate) leave: Leave,
     pub(crate) client: MakeClient,
+    /// What they speak TLS with, where a URL asks for it.
+    pub(crate) tls: Arc<net::tls::Client>,
     /// The clients that are traced, whichever worker plays them.
     pub(crate) traced: Traced,
 }
@@ -84,6 +86,11 @@ impl Population {
 
     pub(super) fn next_due(&self) -> Option<Time> {
         self.plan.as_ref().and_then(|plan| plan.share.next_due())
+    }
+
+    /// What its clients speak TLS with; nothing where there are no clients.
+    pub(super) fn tls(&self) -> Option<&net::tls::Client> {
+        self.plan.as_ref().map(|plan| &*plan.tls)
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -203,6 +210,7 @@ impl Worker {
             population,
             client,
             channels: Vec::new(),
+            secured: Vec::new(),
             flows: Vec::new(),
             topics: Vec::new(),
             armed: Time::NEVER,

@@ -29,9 +29,18 @@ const STREAM_READS_A_TURN: usize = 4;
 /// How long after a connection could not be accepted the next attempt is made.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
+/// The channel of an accepted connection.
+const ACCEPTED: ChannelId = ChannelId(0);
+
+/// No session.
+const NOBODY: SessionKey = SessionKey {
+    place: usize::MAX,
+    serial: 0,
+};
+
 /// Has a trace hear what was read, as many pieces as there are times.
 #[cold]
-fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
+pub(super) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
     let mut begin = 0;
     for together in runs.chunk_by(|one, next| one.at == next.at) {
         if let Some(last) = together.last() {
@@ -119,48 +128,65 @@ impl Worker {
     }
 
     fn accepted(&mut self, mut socket: TcpStream, acceptor: usize) -> io::Result<()> {
-        const CHANNEL: ChannelId = ChannelId(0);
         socket.set_nodelay(true)?;
-        let (local, remote) = (socket.local_addr()?, socket.peer_addr()?);
-        let entry = self.sockets.vacant_entry();
-        let place = entry.key();
+        let place = self.sockets.vacant_key();
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
             .registry()
             .register(&mut socket, Token(place), interest)?;
-        let nobody = SessionKey {
-            place: usize::MAX,
-            serial: 0,
+        let tls = self.acceptors[acceptor].tls.as_ref();
+        let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
+        let stream = match layer.transpose()? {
+            Some(layer) => self.secure_accepted(socket, acceptor, layer),
+            None => {
+                let state = State::Open {
+                    session: NOBODY,
+                    channel: ACCEPTED,
+                };
+                Stream::new(socket, state)
+            }
         };
-        let state = State::Open {
-            session: nobody,
-            channel: CHANNEL,
-        };
-        entry.insert(Socket::Stream(Stream::new(socket, state)));
-        let session = self.acceptors[acceptor](self.serial + 1);
-        let key = self.add_session(session, acceptor, None);
-        if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) {
-            stream.state = State::Open {
-                session: key,
-                channel: CHANNEL,
-            };
+        let secured = stream.tls.is_some();
+        self.sockets.insert(Socket::Stream(stream));
+        if secured {
+            self.limit_handshake(place);
+        } else {
+            self.serve_accepted(place, acceptor);
         }
-        if let Some(slot) = self.slot(key) {
-            slot.set_channel(CHANNEL, Channel::Stream(place));
-        }
-        let now = self.clock.now();
-        self.deliver(key, Input::Start { due: now });
-        self.deliver(
-            key,
-            Input::Opened {
-                channel: CHANNEL,
-                local,
-                remote: Some(remote),
-            },
-        );
         self.settle();
         self.readable(place);
         Ok(())
+    }
+
+    /// Begins the session of an accepted connection, which stands.
+    pub(super) fn serve_accepted(&mut self, place: usize, acceptor: usize) {
+        let session = (self.acceptors[acceptor].accept)(self.serial + 1);
+        let key = self.add_session(session, acceptor, None);
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        stream.state = State::Open {
+            session: key,
+            channel: ACCEPTED,
+        };
+        let (local, remote) = (stream.socket.local_addr(), stream.socket.peer_addr());
+        if let Some(slot) = self.slot(key) {
+            slot.set_channel(ACCEPTED, Channel::Stream(place));
+        }
+        let now = self.clock.now();
+        self.deliver(key, Input::Start { due: now });
+        match (local, remote) {
+            (Ok(local), Ok(remote)) => self.deliver(
+                key,
+                Input::Opened {
+                    channel: ACCEPTED,
+                    local,
+                    remote: Some(remote),
+                },
+            ),
+            // Reset meanwhile.
+            _ => self.lose_stream(place, Closed::Reset),
+        }
     }
 
     pub(super) fn read_stream(&mut self, place: usize, wanted: &Wanted) {
@@ -172,20 +198,22 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.read_buffer);
         let mut runs = std::mem::take(&mut self.runs);
         for turn in 1.. {
+            let securing = matches!(
+                self.sockets.get(place),
+                Some(Socket::Stream(stream)) if matches!(stream.state, State::Securing { .. })
+            );
+            if securing && self.handshake_waits(place) {
+                break;
+            }
             let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
                 break;
             };
             let (key, channel) = match stream.state {
                 State::Open { session, channel } => (session, channel),
                 State::Connecting { .. } => break,
-                // What still comes is of no interest; that the other side has closed is.
-                State::Closing { .. } => (
-                    SessionKey {
-                        place: usize::MAX,
-                        serial: 0,
-                    },
-                    ChannelId(0),
-                ),
+                // Nobody hears of a handshake. What still comes at the end is of no interest; that the other side
+                // has closed is.
+                State::Securing { .. } | State::Closing { .. } => (NOBODY, ACCEPTED),
             };
             let ended = stream.ended;
             let buffer = &mut buffer[..most];
@@ -201,6 +229,7 @@ impl Worker {
             };
             match result {
                 Ok(Read { count: 0, .. }) => {
+                    self.count_cut_off(place);
                     self.lose_stream(place, Closed::End);
                     break;
                 }
@@ -210,11 +239,20 @@ impl Worker {
                         Some(watched) => watched.take(count, at, exact, &mut runs),
                         None => net::segments::not_seen(count, at, exact, &mut runs),
                     }
-                    if let Some(trace) = &mut stream.trace {
+                    // Of what comes over TLS a trace hears when it has been opened.
+                    if let Some(trace) = &mut stream.trace
+                        && stream.tls.is_none()
+                    {
                         trace_runs(trace, &buffer[..count], &runs);
                     }
-                    let at = runs.last().map_or(at, |run| run.at);
-                    self.bytes_arrived(key, channel, &buffer[..count], at, &runs);
+                    if stream.tls.is_some() {
+                        if !self.open_sealed(place, &buffer[..count], &runs) {
+                            break;
+                        }
+                    } else {
+                        let at = runs.last().map_or(at, |run| run.at);
+                        self.bytes_arrived(key, channel, &buffer[..count], at, &runs);
+                    }
                     self.settle();
                     if let Wanted::Known(_) = wanted {
                         if count < most {

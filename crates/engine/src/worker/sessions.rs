@@ -26,6 +26,8 @@ pub(super) struct Slot {
     /// Which client of the plan it is; none for a server's side.
     pub(super) client: Option<Client>,
     pub(super) channels: Vec<(ChannelId, Channel)>,
+    /// Channels that are to be over TLS, each with the name that the certificate must be for.
+    pub(super) secured: Vec<(ChannelId, Arc<str>)>,
     /// Flows that are sending: which, and by whom it is sent.
     pub(super) flows: Vec<(FlowId, SentBy)>,
     pub(super) topics: Vec<Arc<str>>,
@@ -109,7 +111,14 @@ impl Slot {
         }
     }
 
+    /// The name that the certificate must be for, of a channel that is to be over TLS.
+    pub(super) fn secured(&self, id: ChannelId) -> Option<Arc<str>> {
+        let secured = self.secured.iter().find(|(channel, _)| *channel == id);
+        secured.map(|(_, name)| name.clone())
+    }
+
     pub(super) fn forget_channel(&mut self, id: ChannelId) {
+        self.secured.retain(|(channel, _)| *channel != id);
         self.channels.retain(|(channel, _)| *channel != id);
     }
 }

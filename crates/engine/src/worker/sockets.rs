@@ -7,13 +7,15 @@ use std::net::{IpAddr, SocketAddr};
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Interest, Token};
 use net::ports::Pair;
-use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId};
+use net::tls::Layer;
+use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId, TlsError};
 
 use super::outputs::Pending;
+use super::secure::Party;
 use super::sessions::{Channel, Peer, SessionKey};
 use super::stream::{State, Stream};
 use super::timers::Task;
-use super::{Resolution, Serving, Worker};
+use super::{Acceptor, Resolution, Serving, Worker};
 use crate::messages::Command;
 use crate::resolver::Answer;
 use crate::trace::TracedSocket;
@@ -99,7 +101,10 @@ impl Worker {
         serving.listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(serving.listener);
         let acceptor = self.acceptors.len();
-        self.acceptors.push(serving.accept);
+        self.acceptors.push(Acceptor {
+            accept: serving.accept,
+            tls: serving.tls,
+        });
         self.sending.send_apart(serving.apart);
         let entry = self.sockets.vacant_entry();
         self.poll
@@ -177,9 +182,14 @@ impl Worker {
         {
             return;
         }
+        let mut layer = match self.layer_of(key, channel) {
+            Ok(layer) => layer,
+            Err(error) => return self.fail_to_open(key, channel, error),
+        };
         let mut error = ChannelError::NameNotFound;
         while !addresses.is_empty() {
-            match self.begin_connection(key, channel, addresses.remove(0), addresses.clone()) {
+            let to = addresses.remove(0);
+            match self.begin_connection(key, channel, to, addresses.clone(), &mut layer) {
                 Ok(()) => return,
                 Err(failed) => error = channel_error(&failed),
             }
@@ -193,6 +203,7 @@ impl Worker {
         channel: ChannelId,
         to: SocketAddr,
         others: Vec<SocketAddr>,
+        layer: &mut Option<Layer>,
     ) -> io::Result<()> {
         let (mut socket, watched) = match self.connect_watched(to)? {
             Some((socket, watched)) => (socket, Some(watched)),
@@ -213,6 +224,7 @@ impl Worker {
         };
         let mut stream = Stream::new(socket, state);
         stream.watched = watched;
+        stream.tls = layer.take();
         let slot = self.sessions.get_mut(key.place);
         if let Some(slot) = slot.filter(|slot| slot.serial == key.serial) {
             if let Some(tracer) = &slot.trace {
@@ -245,14 +257,26 @@ impl Worker {
         };
         match result {
             Ok(remote) => {
+                if let Some(trace) = &mut stream.trace {
+                    trace.opened();
+                }
+                if stream.tls.is_some() {
+                    let party = Party::Client {
+                        session: key,
+                        channel,
+                    };
+                    let since = self.clock.now();
+                    stream.state = State::Securing { party, since };
+                    return match stream.begin_handshake() {
+                        Ok(()) => self.writable(place),
+                        Err(_) => self.lose_stream(place, Closed::Reset),
+                    };
+                }
                 stream.state = State::Open {
                     session: key,
                     channel,
                 };
                 let local = stream.socket.local_addr().unwrap_or(remote);
-                if let Some(trace) = &mut stream.trace {
-                    trace.opened();
-                }
                 let opened = Pending::Opened {
                     channel,
                     local,
@@ -289,6 +313,11 @@ impl Worker {
                 {
                     self.sockets.remove(place);
                 }
+                Some(Socket::Stream(stream)) if matches!(stream.state, State::Securing { .. }) => {
+                    self.sockets.remove(place);
+                    let error = ChannelError::Tls(TlsError::TimedOut);
+                    return self.fail_to_open(key, channel, error);
+                }
                 _ => return,
             },
             Some(Channel::Pair { .. }) | None => return,
@@ -296,7 +325,12 @@ impl Worker {
         self.fail_to_open(key, channel, ChannelError::TimedOut);
     }
 
-    fn fail_to_open(&mut self, key: SessionKey, channel: ChannelId, error: ChannelError) {
+    pub(super) fn fail_to_open(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        error: ChannelError,
+    ) {
         self.count_refused(error);
         if let Some(slot) = self.slot(key) {
             slot.forget_channel(channel);
@@ -518,6 +552,9 @@ impl Worker {
                     return;
                 };
                 let open = matches!(stream.state, State::Open { .. });
+                if open {
+                    stream.say_goodbye();
+                }
                 if open && !stream.is_drained() {
                     self.serial += 1;
                     stream.state = State::Closing {
@@ -591,10 +628,11 @@ impl Worker {
                 Closed::End => trace.closed_by_peer(),
                 Closed::Reset => trace.broke(),
                 // Given up by us.
-                Closed::Stuck => {}
+                Closed::Stuck | Closed::Tls(_) => {}
             }
         }
         match stream.state {
+            State::Securing { party, .. } => self.lost_in_handshake(&stream, party),
             State::Open { session, channel } => {
                 if let Some(slot) = self.slot(session) {
                     slot.forget_channel(channel);

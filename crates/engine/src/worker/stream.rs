@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::net::SocketAddr;
 
+use measure::{Run, Time};
 use mio::net::TcpStream;
+use net::tls::{Fault, Layer, Taken};
 use protocol::session::ChannelId;
 
+use super::secure::Party;
 use super::sessions::SessionKey;
 use super::watch::Watched;
 use crate::trace::TracedConnection;
@@ -31,6 +34,8 @@ pub(super) struct Stream {
     pub(super) trace: Option<Box<TracedConnection>>,
     /// That the ring watches it; none where it does not.
     pub(super) watched: Option<Watched>,
+    /// What seals and opens its bytes; none of a plain connection.
+    pub(super) tls: Option<Layer>,
     queue: VecDeque<u8>,
 }
 
@@ -43,6 +48,8 @@ pub(super) enum State {
         channel: ChannelId,
         others: Vec<SocketAddr>,
     },
+    /// It stands, and the handshake of TLS is under way on it, since then.
+    Securing { party: Party, since: Time },
     /// It stands.
     Open {
         session: SessionKey,
@@ -60,6 +67,7 @@ impl Stream {
             ended: false,
             trace: None,
             watched: None,
+            tls: None,
             queue: VecDeque::new(),
         }
     }
@@ -71,23 +79,72 @@ impl Stream {
 
     /// Queues control bytes; says whether there was room.
     pub(super) fn queue_control(&mut self, bytes: &[u8]) -> bool {
-        let room = self.queue.len() + bytes.len() <= SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
-        if room {
-            self.queue.extend(bytes);
-        }
-        room
+        self.put([bytes], SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES)
     }
 
     /// Queues media; says whether there was room.
     pub(super) fn queue(&mut self, parts: [&[u8]; 3]) -> bool {
+        self.put(parts, SEND_QUEUE_BYTES)
+    }
+
+    /// Queues bytes, sealed where it is over TLS, if the queue is then no longer than that.
+    fn put<const N: usize>(&mut self, parts: [&[u8]; N], most: usize) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if self.queue.len() + length > SEND_QUEUE_BYTES {
+        let length = match self.tls {
+            Some(_) => net::tls::sealed(length),
+            None => length,
+        };
+        if self.queue.len() + length > most {
             return false;
         }
-        for part in parts {
-            self.queue.extend(part);
+        match &mut self.tls {
+            Some(layer) => {
+                // Of what leaves over TLS a trace hears as it was before it was sealed.
+                if let Some(trace) = &mut self.trace {
+                    let at = trace.now();
+                    parts.iter().for_each(|part| trace.sent([part, &[]], at));
+                }
+                layer.seal(&parts, &mut self.queue).is_ok()
+            }
+            None => {
+                for part in parts {
+                    self.queue.extend(part);
+                }
+                true
+            }
         }
-        true
+    }
+
+    /// Opens what a connection over TLS brought. See [`Layer::open`].
+    pub(super) fn open_sealed(
+        &mut self,
+        bytes: &[u8],
+        runs: &[Run],
+        plain: &mut Vec<u8>,
+        plain_runs: &mut Vec<Run>,
+    ) -> Result<Taken, Fault> {
+        match &mut self.tls {
+            Some(layer) => layer.open(bytes, runs, plain, plain_runs, &mut self.queue),
+            None => Ok(Taken::default()),
+        }
+    }
+
+    /// Begins the handshake: its first message is queued.
+    pub(super) fn begin_handshake(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Some(layer) => layer.flush(&mut self.queue),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues that nothing more is sent, where it is over TLS, and sends it if the connection takes it.
+    pub(super) fn say_goodbye(&mut self) {
+        if let Some(layer) = &mut self.tls
+            && layer.close(&mut self.queue).is_ok()
+        {
+            // Whoever is gone need not hear it.
+            let _ = self.flush();
+        }
     }
 
     pub(super) fn is_drained(&self) -> bool {
@@ -98,7 +155,8 @@ impl Stream {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.queue.is_empty() {
             let (front, back) = self.queue.as_slices();
-            let at = self.trace.as_ref().map(|trace| trace.now());
+            let traced = self.trace.as_ref().filter(|_| self.tls.is_none());
+            let at = traced.map(|trace| trace.now());
             match self
                 .socket
                 .write_vectored(&[IoSlice::new(front), IoSlice::new(back)])

@@ -180,6 +180,7 @@ fn run_on(
                 urls: urls.iter().map(ToString::to_string).collect(),
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
+                tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 client: client.clone(),
                 traced: crate::trace::Traced::default(),
             }),

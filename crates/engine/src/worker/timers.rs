@@ -30,6 +30,13 @@ pub(super) enum Task {
         /// The listener's place among the sockets.
         socket: usize,
     },
+    /// Give a handshake up that an accepted connection came to no end with.
+    Handshake {
+        /// Its place among the sockets.
+        socket: usize,
+        /// Which it was: the place may have been used again.
+        serial: u64,
+    },
     /// Give a closing connection up that takes nothing any more.
     Linger {
         /// Its place among the sockets.

@@ -179,13 +179,24 @@ impl Client {
             open: true,
             ends: None,
         };
+        let (host, port) = (self.url.host().to_owned(), self.url.port());
+        let timeout = self.config.connect_timeout.0;
+        let open = match self.url.is_secure() {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: self.config.tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        };
         cx.out.push_back(Output::Open {
             channel: self.connection.channel,
-            open: Open::Tcp {
-                host: self.url.host().to_owned(),
-                port: self.url.port(),
-                timeout: self.config.connect_timeout.0,
-            },
+            open,
         });
     }
 
@@ -316,9 +327,13 @@ impl Client {
             }
             _ => {
                 let method = self.waits_for();
-                let detail = match self.phase {
-                    Phase::Playing => format!("while media played, {ends}"),
-                    _ => format!("{method} was to be answered, {ends}"),
+                let when = match self.phase {
+                    Phase::Playing => "while media played".to_owned(),
+                    _ => format!("{method} was to be answered"),
+                };
+                let detail = match how {
+                    Closed::Tls(error) => format!("{error}, {when}, {ends}"),
+                    _ => format!("{when}, {ends}"),
                 };
                 self.fail(cx, Failure::of_closed(how, &method), detail);
             }

@@ -6,6 +6,8 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::tls::TlsConfig;
+
 /// How media is carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +61,9 @@ pub struct ClientConfig {
     /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to open the
     /// way through a NAT between them. Default false.
     pub punch_holes: bool,
+    /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the connection is secured:
+    /// `transport: tcp` sends the media through it too.
+    pub tls: TlsConfig,
     /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
     pub user_agent: String,
 }
@@ -77,6 +82,7 @@ impl Default for ClientConfig {
             keep_alive: KeepAlive::default(),
             receiver_reports: true,
             punch_holes: false,
+            tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -100,7 +106,7 @@ impl ClientConfig {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));
         }
-        Ok(())
+        self.tls.check().map_err(|text| ("tls", text))
     }
 
     /// How many file descriptors one client may need, for media of so many streams.

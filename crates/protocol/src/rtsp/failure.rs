@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::codec::Method;
-use crate::session::{self, ChannelError, Closed};
+use crate::session::{self, ChannelError, Closed, TlsError};
 
 /// The longest detail of a failure, in bytes.
 pub const MAX_DETAIL: usize = 400;
@@ -48,6 +48,30 @@ reasons! {
     ConnectTimeout = "connect_timeout";
     /// The connection could not be made for another reason, which the detail names.
     ConnectOther = "connect_other";
+    /// The server's certificate, or one above it, has expired.
+    TlsExpired = "tls_expired";
+    /// The server's certificate, or one above it, is not valid yet.
+    TlsNotYetValid = "tls_not_yet_valid";
+    /// Nobody who is trusted has signed the server's certificate.
+    TlsUnknownIssuer = "tls_unknown_issuer";
+    /// The server's certificate is for another name.
+    TlsWrongName = "tls_wrong_name";
+    /// Something else is wrong with the server's certificate: its purpose, its form, or that it is revoked.
+    TlsBadCertificate = "tls_bad_certificate";
+    /// Server and client have no version, cipher or signature of TLS in common.
+    TlsIncompatible = "tls_incompatible";
+    /// The server broke TLS off with an alert, which the detail names.
+    TlsAlert = "tls_alert";
+    /// What the server answered is not TLS.
+    TlsNotTls = "tls_not_tls";
+    /// What the server sent breaks the rules of TLS.
+    TlsBroken = "tls_broken";
+    /// The connection ended during the handshake of TLS.
+    TlsClosed = "tls_closed";
+    /// There was a connection, but the handshake of TLS came to no end in time.
+    TlsTimeout = "tls_timeout";
+    /// The settings of TLS cannot be used: our own fault.
+    TlsUnusable = "tls_unusable";
     /// OPTIONS was not answered in time.
     TimeoutOptions = "timeout_options";
     /// DESCRIBE was not answered in time.
@@ -171,6 +195,7 @@ impl Failure {
     pub const fn of_closed(how: Closed, method: &Method) -> Failure {
         match (how, method) {
             (Closed::Stuck, _) => Failure::Stuck,
+            (Closed::Tls(error), _) => Failure::of_tls(error),
             (Closed::End, Method::Options) => Failure::ClosedInOptions,
             (Closed::End, Method::Describe) => Failure::ClosedInDescribe,
             (Closed::End, Method::Setup) => Failure::ClosedInSetup,
@@ -191,7 +216,26 @@ impl Failure {
             ChannelError::TimedOut => Failure::ConnectTimeout,
             ChannelError::NoPorts => Failure::LocalPorts,
             ChannelError::NoFiles => Failure::LocalFiles,
-            ChannelError::Tls | ChannelError::Other(_) => Failure::ConnectOther,
+            ChannelError::Tls(error) => Failure::of_tls(error),
+            ChannelError::Other(_) => Failure::ConnectOther,
+        }
+    }
+
+    /// Of TLS that could not be had, or ended.
+    pub const fn of_tls(error: TlsError) -> Failure {
+        match error {
+            TlsError::Expired => Failure::TlsExpired,
+            TlsError::NotYetValid => Failure::TlsNotYetValid,
+            TlsError::UnknownIssuer => Failure::TlsUnknownIssuer,
+            TlsError::WrongName => Failure::TlsWrongName,
+            TlsError::BadCertificate => Failure::TlsBadCertificate,
+            TlsError::Incompatible => Failure::TlsIncompatible,
+            TlsError::Alert(_) => Failure::TlsAlert,
+            TlsError::NotTls => Failure::TlsNotTls,
+            TlsError::Broken => Failure::TlsBroken,
+            TlsError::Closed => Failure::TlsClosed,
+            TlsError::TimedOut => Failure::TlsTimeout,
+            TlsError::Unusable => Failure::TlsUnusable,
         }
     }
 

@@ -8,6 +8,9 @@ use std::fmt;
 /// The port where a URL names none (RFC 2326, 3.2).
 pub const DEFAULT_PORT: u16 = 554;
 
+/// The same over TLS (RFC 7826, 4.2; of RTSP 1.0 it is custom).
+pub const DEFAULT_TLS_PORT: u16 = 322;
+
 /// The longest URL taken, in bytes.
 pub const MAX_URL: usize = 4096;
 
@@ -35,7 +38,9 @@ pub struct Url {
     text: String,
     /// Where the path begins in `text`.
     path: usize,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Whether it is over TLS.
+    secure: bool,
+    /// Name or address, an IPv6 address without its brackets, with its zone.
     host: String,
     port: u16,
     credentials: Option<Credentials>,
@@ -44,12 +49,9 @@ pub struct Url {
 /// Why a text is no URL that a client can be sent to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// No `rtsp://`.
-    #[error("`{0}` is no RTSP URL: it must begin with rtsp://")]
+    /// Neither `rtsp://` nor `rtsps://`.
+    #[error("`{0}` is no RTSP URL: it must begin with rtsp:// or rtsps://")]
     Scheme(String),
-    /// RTSP over TLS.
-    #[error("`{0}`: RTSP over TLS (rtsps) is not supported yet; use rtsp://")]
-    Tls(String),
     /// RTSP over UDP.
     #[error("`{0}`: RTSP requests over UDP (rtspu) are not supported; use rtsp://")]
     OverUdp(String),
@@ -77,12 +79,12 @@ impl Url {
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| UrlError::Scheme(shown()))?;
-        match scheme.to_ascii_lowercase().as_str() {
-            "rtsp" => {}
-            "rtsps" => return Err(UrlError::Tls(shown())),
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "rtsp" => false,
+            "rtsps" => true,
             "rtspu" => return Err(UrlError::OverUdp(shown())),
             _ => return Err(UrlError::Scheme(shown())),
-        }
+        };
         if url.bytes().any(|b| b <= b' ' || b == 0x7f) {
             return Err(UrlError::Character(shown()));
         }
@@ -94,23 +96,33 @@ impl Url {
             Some((user_info, place)) => (Some(parse_user_info(user_info)), place),
             None => (None, authority),
         };
-        let (host, port) = match place.strip_prefix('[') {
+        let (host, sent, port) = match place.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, port) = bracketed
                     .split_once(']')
                     .ok_or_else(|| UrlError::Host(shown()))?;
-                let is_address = host.parse::<std::net::Ipv6Addr>().is_ok();
-                if !is_address || !(port.is_empty() || port.starts_with(':')) {
+                let (address, zone) = split_zone(host).ok_or_else(|| UrlError::Host(shown()))?;
+                if !(port.is_empty() || port.starts_with(':')) {
                     return Err(UrlError::Host(shown()));
                 }
-                (host, port.strip_prefix(':').unwrap_or(""))
+                let host = match zone {
+                    Some(zone) => format!("{address}%{zone}"),
+                    None => address.to_owned(),
+                };
+                // A zone means something on this machine alone (RFC 6874, 4).
+                let sent = format!("[{address}]{port}");
+                (host, sent, port.strip_prefix(':').unwrap_or(""))
             }
-            None => place.split_once(':').unwrap_or((place, "")),
+            None => {
+                let (host, port) = place.split_once(':').unwrap_or((place, ""));
+                (host.to_owned(), place.to_owned(), port)
+            }
         };
         if host.is_empty() {
             return Err(UrlError::Host(shown()));
         }
         let port = match port {
+            "" if secure => DEFAULT_TLS_PORT,
             "" => DEFAULT_PORT,
             port => port
                 .parse()
@@ -118,11 +130,13 @@ impl Url {
                 .filter(|&port| port != 0)
                 .ok_or_else(|| UrlError::Port(shown()))?,
         };
-        let authority_end = "rtsp://".len() + place.len();
+        let scheme = if secure { "rtsps" } else { "rtsp" };
+        let start = format!("{scheme}://{sent}");
         Ok(Url {
-            text: format!("rtsp://{place}{path}"),
-            path: authority_end,
-            host: host.to_owned(),
+            path: start.len(),
+            text: start + path,
+            secure,
+            host,
             port,
             credentials: credentials.filter(|c| !c.user.is_empty() || !c.password.is_empty()),
         })
@@ -138,6 +152,11 @@ impl Url {
         &self.host
     }
 
+    /// Whether it is over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
     /// The server's port.
     pub fn port(&self) -> u16 {
         self.port
@@ -149,7 +168,7 @@ impl Url {
     }
 
     /// The URL that the server sends one on to: absolute, or relative to this one. The password
-    /// goes along to the same host only.
+    /// goes along to the same host only, and from TLS to TLS only.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
         let location = location.trim();
         let mut target = if location.contains("://") {
@@ -166,7 +185,8 @@ impl Url {
             };
             Url::parse(&format!("{folder}/{location}"))?
         };
-        if target.credentials.is_none() && target.host == self.host {
+        let as_safe = target.secure || !self.secure;
+        if target.credentials.is_none() && target.host == self.host && as_safe {
             target.credentials.clone_from(&self.credentials);
         }
         Ok(target)
@@ -229,13 +249,17 @@ pub fn control(base: &str, control: Option<&str>) -> String {
 /// the end, in the scheme's and host's case, in a port that is the default one.
 pub fn same(a: &str, b: &str) -> bool {
     fn parts(url: &str) -> (String, &str) {
-        let Some((_, rest)) = url.split_once("://") else {
+        let Some((scheme, rest)) = url.split_once("://") else {
             return (String::new(), url.trim_end_matches('/'));
+        };
+        let default = match scheme.eq_ignore_ascii_case("rtsps") {
+            true => ":322",
+            false => ":554",
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let authority = rest[..end].to_ascii_lowercase();
         let authority = authority
-            .strip_suffix(":554")
+            .strip_suffix(default)
             .map_or(authority.clone(), str::to_owned);
         (authority, rest[end..].trim_end_matches('/'))
     }
@@ -262,6 +286,23 @@ fn without_credentials(url: &str) -> String {
         Some(at) => format!("{}{}", &url[..start], &url[start + at + 1..]),
         None => url.to_owned(),
     }
+}
+
+/// An IPv6 address as URLs write it, and its zone, where it has one: `fe80::1%25eth0` (RFC 6874, 2), or with a bare
+/// `%` as people write it.
+fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
+    let (address, zone) = match host.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
+        None => (host, None),
+    };
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    let named = |zone: &str| {
+        !zone.is_empty()
+            && zone
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
+    };
+    zone.is_none_or(named).then_some((address, zone))
 }
 
 fn parse_user_info(user_info: &str) -> Credentials {
@@ -322,6 +363,23 @@ mod tests {
         assert_eq!(url.as_str(), "rtsp://[::1]:99/x");
         assert_eq!(url.credentials().map(|c| &*c.password), Some("b@c"));
         assert_eq!(parse("rtsp://h?x").port(), 554);
+        let url = parse("RTSPS://u:p@h/a");
+        assert_eq!((url.port(), url.is_secure()), (322, true));
+        assert_eq!(url.as_str(), "rtsps://h/a");
+        assert!(!parse("rtsp://h/a").is_secure());
+    }
+
+    #[test]
+    fn a_zone_is_for_this_machine_alone() {
+        for url in ["rtsp://[fe80::1%eth0]:99/a", "rtsp://[fe80::1%25eth0]:99/a"] {
+            let url = parse(url);
+            assert_eq!((url.host(), url.port()), ("fe80::1%eth0", 99));
+            assert_eq!(url.as_str(), "rtsp://[fe80::1]:99/a");
+            assert_eq!(
+                url.redirect("/b").expect("a URL").as_str(),
+                "rtsp://[fe80::1]:99/b"
+            );
+        }
     }
 
     #[test]
@@ -329,7 +387,9 @@ mod tests {
         for (url, part) in [
             ("", "rtsp://"),
             ("http://h/", "must begin"),
-            ("rtsps://u:secret@h/", "not supported yet"),
+            ("rtsps://u:secret@", "no host"),
+            ("rtsp://[fe80::1%]/", "no host"),
+            ("rtsp://[fe80::1%a/b]/", "no host"),
             ("rtspu://h/", "over UDP"),
             ("rtsp://", "no host"),
             ("rtsp://:554/a", "no host"),
@@ -411,6 +471,12 @@ mod tests {
         assert!(same_host.credentials().is_some());
         let other = from.redirect("rtsp://other/x").expect("a URL");
         assert!(other.credentials().is_none());
+        let secure = parse("rtsps://u:p@h/a");
+        let plain = secure.redirect("rtsp://h/a").expect("a URL");
+        assert!(plain.credentials().is_none());
+        assert!(!plain.is_secure());
+        let again = secure.redirect("/b").expect("a URL");
+        assert!(again.is_secure() && again.credentials().is_some());
         assert_eq!(
             from.redirect("/y").expect("a URL").as_str(),
             "rtsp://h:99/y"
@@ -432,6 +498,8 @@ mod tests {
         assert!(same("rtsp://H:554/a/", "RTSP://h/a"));
         assert!(!same("rtsp://h/a", "rtsp://h/A"));
         assert!(!same("rtsp://h/a", "rtsp://h:1/a"));
+        assert!(same("rtsps://h:322/a", "rtsps://h/a"));
+        assert!(!same("rtsps://h:554/a", "rtsps://h/a"));
         assert!(same("track1/", "track1"));
     }
 }

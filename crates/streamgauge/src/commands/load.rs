@@ -37,6 +37,7 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     };
     let mut overrides = overrides();
     overrides.options = arguments.receiving.settings();
+    overrides.options.extend(arguments.securing.settings());
     let launch = arguments.launch.as_ref();
     overrides
         .set
@@ -105,6 +106,24 @@ mod tests {
         let scenario = read(&["rtsp://127.0.0.1/a", "--pid", "42"]).expect("it is a good line");
         let server = scenario.server.expect("there is a server");
         assert_eq!(server.start, scenario::ServerStart::Observe { pid: 42 });
+    }
+
+    #[test]
+    fn whom_to_trust_can_be_said() {
+        let line = [
+            "rtsps://127.0.0.1/a",
+            "--tls-ca",
+            "own.pem",
+            "--tls-server-name",
+            "cam.local",
+        ];
+        let scenario = read(&line).expect("it is a good line");
+        let tls = scenario.populations[0].config.tls();
+        assert!(tls.verify);
+        assert_eq!(tls.ca.as_deref(), Some(std::path::Path::new("own.pem")));
+        assert_eq!(tls.server_name.as_deref(), Some("cam.local"));
+        let scenario = read(&["rtsps://h/a", "--tls-no-verify"]).expect("it is a good line");
+        assert!(!scenario.populations[0].config.tls().verify);
     }
 
     #[test]

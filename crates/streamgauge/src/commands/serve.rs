@@ -26,6 +26,7 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
             .map(|&address| SocketAddr::new(address, arguments.port))
             .collect(),
         config: config(arguments)?,
+        tls: arguments.tls_cert.clone().zip(arguments.tls_key.clone()),
         report: arguments.report.clone(),
         apart: arguments.no_gso,
         stop_timeout: STOP_TIMEOUT,
@@ -34,6 +35,10 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
     let control = Control::new();
     let _watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let scheme = match options.tls {
+        Some(_) => "rtsps",
+        None => "rtsp",
+    };
     let status = Status::new(console);
     let mut announced = Ok(());
     let mut begun = false;
@@ -43,7 +48,7 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
             // Whoever starts it waits for this line, and reads the port off it.
             for address in &progress.listening {
                 if announced.is_ok() {
-                    announced = console.print(&format!("listening on rtsp://{address}/\n"));
+                    announced = console.print(&format!("listening on {scheme}://{address}/\n"));
                 }
             }
         }

@@ -7,6 +7,7 @@ mod endings;
 mod faults;
 mod scripted;
 mod series;
+mod secure;
 mod servers;
 mod starved;
 mod support;

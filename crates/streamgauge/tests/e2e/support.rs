@@ -282,7 +282,7 @@ impl Server {
     }
 }
 
-/// Whether somebody listens on a TCP port of 127.0.0.1. Read from the kernel's table: a connection
+/// Whether somebody listens on a TCP port. Read from the kernel's table: a connection
 /// made to find out would be one more client.
 pub(crate) fn listens(port: u16) -> bool {
     connections(port, "0A") > 0
@@ -295,10 +295,11 @@ pub(crate) fn established(port: u16) -> usize {
 
 fn connections(port: u16, state: &str) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
+    // Without IPv6 there is none.
+    let table_6 = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
     let local = format!(":{port:04X}");
-    table
-        .lines()
-        .skip(1)
+    let lines = table.lines().skip(1).chain(table_6.lines().skip(1));
+    lines
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
         .filter(|fields| fields[1].ends_with(&local) && fields[3] == state)
         .count()

@@ -87,6 +87,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
                     urls: vec!["toy".to_owned()],
                     pick: Pick::InTurn,
                     leave: Leave::AtEnd,
+                    tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                     client: client.clone(),
                     traced: crate::trace::Traced::default(),
                 }),

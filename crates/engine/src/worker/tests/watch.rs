@@ -81,6 +81,7 @@ fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'stat
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
                 client,
+                tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 traced: crate::trace::Traced::default(),
             }),
         }],

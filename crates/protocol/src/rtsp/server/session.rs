@@ -384,6 +384,7 @@ impl ServerSession {
             Closed::Reset if complete => Outcome::Completed,
             Closed::Reset => failed("reset_in_play", "the connection broke"),
             Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
+            Closed::Tls(error) => failed("tls", &error.to_string()),
         };
         self.ended(cx, outcome);
     }

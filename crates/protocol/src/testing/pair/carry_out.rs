@@ -80,7 +80,8 @@ impl Pair {
     fn open(&mut self, place: usize, channel: ChannelId, open: Open) {
         let side = self.slots[place].side;
         let opened = match open {
-            Open::Tcp { port, timeout, .. } => {
+            // The bytes of a session are the plain ones.
+            Open::Tcp { port, timeout, .. } | Open::Tls { port, timeout, .. } => {
                 let channels = &mut self.slots[place].channels;
                 channels.insert(channel, Channel::Connecting);
                 self.connect(place, channel, port, timeout);
@@ -105,7 +106,7 @@ impl Pair {
                 .ok_or(ChannelError::NoPorts)
             }
             // Not carried out here: a session that asks for it hears so.
-            Open::Tls { .. } | Open::Multicast { .. } => Err(ChannelError::Other(0)),
+            Open::Multicast { .. } => Err(ChannelError::Other(0)),
         };
         match opened {
             Ok(ports) => {

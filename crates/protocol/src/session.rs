@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -296,6 +296,22 @@ pub enum Open {
         /// What counts the datagrams.
         sink: Option<SinkId>,
     },
+}
+
+/// Where a pair of UDP ports is to be bound for the peer of a connection from `local`. A link-local address of IPv6
+/// means an interface too, which an address alone does not say (RFC 4007, 6): then any, and the peer's address decides.
+pub fn bind_beside(local: IpAddr) -> IpAddr {
+    match local {
+        IpAddr::V6(address) if address.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED.into(),
+        local => local,
+    }
+}
+
+/// Another port of the address that a connection has at its other end. Its interface is kept, where it means one.
+pub fn beside(remote: SocketAddr, port: u16) -> SocketAddr {
+    let mut address = remote;
+    address.set_port(port);
+    address
 }
 
 /// How packets of a flow are put onto a channel.

@@ -17,7 +17,7 @@ use crate::rtsp::headers::{
     Cast, Lower, Ports, Range, RtpInfo, Session as SessionId, Transport, parse_methods,
 };
 use crate::rtsp::url;
-use crate::session::{Context, Open, Output, Port, Sink};
+use crate::session::{Context, Open, Output, Port, Sink, beside, bind_beside};
 
 impl Client {
     pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
@@ -44,7 +44,7 @@ impl Client {
             config::Transport::Udp => {
                 let channel = self.new_channel();
                 let local = match self.connection.ends {
-                    Some((local, _)) => local.ip(),
+                    Some((local, _)) => bind_beside(local.ip()),
                     None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                 };
                 let stream = &mut self.streams[index];
@@ -276,8 +276,11 @@ impl Client {
             .as_deref()
             .and_then(|source| source.parse::<IpAddr>().ok())
             .filter(|source| !source.is_unspecified());
-        let Some(address) = source.or(server.map(|server| server.ip())) else {
-            return;
+        let address = match (source, server) {
+            (Some(source), Some(server)) if source != server.ip() => SocketAddr::new(source, 0),
+            (Some(source), None) => SocketAddr::new(source, 0),
+            (_, Some(server)) => server,
+            (None, None) => return,
         };
         let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
         let stream = &mut self.streams[index];
@@ -287,8 +290,8 @@ impl Client {
         };
         cx.out.push_back(Output::Peer {
             channel,
-            media: SocketAddr::new(address, ports.media),
-            control: SocketAddr::new(address, ports.control),
+            media: beside(address, ports.media),
+            control: beside(address, ports.control),
         });
         if self.config.punch_holes && ports.media != 0 && ports.control != 0 {
             // A packet of RTP without payload, and an empty receiver report: harmless to a server.

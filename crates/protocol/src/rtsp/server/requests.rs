@@ -17,7 +17,7 @@ use crate::rtsp::headers::{
     Cast, Lower, NptStart, Ports, Range, RtpInfo, Session as SessionHeader, Transport,
     write_methods,
 };
-use crate::session::{ChannelError, ChannelId, Context, Flow, Open, Output};
+use crate::session::{ChannelError, ChannelId, Context, Flow, Open, Output, beside, bind_beside};
 
 /// What the server does.
 const METHODS: [Method; 8] = [
@@ -311,7 +311,7 @@ impl ServerSession {
                 cx.out.push_back(Output::Open {
                     channel,
                     open: Open::UdpPair {
-                        local: local.ip(),
+                        local: bind_beside(local.ip()),
                         sink: None,
                         shared: true,
                     },
@@ -362,7 +362,7 @@ impl ServerSession {
                 return self.respond(cx, &request, response);
             }
         };
-        let at = |port| SocketAddr::new(remote.ip(), port);
+        let at = |port| beside(remote, port);
         cx.out.push_back(Output::Peer {
             channel: setup.channel,
             media: at(setup.client.media),
@@ -370,7 +370,8 @@ impl ServerSession {
         });
         let mut transport = Transport::udp(setup.client);
         transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
-        transport.source = Some(local.ip().to_string());
+        let source = self.local.map_or(local.ip(), |local| local.ip());
+        transport.source = Some(source.to_string());
         let carrier = Carrier::Udp(setup.channel);
         let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
         self.respond(cx, &request, response);

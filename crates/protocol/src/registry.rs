@@ -177,7 +177,7 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(config) => match config.transport {
                 rtsp::config::Transport::Udp => USUAL_STREAMS,
-                rtsp::config::Transport::Tcp => 0,
+                rtsp::config::Transport::Tcp | rtsp::config::Transport::Http => 0,
             },
         }
     }

@@ -278,7 +278,7 @@ pub(crate) struct Load {
     /// How long, from the start of the run, ramp included [default: until every client's media has ended]
     #[arg(short, long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
-    /// How media is carried: udp or tcp [default: udp]
+    /// How media is carried: udp, tcp, or http (interleaved, and all of it tunnelled over HTTP) [default: udp]
     #[arg(long)]
     pub(crate) transport: Option<String>,
     /// Which URL a client picks: random or in_turn [default: random]

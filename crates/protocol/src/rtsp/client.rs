@@ -20,6 +20,7 @@ use rand_pcg::Pcg64Mcg;
 
 use self::media::Stream;
 use self::request::Pending;
+use self::tunnel::Tunnel;
 use super::auth::Authenticator;
 use super::codec::{Decoder, Item, Method};
 use super::config::ClientConfig;
@@ -40,6 +41,7 @@ mod media;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 /// How far a client has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ struct Connection {
     open: bool,
     /// Our end and the server's, once it stands.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    /// What it is part of, where it is tunnelled.
+    tunnel: Option<Tunnel>,
 }
 
 /// A client that plays one URL.
@@ -144,6 +148,7 @@ impl Client {
                 channel: ChannelId(0),
                 open: false,
                 ends: None,
+                tunnel: None,
             },
             next_channel: 0,
             redirects: 0,
@@ -178,10 +183,20 @@ impl Client {
             channel: self.new_channel(),
             open: true,
             ends: None,
+            tunnel: self.new_tunnel(),
         };
+        let open = self.open_to_server();
+        cx.out.push_back(Output::Open {
+            channel: self.connection.channel,
+            open,
+        });
+    }
+
+    /// A connection to the server.
+    fn open_to_server(&self) -> Open {
         let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
-        let open = match self.url.is_secure() {
+        match self.url.is_secure() {
             true => Open::Tls {
                 host,
                 port,
@@ -193,11 +208,7 @@ impl Client {
                 port,
                 timeout,
             },
-        };
-        cx.out.push_back(Output::Open {
-            channel: self.connection.channel,
-            open,
-        });
+        }
     }
 
     /// Where the connection goes from and to, for details of failures.
@@ -230,12 +241,14 @@ impl Client {
         if channel == self.connection.channel {
             if self.phase == Phase::Connecting {
                 self.connection.ends = Some((local, remote));
-                if self.redirects == 0 {
-                    let delay = cx.now.since(self.started);
-                    cx.recorder
-                        .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+                if !self.ask_get(cx) {
+                    self.connected(cx);
                 }
-                self.ask_options(cx);
+            }
+        } else if self.is_post(channel) {
+            if self.phase == Phase::Connecting {
+                self.begin_post(cx);
+                self.connected(cx);
             }
         } else if let Phase::Setup(index) = self.phase
             && self.streams[index].channel == Some(channel)
@@ -245,9 +258,29 @@ impl Client {
         }
     }
 
+    /// Whether requests go over that channel, of a tunnel.
+    fn is_post(&self, channel: ChannelId) -> bool {
+        let tunnel = self.connection.tunnel.as_ref();
+        tunnel.and_then(Tunnel::post) == Some(channel)
+    }
+
+    /// The server can be asked from now on.
+    fn connected(&mut self, cx: &mut Context<'_>) {
+        if self.redirects == 0 {
+            let delay = cx.now.since(self.started);
+            cx.recorder
+                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        }
+        self.ask_options(cx);
+    }
+
     /// Takes in what a read gave; says whether it was media and nothing else, and the session is as it
     /// was.
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) -> bool {
+        if self.hears_get() {
+            self.get_answered(cx, bytes, times);
+            return false;
+        }
         // Out of the way while its items are handled; where one of them makes a new connection, the
         // new connection's decoder stays.
         let channel = self.connection.channel;
@@ -360,7 +393,7 @@ impl Session for Client {
                 remote,
             } => self.opened(cx, channel, local, remote),
             Input::OpenFailed { channel, error } => {
-                if channel == self.connection.channel {
+                if channel == self.connection.channel || self.is_post(channel) {
                     let detail = format!("{error}, {}", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
@@ -399,7 +432,7 @@ impl Session for Client {
                 }
             }
             Input::Closed { channel, how } => {
-                if channel == self.connection.channel {
+                if channel == self.connection.channel || self.is_post(channel) {
                     self.closed(cx, how);
                 }
             }
@@ -427,6 +460,7 @@ impl Session for Client {
         let pending = self.pending.iter().map(|pending| pending.deadline);
         pending
             .chain(ending)
+            .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
             .chain(self.check)
             .any(|due| due <= now)
     }
@@ -447,8 +481,10 @@ impl Client {
         let reports = self.streams.iter().filter_map(|stream| stream.report);
         let playing = (self.phase == Phase::Playing)
             .then(|| reports.chain(self.keep_alive).chain(self.check));
+        let tunnel = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
         pending
             .chain(ending)
+            .chain(tunnel)
             .chain(playing.into_iter().flatten())
             .min()
     }
@@ -470,6 +506,7 @@ impl Client {
         }
         if self.phase != Phase::Ended {
             self.overdue_requests(cx);
+            self.overdue_tunnel(cx);
         }
         if self.phase == Phase::Playing {
             self.due_keep_alive(cx);

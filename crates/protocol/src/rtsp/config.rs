@@ -17,6 +17,8 @@ pub enum Transport {
     Udp,
     /// Interleaved in the RTSP connection (RFC 2326, 10.12).
     Tcp,
+    /// The same, and the RTSP connection tunnelled over HTTP: two connections, a GET and a POST.
+    Http,
 }
 
 /// By which request a client shows that it lives.
@@ -36,7 +38,7 @@ pub enum KeepAlive {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How media is carried: `udp` (default) or `tcp`.
+    /// How media is carried: `udp` (default), `tcp`, or `http` (interleaved, and tunnelled over HTTP).
     pub transport: Transport,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
@@ -114,6 +116,7 @@ impl ClientConfig {
         match self.transport {
             Transport::Udp => 1 + 2 * streams,
             Transport::Tcp => 1,
+            Transport::Http => 2,
         }
     }
 }

@@ -72,6 +72,8 @@ reasons! {
     TlsTimeout = "tls_timeout";
     /// The settings of TLS cannot be used: our own fault.
     TlsUnusable = "tls_unusable";
+    /// The GET of a tunnel over HTTP was not answered in time.
+    TimeoutTunnel = "timeout_tunnel";
     /// OPTIONS was not answered in time.
     TimeoutOptions = "timeout_options";
     /// DESCRIBE was not answered in time.

@@ -152,6 +152,20 @@ impl Url {
         &self.host
     }
 
+    /// Host and port as they are written, without name and password.
+    pub fn authority(&self) -> &str {
+        let scheme = self.text.find("://").map_or(0, |at| at + 3);
+        &self.text[scheme..self.path]
+    }
+
+    /// Path and query, `/` where there are none.
+    pub fn target(&self) -> &str {
+        match &self.text[self.path..] {
+            "" => "/",
+            target => target,
+        }
+    }
+
     /// Whether it is over TLS.
     pub fn is_secure(&self) -> bool {
         self.secure

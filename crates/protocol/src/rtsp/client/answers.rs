@@ -40,7 +40,7 @@ impl Client {
         }
         self.phase = Phase::Setup(index);
         match self.config.transport {
-            config::Transport::Tcp => self.ask_setup(cx, index),
+            config::Transport::Tcp | config::Transport::Http => self.ask_setup(cx, index),
             config::Transport::Udp => {
                 let channel = self.new_channel();
                 let local = match self.connection.ends {
@@ -64,7 +64,7 @@ impl Client {
     pub(super) fn ask_setup(&mut self, cx: &mut Context<'_>, index: usize) {
         let stream = &mut self.streams[index];
         let transport = match self.config.transport {
-            config::Transport::Tcp => {
+            config::Transport::Tcp | config::Transport::Http => {
                 // At most 32 streams are taken of a description.
                 let first = (index * 2) as u8;
                 stream.interleaved = Some(Ports::new(first, first + 1));
@@ -157,9 +157,7 @@ impl Client {
                 self.auth = Authenticator::new(url.credentials().cloned(), seed);
                 self.url = url;
                 self.pending.clear();
-                cx.out.push_back(Output::Close {
-                    channel: self.connection.channel,
-                });
+                self.close_connection(cx);
                 self.connect(cx);
             }
         }
@@ -244,7 +242,7 @@ impl Client {
                 config::Transport::Udp => {
                     answer.lower == Lower::Tcp || answer.interleaved.is_some()
                 }
-                config::Transport::Tcp => {
+                config::Transport::Tcp | config::Transport::Http => {
                     said.is_some() && answer.lower == Lower::Udp && answer.interleaved.is_none()
                 }
             };
@@ -258,7 +256,7 @@ impl Client {
         }
         match self.config.transport {
             config::Transport::Udp => self.name_peer(cx, index, &answer),
-            config::Transport::Tcp => {
+            config::Transport::Tcp | config::Transport::Http => {
                 if let Some(channels) = answer.interleaved {
                     self.streams[index].interleaved = Some(channels);
                 }

@@ -120,6 +120,15 @@ impl Client {
         }
     }
 
+    /// Closes the connection to the server, both of a tunnel.
+    pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
+        let post = self.connection.tunnel.as_ref().and_then(|t| t.post());
+        let own = self.connection.open.then_some(self.connection.channel);
+        for channel in own.into_iter().chain(post) {
+            cx.out.push_back(Output::Close { channel });
+        }
+    }
+
     /// Is over: closes what is open, and hands in the figures.
     pub(super) fn finish(&mut self, cx: &mut Context<'_>) {
         let Some((outcome, _)) = self.ending.take() else {
@@ -130,11 +139,7 @@ impl Client {
         }
         self.phase = Phase::Ended;
         self.pending = Vec::new();
-        if self.connection.open {
-            cx.out.push_back(Output::Close {
-                channel: self.connection.channel,
-            });
-        }
+        self.close_connection(cx);
         for stream in &self.streams {
             if let Some(channel) = stream.channel {
                 cx.out.push_back(Output::Close { channel });

@@ -175,11 +175,7 @@ impl Client {
                     // Some dozens of bytes.
                     let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
                     frame.extend_from_slice(&report);
-                    cx.out.push_back(Output::Send {
-                        channel: self.connection.channel,
-                        port: Port::Media,
-                        bytes: frame,
-                    });
+                    self.put(cx, frame);
                 }
                 (None, Some(channel)) if stream.control_port != 0 => {
                     cx.out.push_back(Output::Send {

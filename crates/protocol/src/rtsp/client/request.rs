@@ -8,7 +8,7 @@ use crate::rtsp::config::KeepAlive;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::write_methods;
 use crate::rtsp::metrics as m;
-use crate::session::{Context, Note, Output, Port};
+use crate::session::{Context, Note, Output};
 
 /// A request that is to be answered.
 #[derive(Debug)]
@@ -92,11 +92,7 @@ impl Client {
         if pending.method == Method::Play {
             self.play_sent = Some(cx.now);
         }
-        cx.out.push_back(Output::Send {
-            channel: self.connection.channel,
-            port: Port::Media,
-            bytes: request.encode(),
-        });
+        self.put(cx, request.encode());
         self.pending.push(pending);
     }
 
@@ -264,10 +260,6 @@ impl Client {
         if request.method == Method::Options || !known {
             response.headers.push("Public", write_methods(&KNOWN));
         }
-        cx.out.push_back(Output::Send {
-            channel: self.connection.channel,
-            port: Port::Media,
-            bytes: response.encode(),
-        });
+        self.put(cx, response.encode());
     }
 }

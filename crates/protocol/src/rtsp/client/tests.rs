@@ -22,6 +22,7 @@ use crate::session::{
 mod ends;
 mod failures;
 mod play;
+mod tunnel;
 
 const URL: &str = "rtsp://10.0.0.1:8554/clip";
 const SERVER: &str = "10.0.0.1:8554";

@@ -3,7 +3,7 @@
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
 //! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
 //! read with their time, in [`options`], where socket options are set that no safe crate offers, in
-//! [`files`], in [`thread`], where another thread's clock is read, and in [`ring`], where memory is shared with
+//! [`files`], in [`multicast`], in [`thread`], where another thread's clock is read, and in [`ring`], where memory is shared with
 //! the kernel.
 
 pub mod batch;
@@ -11,6 +11,7 @@ pub mod claim;
 pub mod clock;
 pub mod connect;
 pub mod files;
+pub mod multicast;
 pub mod options;
 pub mod ports;
 pub mod ring;

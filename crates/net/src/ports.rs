@@ -71,6 +71,11 @@ impl PortRange {
         }
     }
 
+    /// The receive buffer that is asked for each media socket, in bytes; 0 is the system's default.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
     /// From the first port to the last; nothing where there is no pair.
     pub fn ports(&self) -> Option<std::ops::RangeInclusive<u16>> {
         let pairs = u16::try_from(self.taken.len()).expect("fewer pairs than ports");

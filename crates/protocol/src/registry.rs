@@ -177,8 +177,17 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(config) => match config.transport {
                 rtsp::config::Transport::Udp => USUAL_STREAMS,
-                rtsp::config::Transport::Tcp | rtsp::config::Transport::Http => 0,
+                rtsp::config::Transport::Tcp
+                | rtsp::config::Transport::Http
+                | rtsp::config::Transport::Multicast => 0,
             },
+        }
+    }
+
+    /// Whether media comes from multicast groups, which clients share.
+    pub fn is_multicast(&self) -> bool {
+        match self {
+            ClientConfig::Rtsp(config) => config.transport == rtsp::config::Transport::Multicast,
         }
     }
 }

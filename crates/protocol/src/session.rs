@@ -286,16 +286,46 @@ pub enum Open {
         shared: bool,
     },
     /// Membership in a multicast group, on a pair of ports as the group uses them.
+    ///
+    /// One copy of what is sent to the group serves all of this worker's sessions that join it alike; each has its own
+    /// sink. A sink counts what arrives after the channel's [`Output::Peer`] was said, which names the only sender whose
+    /// datagrams count, or with an unspecified address any, and where RTCP goes to.
+    ///
+    /// To the network these sessions are one receiver: what they send is sent of the one that joined first alone,
+    /// and it alone hears of other receivers' RTCP. What a sender says in RTCP, all hear.
     Multicast {
         /// The group.
         group: IpAddr,
-        /// The port for media; RTCP is on the next.
+        /// The port for media.
         port: u16,
-        /// The only source to take packets from, where the membership is source-specific.
-        source: Option<IpAddr>,
+        /// The port for RTCP.
+        control: u16,
+        /// The only sources to take packets from, where the membership is source-specific (RFC 4607); else none.
+        sources: Vec<IpAddr>,
+        /// Through which interface.
+        interface: Interface,
+        /// How many hops live what is sent to the group.
+        ttl: u8,
         /// What counts the datagrams.
         sink: Option<SinkId>,
     },
+    /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the pair too;
+    /// nothing is heard on it.
+    MulticastSender {
+        /// The local address to bind, by whose interface the datagrams leave.
+        local: IpAddr,
+        /// How many hops they live.
+        ttl: u8,
+    },
+}
+
+/// An interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// The one that has this address.
+    With(IpAddr),
+    /// The one of this name.
+    Named(String),
 }
 
 /// Where a pair of UDP ports is to be bound for the peer of a connection from `local`. A link-local address of IPv6
@@ -340,6 +370,10 @@ pub enum ChannelError {
     NoPorts,
     /// This process has no file descriptor left for it: the tester's own limit.
     NoFiles,
+    /// This machine grants no more memberships in multicast groups: the tester's own limit.
+    NoMembership,
+    /// This machine has no such interface.
+    NoInterface,
     /// Anything else; the number is the operating system's.
     Other(i32),
 }
@@ -354,6 +388,11 @@ impl fmt::Display for ChannelError {
             ChannelError::Tls(error) => return error.fmt(out),
             ChannelError::NoPorts => "this machine has no free port left",
             ChannelError::NoFiles => "this process has no file descriptor left",
+            ChannelError::NoMembership => {
+                "this machine grants no more memberships in multicast groups or of their sources (sysctl \
+                 net.ipv4.igmp_max_memberships, net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf)"
+            }
+            ChannelError::NoInterface => "this machine has no such network interface",
             ChannelError::Other(code) => return write!(out, "operating system error {code}"),
         })
     }

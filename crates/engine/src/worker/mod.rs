@@ -5,6 +5,7 @@
 //! and for a reference server's side: both are [`Session`]s.
 
 mod flows;
+mod groups;
 mod outputs;
 mod own;
 mod pacer;
@@ -40,6 +41,7 @@ use slab::Slab;
 use crate::messages::{Command, Report};
 use crate::resolver::{Addresses, Resolver};
 use flows::Sending;
+use groups::Groups;
 use net::ring::RingSettings;
 use outputs::Pending;
 use plan::Population;
@@ -174,8 +176,11 @@ struct Worker {
     stop_timeout: Duration,
 
     sockets: Slab<Socket>,
-    /// The pair of UDP ports that sessions share, by local address.
-    shared_pairs: HashMap<std::net::IpAddr, (usize, usize)>,
+    /// The pairs of UDP ports that sessions share, by local address; those that send to multicast groups by the
+    /// hops they live too.
+    shared_pairs: HashMap<(std::net::IpAddr, Option<u8>), (usize, usize)>,
+    /// Memberships in multicast groups.
+    groups: Groups,
     /// Sockets that had more to read than one turn allows.
     unread: Vec<usize>,
     sessions: Slab<Slot>,
@@ -298,6 +303,7 @@ impl Worker {
             stop_timeout: config.stop_timeout,
             sockets: Slab::new(),
             shared_pairs: HashMap::new(),
+            groups: Groups::default(),
             unread: Vec::new(),
             sessions: Slab::new(),
             serial: 0,

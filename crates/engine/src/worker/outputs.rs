@@ -173,9 +173,11 @@ impl Worker {
                 local,
                 shared: true,
                 ..
-            } => self.open_shared(key, channel, local),
-            // No protocol asks for these yet; one that does finds out here and fails by name.
-            Open::Multicast { .. } => Err(ChannelError::Other(0)),
+            } => self.open_shared(key, channel, local, None),
+            Open::MulticastSender { local, ttl } => {
+                self.open_shared(key, channel, local, Some(ttl))
+            }
+            Open::Multicast { .. } => self.join_group(key, channel, open),
         };
         if let Err(error) = opened {
             self.count_refused(error);
@@ -251,6 +253,7 @@ impl Worker {
                     self.tester.add(tester::SENDS_FAILED, 1);
                 }
             }
+            Channel::Group(place) => self.send_to_group(place, key, port, bytes),
             Channel::Resolving | Channel::Pair { peer: None, .. } => {
                 self.tester.add(tester::SENDS_FAILED, 1);
             }

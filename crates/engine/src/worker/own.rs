@@ -116,6 +116,9 @@ impl Worker {
             return;
         }
         let lost = u64::from(datagrams);
+        if let Some(Socket::Group(_)) = self.sockets.get(place) {
+            return self.lost_for_group(place, lost);
+        }
         self.tester.add(tester::SOCKET_OVERFLOW, lost);
         let media = match self.sockets.get(place) {
             Some(Socket::Udp(end)) if end.sink.is_some() => end.session,

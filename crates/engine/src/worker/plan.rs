@@ -217,6 +217,7 @@ impl Worker {
             stopping: false,
             on_ring: false,
             in_turns: false,
+            in_groups: false,
             trace: None,
         };
         SessionKey {

@@ -81,6 +81,7 @@ impl Worker {
                 self.read_stream(place, &wanted);
             }
             Some(Socket::Udp(_) | Socket::Shared(_)) => self.read_datagrams(place),
+            Some(Socket::Group(_)) => self.read_group(place),
             None => {}
         }
         self.settle();
@@ -353,6 +354,7 @@ impl Worker {
         let taken = match self.sockets.get_mut(place) {
             Some(Socket::Udp(end)) => &mut end.dropped,
             Some(Socket::Shared(end)) => &mut end.dropped,
+            Some(Socket::Group(end)) => &mut end.dropped,
             _ => return,
         };
         let lost = drops.wrapping_sub(*taken);

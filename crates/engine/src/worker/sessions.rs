@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub(super) on_ring: bool,
     /// Whether media of it comes by sockets that are read in turn.
     pub(super) in_turns: bool,
+    /// Whether media of it comes from a multicast group.
+    pub(super) in_groups: bool,
     /// Hears what its sockets receive and send, of a client that is traced.
     pub(super) trace: Option<Tracer>,
 }
@@ -87,6 +89,8 @@ pub(super) enum Channel {
         shared: bool,
         peer: Option<Peer>,
     },
+    /// A part in the membership in a multicast group, in this place among the groups.
+    Group(usize),
 }
 
 /// The other end of a channel of UDP ports.

@@ -10,6 +10,7 @@ use net::ports::Pair;
 use net::tls::Layer;
 use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId, TlsError};
 
+use super::groups::GroupEnd;
 use super::outputs::Pending;
 use super::secure::Party;
 use super::sessions::{Channel, Peer, SessionKey};
@@ -35,6 +36,7 @@ pub(super) enum Socket {
     Stream(Stream),
     Udp(UdpEnd),
     Shared(SharedEnd),
+    Group(GroupEnd),
 }
 
 /// One of a session's own pair of UDP sockets.
@@ -320,7 +322,7 @@ impl Worker {
                 }
                 _ => return,
             },
-            Some(Channel::Pair { .. }) | None => return,
+            Some(Channel::Pair { .. } | Channel::Group(_)) | None => return,
         }
         self.fail_to_open(key, channel, ChannelError::TimedOut);
     }
@@ -401,21 +403,29 @@ impl Worker {
         Ok(address)
     }
 
-    /// A part in the pair of UDP ports that this worker's sessions share.
+    /// A part in the pair of UDP ports that this worker's sessions share; with `hops` in the one that sends to multicast
+    /// groups, so far.
     pub(super) fn open_shared(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
         local: IpAddr,
+        hops: Option<u8>,
     ) -> Result<SocketAddr, ChannelError> {
         self.trace_misses(key, "what comes and goes by a socket that clients share");
-        let (media, control) = match self.shared_pairs.get(&local) {
+        let (media, control) = match self.shared_pairs.get(&(local, hops)) {
             Some(&pair) => pair,
             None => {
                 let pair = self
                     .ports
                     .bind(local)
                     .map_err(|error| channel_error(&error))?;
+                if let Some(hops) = hops
+                    && let Err(error) = send_to_groups(&pair, local, hops)
+                {
+                    self.ports.release(pair.port);
+                    return Err(channel_error(&error));
+                }
                 let places = self.add_pair(pair, |socket, port| {
                     Socket::Shared(SharedEnd {
                         socket,
@@ -424,7 +434,7 @@ impl Worker {
                         dropped: 0,
                     })
                 })?;
-                self.shared_pairs.insert(local, places);
+                self.shared_pairs.insert((local, hops), places);
                 places
             }
         };
@@ -475,13 +485,14 @@ impl Worker {
     }
 
     /// Takes a socket in, and has it polled if anything can be read from it.
-    fn add_udp(&mut self, mut socket: Socket) -> io::Result<usize> {
+    pub(super) fn add_udp(&mut self, mut socket: Socket) -> io::Result<usize> {
         let entry = self.sockets.vacant_entry();
         let place = entry.key();
         let polled = match &mut socket {
             Socket::Udp(end) if end.on_ring => None,
             Socket::Udp(end) => Some(&mut end.socket),
             Socket::Shared(end) => Some(&mut end.socket),
+            Socket::Group(end) => Some(&mut end.socket),
             Socket::Listener { .. } | Socket::Stream(_) => None,
         };
         if let Some(polled) = polled {
@@ -495,14 +506,15 @@ impl Worker {
 
     pub(super) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
         let Some(slot) = self.slot(key) else { return };
-        let Some(Channel::Pair {
-            media,
-            control,
-            shared,
-            peer: before,
-        }) = slot.channel(channel)
-        else {
-            return;
+        let (media, control, shared, before) = match slot.channel(channel) {
+            Some(Channel::Pair {
+                media,
+                control,
+                shared,
+                peer,
+            }) => (media, control, shared, peer),
+            Some(Channel::Group(place)) => return self.begin_in_group(place, key, channel, peer),
+            _ => return,
         };
         let state = Channel::Pair {
             media,
@@ -547,6 +559,7 @@ impl Worker {
     pub(super) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
         match channel {
             Channel::Resolving => {}
+            Channel::Group(place) => self.leave_group(place, key),
             Channel::Stream(place) => {
                 let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
                     return;
@@ -658,6 +671,7 @@ impl Worker {
             Socket::Udp(end) if end.on_ring => return,
             Socket::Udp(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Shared(end) => (net::options::drops(&end.socket), &mut end.dropped),
+            Socket::Group(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Listener { .. } | Socket::Stream(_) => return,
         };
         if let Ok(drops) = drops {
@@ -667,14 +681,14 @@ impl Worker {
         }
     }
 
-    /// Takes up the drops of all sockets that sessions share: they are open as long as the run is.
+    /// Takes up the drops of all sockets that sessions share.
     pub(super) fn collect_drops(&mut self) {
-        for place in self
-            .shared_pairs
-            .values()
-            .flat_map(|&(a, b)| [a, b])
-            .collect::<Vec<_>>()
-        {
+        let shared = self.shared_pairs.values().copied();
+        let places: Vec<usize> = shared
+            .chain(self.groups.sockets())
+            .flat_map(|(media, control)| [media, control])
+            .collect();
+        for place in places {
             self.take_drops(place);
         }
     }
@@ -690,6 +704,15 @@ fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
             address
         })
         .collect()
+}
+
+/// Has what a pair sends to multicast groups leave by the interface of its address, and live for so many hops.
+fn send_to_groups(pair: &Pair, local: IpAddr, hops: u8) -> io::Result<()> {
+    let index = net::multicast::Interface::With(local).index()?;
+    for socket in [&pair.media, &pair.control] {
+        net::multicast::send_by(socket, local.is_ipv4(), index, hops)?;
+    }
+    Ok(())
 }
 
 /// What an error of the operating system means for a channel.

@@ -76,7 +76,7 @@ pub(super) struct Turns {
     next: usize,
     /// How many shares have had their turn since the run began.
     taken: u64,
-    batch: Option<ReceiveBatch>,
+    pub(super) batch: Option<ReceiveBatch>,
 }
 
 impl Turns {
@@ -174,6 +174,7 @@ impl Worker {
 
     /// Reads what has come for a session's media sockets, before it hears of something else.
     pub(super) fn hear_media_first(&mut self, key: SessionKey) {
+        self.hear_groups_first(key);
         let Some(slot) = self.slot(key).filter(|slot| slot.in_turns) else {
             return;
         };

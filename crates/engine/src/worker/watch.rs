@@ -389,7 +389,7 @@ impl Worker {
         let Some(slot) = self.slot(key) else { return };
         let place = slot.channels.iter().find_map(|(_, channel)| match channel {
             Channel::Stream(place) => Some(*place),
-            Channel::Resolving | Channel::Pair { .. } => None,
+            Channel::Resolving | Channel::Pair { .. } | Channel::Group(_) => None,
         });
         let Some(place) = place else { return };
         let Some(Socket::Stream(stream)) = self.sockets.get(place) else {

@@ -120,6 +120,26 @@ pub fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { rest: compound }
 }
 
+/// Whether a compound may be of one that sends media: it holds a sender report, or a goodbye. Looks at the packets'
+/// types and lengths alone.
+pub fn is_of_sender(compound: &[u8]) -> bool {
+    let mut rest = compound;
+    while let [first, kind, high, low, ..] = *rest {
+        if first >> 6 != 2 {
+            return false;
+        }
+        if matches!(kind, SR | BYE) {
+            return true;
+        }
+        let length = 4 * (usize::from(u16::from_be_bytes([high, low])) + 1);
+        let Some(next) = rest.get(length..) else {
+            return false;
+        };
+        rest = next;
+    }
+    false
+}
+
 /// Iterator over the packets of a compound; see [`packets`].
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {

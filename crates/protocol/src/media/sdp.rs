@@ -13,6 +13,8 @@ use crate::rtsp::headers::Range;
 pub const MAX_MEDIAS: usize = 32;
 /// The most payload types taken of one stream; more are left out.
 pub const MAX_FORMATS: usize = 64;
+/// The most sources taken of one stream; more are left out.
+pub const MAX_SOURCES: usize = 16;
 /// The most lines taken of one description; what follows is left out.
 const MAX_LINES: usize = 8192;
 
@@ -73,6 +75,14 @@ pub struct Media {
     pub range: Option<Range>,
     /// Where it goes to or comes from: of the stream, else of the whole. Often `0.0.0.0`.
     pub connection: Option<IpAddr>,
+    /// How many hops packets to that address live, where it is a multicast group and they are stated
+    /// (RFC 8866, 5.7).
+    pub ttl: Option<u8>,
+    /// The port it goes to; 0 where none is stated, as usually with RTSP.
+    pub port: u16,
+    /// The only sources of it, where the description names some: of the stream, else of the whole (`a=source-filter`,
+    /// RFC 4570). At most 16. Where it excludes sources, none are named here.
+    pub sources: Vec<IpAddr>,
     /// Bits per second for reports of receivers (`b=RR`, RFC 3556). 0: none are wanted.
     pub receiver_reports: Option<u64>,
     /// Bits per second for reports of senders (`b=RS`, RFC 3556).
@@ -148,6 +158,12 @@ impl Description {
                 continue;
             }
             let own = |kind| bandwidth(&media.bandwidths, kind);
+            let own_connection = media.connections.first();
+            let group = own_connection.or(session.connection.as_ref());
+            let to = own_connection.and_then(address).or(connection);
+            let only_from = sources(&media.attributes, to)
+                .or_else(|| sources(&session.attributes, to))
+                .unwrap_or_default();
             let any = |kind| own(kind).or_else(|| bandwidth(&session.bandwidths, kind));
             description.medias.push(Media {
                 kind: match media.media.to_ascii_lowercase().as_str() {
@@ -161,7 +177,10 @@ impl Description {
                 formats: formats(media),
                 control: attribute(&media.attributes, "control"),
                 range: attribute(&media.attributes, "range").and_then(|range| Range::parse(&range)),
-                connection: media.connections.first().and_then(address).or(connection),
+                connection: to,
+                ttl: group.and_then(ttl),
+                port: media.port,
+                sources: only_from,
                 receiver_reports: any("RR"),
                 sender_reports: any("RS"),
                 bandwidth: own("AS").map(|kilobits| kilobits.saturating_mul(1000)),
@@ -217,7 +236,7 @@ fn clean(text: &str) -> Result<String, SdpError> {
             "m" => {
                 is_sdp = true;
                 let mut words = value.split_ascii_whitespace();
-                let (Some(media), Some(_port), Some(proto)) =
+                let (Some(media), Some(port), Some(proto)) =
                     (words.next(), words.next(), words.next())
                 else {
                     return Err(SdpError::Malformed(format!(
@@ -232,9 +251,14 @@ fn clean(text: &str) -> Result<String, SdpError> {
                     true => "0".to_owned(),
                     false => formats.join(" "),
                 };
+                // A port that is none says nothing: RTSP sets it up.
+                let port: u16 = port
+                    .split('/')
+                    .next()
+                    .and_then(|p| p.parse().ok())
+                    .unwrap_or(0);
                 sections.push(Section {
-                    // The port says nothing where RTSP sets it up.
-                    media: Some(format!("m={media} 0 {proto} {formats}")),
+                    media: Some(format!("m={media} {port} {proto} {formats}")),
                     ..Section::default()
                 });
             }
@@ -302,6 +326,38 @@ fn bandwidth(bandwidths: &[sdp_types::Bandwidth], kind: &str) -> Option<u64> {
 fn address(connection: &sdp_types::Connection) -> Option<IpAddr> {
     let text = &connection.connection_address;
     text.split('/').next()?.parse().ok()
+}
+
+/// Of an IPv4 group that is written ADDRESS/TTL. IPv6 has none (RFC 8866, 5.7).
+fn ttl(connection: &sdp_types::Connection) -> Option<u8> {
+    let group = address(connection)?;
+    let mut parts = connection.connection_address.split('/').skip(1);
+    (group.is_ipv4() && group.is_multicast())
+        .then(|| parts.next()?.trim().parse().ok())
+        .flatten()
+}
+
+/// The sources that filters let in for a group; `None` where there is no filter of that kind for it (RFC 4570, 3).
+fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option<Vec<IpAddr>> {
+    let group = group?;
+    let filters = attributes.iter().filter(|attribute| {
+        let name = attribute.attribute.trim();
+        name.eq_ignore_ascii_case("source-filter")
+    });
+    let sources = |filter: &sdp_types::Attribute| {
+        // Whether to let in, the network's type, the address's, for which destination.
+        let mut words = filter.value.as_deref()?.split_ascii_whitespace();
+        let includes = words.next()?.eq_ignore_ascii_case("incl");
+        let destination = words.nth(2)?;
+        let is_its = destination == "*" || destination.parse() == Ok(group);
+        let sources: Vec<IpAddr> = words
+            .filter_map(|word| word.parse::<IpAddr>().ok())
+            .filter(|source| source.is_ipv4() == group.is_ipv4())
+            .take(MAX_SOURCES)
+            .collect();
+        (includes && is_its && !sources.is_empty()).then_some(sources)
+    };
+    filters.filter_map(sources).next()
 }
 
 fn formats(media: &sdp_types::Media) -> Vec<Format> {
@@ -433,6 +489,27 @@ mod tests {
         assert_eq!((video.bandwidth, video.receiver_reports), (None, None));
         let audio = &sdp.medias[1];
         assert_eq!((audio.payload_types(), audio.clock_rate()), (vec![0], 8000));
+    }
+
+    #[test]
+    fn a_group_is_described_with_its_sources() {
+        let sdp = Description::parse(
+            b"v=0\nc=IN IP4 232.1.2.3/16/2\na=source-filter: incl IN IP4 * 10.0.0.1 10.0.0.2\n\
+              m=video 5004/2 RTP/AVP 96\nm=audio 5008 RTP/AVP 0\nc=IN IP6 ff15::1/3\n\
+              a=source-filter:excl IN IP6 ff15::1 2001:db8::1\n",
+        )
+        .expect("it is one");
+        let [video, audio] = &sdp.medias[..] else {
+            panic!("two streams: {sdp:?}");
+        };
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        assert_eq!(video.connection, Some(address("232.1.2.3")));
+        assert_eq!((video.ttl, video.port), (Some(16), 5004));
+        assert_eq!(video.sources, [address("10.0.0.1"), address("10.0.0.2")]);
+        assert_eq!(audio.connection, Some(address("ff15::1")));
+        assert_eq!((audio.ttl, audio.port), (None, 5008));
+        // To exclude is not to include, and the whole's filter is about another version of IP.
+        assert_eq!(audio.sources, [] as [IpAddr; 0]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! * this file: the state, and which input goes where;
 //! * `request`: requests on their way, their deadlines and delays;
 //! * `answers`: what follows from each answer;
+//! * `multicast`: streams from a group that others receive too;
 //! * `media`: the streams, their reports, and how the media's end is known;
 //! * `end`: failing, stopping, tearing down.
 
@@ -38,6 +39,7 @@ use crate::session::{
 mod answers;
 mod end;
 mod media;
+mod multicast;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -253,6 +255,9 @@ impl Client {
         } else if let Phase::Setup(index) = self.phase
             && self.streams[index].channel == Some(channel)
         {
+            if self.streams[index].group.is_some() {
+                return self.prepare_setup(cx, index + 1);
+            }
             self.streams[index].local_port = local.port();
             self.ask_setup(cx, index);
         }
@@ -397,8 +402,13 @@ impl Session for Client {
                     let detail = format!("{error}, {}", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
-                } else if self.streams.iter().any(|s| s.channel == Some(channel)) {
-                    let detail = format!("{error}: a pair of UDP ports for one stream");
+                } else if let Some(stream) =
+                    self.streams.iter().find(|s| s.channel == Some(channel))
+                {
+                    let detail = match &stream.group {
+                        Some(group) => format!("{error}: membership in {group}"),
+                        None => format!("{error}: a pair of UDP ports for one stream"),
+                    };
                     self.lost_ports(channel);
                     if self.ending.is_none() {
                         self.fail(cx, Failure::of_ports(error), detail);

@@ -19,6 +19,8 @@ pub enum Transport {
     Tcp,
     /// The same, and the RTSP connection tunnelled over HTTP: two connections, a GET and a POST.
     Http,
+    /// RTP over UDP to a multicast group that the server names: one copy for all clients of a worker.
+    Multicast,
 }
 
 /// By which request a client shows that it lives.
@@ -38,8 +40,11 @@ pub enum KeepAlive {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How media is carried: `udp` (default), `tcp`, or `http` (interleaved, and tunnelled over HTTP).
+    /// How media is carried: `udp` (default), `tcp`, `http` (interleaved, and tunnelled over HTTP) or `multicast`.
     pub transport: Transport,
+    /// The name of the network interface through which multicast groups are joined. Default: the one through which the
+    /// server is reached.
+    pub interface: Option<String>,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
     /// How long each request may take to be answered. Default 10s.
@@ -58,7 +63,8 @@ pub struct ClientConfig {
     /// By which request a client shows that it lives: `auto` (default), `options` or `get_parameter`.
     pub keep_alive: KeepAlive,
     /// Whether receiver reports (RTCP) are sent, about every 5 s and a stream. Default true. None are sent
-    /// where the server's description forbids it (`b=RR:0`).
+    /// where the server's description forbids it (`b=RR:0`). Of the clients that share a multicast group one reports for all of its
+    /// worker, less often where many others report (RFC 3550, 6.2); none does to a source-specific group.
     pub receiver_reports: bool,
     /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to open the
     /// way through a NAT between them. Default false.
@@ -75,6 +81,7 @@ impl Default for ClientConfig {
         let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
         ClientConfig {
             transport: Transport::default(),
+            interface: None,
             connect_timeout: seconds(5),
             request_timeout: seconds(10),
             no_media: seconds(10),
@@ -108,14 +115,19 @@ impl ClientConfig {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));
         }
+        if self.interface.is_some() && self.transport != Transport::Multicast {
+            let text = "`interface` is for `transport: multicast` alone".to_owned();
+            return Err(("interface", text));
+        }
         self.tls.check().map_err(|text| ("tls", text))
     }
 
-    /// How many file descriptors one client may need, for media of so many streams.
+    /// How many file descriptors one client may need, for media of so many streams. Those of a multicast group are not one
+    /// client's.
     pub fn sockets(&self, streams: usize) -> usize {
         match self.transport {
             Transport::Udp => 1 + 2 * streams,
-            Transport::Tcp => 1,
+            Transport::Tcp | Transport::Multicast => 1,
             Transport::Http => 2,
         }
     }

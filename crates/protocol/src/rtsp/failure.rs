@@ -150,6 +150,9 @@ reasons! {
     LocalPorts = "local_ports";
     /// This process had no file descriptor left: the tester's own limit.
     LocalFiles = "local_files";
+    /// This machine granted no membership in a multicast group: a limit of the kernel's, which the detail names, or there
+    /// is no such network interface.
+    LocalMembership = "local_membership";
     /// This machine could not open a pair of UDP ports for another reason, which the detail names.
     LocalOther = "local_other";
 }
@@ -219,7 +222,9 @@ impl Failure {
             ChannelError::NoPorts => Failure::LocalPorts,
             ChannelError::NoFiles => Failure::LocalFiles,
             ChannelError::Tls(error) => Failure::of_tls(error),
-            ChannelError::Other(_) => Failure::ConnectOther,
+            ChannelError::NoMembership
+            | ChannelError::NoInterface
+            | ChannelError::Other(_) => Failure::ConnectOther,
         }
     }
 
@@ -246,6 +251,7 @@ impl Failure {
         match error {
             ChannelError::NoPorts => Failure::LocalPorts,
             ChannelError::NoFiles => Failure::LocalFiles,
+            ChannelError::NoMembership | ChannelError::NoInterface => Failure::LocalMembership,
             _ => Failure::LocalOther,
         }
     }

@@ -5,6 +5,7 @@
 //! 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`]; the session
 //! answers requests, sends reports, and reads the counts when it ends.
 
+mod casts;
 pub mod config;
 pub mod faults;
 mod requests;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use measure::Catalogue;
 
-pub use config::{AuthScheme, ServerConfig, Transports};
+pub use config::{AuthScheme, MulticastConfig, ServerConfig, Transports};
 pub use faults::{ControlFaults, ServerFaults};
 
 use super::auth::{Accepts, Algorithm, Verifier};
@@ -42,6 +43,8 @@ struct Shared {
     /// The media of every stream, in the order of the description.
     clips: Vec<Arc<Clip>>,
     verifier: Option<Verifier>,
+    /// Streams that are sent once for all who play them.
+    casts: casts::Casts,
 }
 
 impl Server {
@@ -58,6 +61,9 @@ impl Server {
         }
         if config.streams == Some(0) {
             return Err("there must be at least one stream".to_owned());
+        }
+        if let Some(multicast) = &config.multicast {
+            casts::check(multicast)?;
         }
         let gop = match config.gop {
             Some(gop) => gop,
@@ -96,6 +102,7 @@ impl Server {
             config,
             clips,
             verifier,
+            casts: casts::Casts::default(),
         })))
     }
 

@@ -171,8 +171,19 @@ struct Ports {
     media: SocketAddr,
     control: SocketAddr,
     sink: Option<SinkId>,
-    shared: bool,
+    kind: Kind,
     peer: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// Whose a pair of ports is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// One session's.
+    Own,
+    /// All sessions' of a side: who sent a datagram tells whose it is.
+    Shared,
+    /// A multicast group's: each datagram is everybody's who joined.
+    Group,
 }
 
 impl Ports {

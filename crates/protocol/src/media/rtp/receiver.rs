@@ -212,6 +212,8 @@ enum Base {
     Unsaid,
     /// This, and no packet has come yet.
     Said(u16),
+    /// The same, but where the packets say otherwise, they are right.
+    Hinted(u16),
     /// Something that the packets agree with.
     Agreed,
     /// Something that is no longer of interest: it was wrong, or of a stream that began anew.
@@ -358,8 +360,17 @@ impl RtpReceiver {
         self.compare_base(recorder);
     }
 
+    /// Says what the server said of the next sequence number of a stream that others receive already: packets of before may
+    /// still be on their way, and come first. Of no use once a packet has come.
+    pub fn hint_base(&mut self, seq: u16) {
+        if self.base == Base::Unsaid && self.source.is_none() {
+            self.base = Base::Hinted(seq);
+        }
+    }
+
     fn compare_base(&mut self, recorder: &mut Recorder) {
-        let (Base::Said(said), Some(source)) = (self.base, &mut self.source) else {
+        let (Base::Said(said) | Base::Hinted(said), Some(source)) = (self.base, &mut self.source)
+        else {
             return;
         };
         if let Some(grown) = source.sequence.lower_base(said, recorder) {
@@ -367,8 +378,9 @@ impl RtpReceiver {
             self.counts.expected += grown;
             recorder.add(m::EXPECTED, grown);
         } else {
+            let wrong = matches!(self.base, Base::Said(_));
+            recorder.add(m::RTP_INFO_MISMATCH, u64::from(wrong));
             self.base = Base::Past;
-            recorder.add(m::RTP_INFO_MISMATCH, 1);
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use measure::Time;
 
 use super::media::Stream;
+use super::multicast::Described;
 use super::request::Pending;
 use super::{Client, MAX_REDIRECTS, Phase};
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
@@ -34,13 +35,15 @@ impl Client {
     }
 
     /// Begins with the next stream, or plays where there is none left.
-    fn prepare_setup(&mut self, cx: &mut Context<'_>, index: usize) {
+    pub(super) fn prepare_setup(&mut self, cx: &mut Context<'_>, index: usize) {
         if index == self.streams.len() {
             return self.ask_play(cx);
         }
         self.phase = Phase::Setup(index);
         match self.config.transport {
-            config::Transport::Tcp | config::Transport::Http => self.ask_setup(cx, index),
+            config::Transport::Tcp | config::Transport::Http | config::Transport::Multicast => {
+                self.ask_setup(cx, index)
+            }
             config::Transport::Udp => {
                 let channel = self.new_channel();
                 let local = match self.connection.ends {
@@ -74,6 +77,7 @@ impl Client {
                 let port = stream.local_port;
                 Transport::udp(Ports::new(port, port.saturating_add(1)))
             }
+            config::Transport::Multicast => Transport::multicast(),
         };
         let url = stream.url.clone();
         let header = ("Transport", transport.to_string());
@@ -82,6 +86,7 @@ impl Client {
 
     fn ask_play(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Play;
+        self.begin_in_groups(cx);
         let url = self.aggregate.clone();
         let range = ("Range", Range::FROM_START.to_string());
         self.ask(cx, Method::Play, url, vec![range]);
@@ -206,6 +211,8 @@ impl Client {
                 wants_reports: self.config.receiver_reports && !media.refuses_reports(),
                 report: None,
                 bye: None,
+                described: Described::new(media),
+                group: None,
             });
         }
         self.prepare_setup(cx, 0);
@@ -237,8 +244,14 @@ impl Client {
             return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
         }
         let answer = answer.unwrap_or_default();
-        let other = answer.cast == Some(Cast::Multicast)
+        let wants_multicast = self.config.transport == config::Transport::Multicast;
+        let other = (answer.cast == Some(Cast::Multicast) && !wants_multicast)
             || match self.config.transport {
+                config::Transport::Multicast => {
+                    answer.cast == Some(Cast::Unicast)
+                        || answer.lower == Lower::Tcp
+                        || answer.interleaved.is_some()
+                }
                 config::Transport::Udp => {
                     answer.lower == Lower::Tcp || answer.interleaved.is_some()
                 }
@@ -256,6 +269,10 @@ impl Client {
         }
         match self.config.transport {
             config::Transport::Udp => self.name_peer(cx, index, &answer),
+            config::Transport::Multicast => {
+                let story = self.story(pending, response);
+                return self.join(cx, index, &answer, &story);
+            }
             config::Transport::Tcp | config::Transport::Http => {
                 if let Some(channels) = answer.interleaved {
                     self.streams[index].interleaved = Some(channels);
@@ -319,9 +336,12 @@ impl Client {
             .flat_map(RtpInfo::parse_all)
             .collect();
         for (index, seq) in self.match_infos(&infos) {
-            cx.sinks
-                .rtp(self.streams[index].sink)
-                .set_base(seq, cx.recorder);
+            let stream = &self.streams[index];
+            let receiver = cx.sinks.rtp(stream.sink);
+            match stream.group {
+                Some(_) => receiver.hint_base(seq),
+                None => receiver.set_base(seq, cx.recorder),
+            }
         }
         self.plan_keep_alive(at);
         self.plan_reports(cx.now);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use measure::Time;
 use rand::Rng;
 
+use super::multicast::{Described, Group};
 use super::{Client, Phase};
 use crate::media::rtcp::{self, Interval, Packet};
 use crate::media::rtp::metrics as rtp;
@@ -33,6 +34,10 @@ pub(super) struct Stream {
     pub(super) report: Option<Time>,
     /// When the server said that the source has ended.
     pub(super) bye: Option<Time>,
+    /// What the description says of a multicast group.
+    pub(super) described: Described,
+    /// The group it comes from, where it does.
+    pub(super) group: Option<Box<Group>>,
 }
 
 /// How long after the last BYE packets may still be on their way: they come through other queues.
@@ -122,12 +127,22 @@ impl Client {
                     let ssrc = receiver.ssrc();
                     // VLC's names no source, but 0.
                     let means = |ssrc| sources.contains(&ssrc) || matches!(sources[..], [] | [0]);
-                    if ssrc.is_none_or(means) {
+                    // In a group others leave as well.
+                    let is_its = match &stream.group {
+                        Some(_) => ssrc.is_some_and(|ssrc| sources.contains(&ssrc)),
+                        None => ssrc.is_none_or(means),
+                    };
+                    if is_its {
                         if let Some(ssrc) = ssrc {
                             receiver.source_ended(ssrc);
                         }
                         stream.bye.get_or_insert(at);
                         self.check = Some(cx.now);
+                    }
+                }
+                Ok(Packet::ReceiverReport { ssrc, .. }) => {
+                    if let Some(group) = &mut stream.group {
+                        group.others.heard(ssrc);
                     }
                 }
                 Ok(_) => {}
@@ -140,17 +155,21 @@ impl Client {
     pub(super) fn plan_reports(&mut self, now: Time) {
         for index in 0..self.streams.len() {
             if self.streams[index].wants_reports {
-                self.streams[index].report = Some(now + self.report_interval(true));
+                self.streams[index].report = Some(now + self.report_interval(index, true));
             }
         }
     }
 
     /// The time to the next report: about 5 s (RFC 3550, 6.2), whatever the bandwidth, which is more
-    /// than the few bytes of a conversation of two need.
-    fn report_interval(&mut self, first: bool) -> Duration {
+    /// than the few bytes of a conversation of two need. In a group it is more where many others report.
+    fn report_interval(&mut self, index: usize, first: bool) -> Duration {
         const BANDWIDTH: f64 = 1e6;
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
-        Interval::of_two(false, BANDWIDTH, first).next(random)
+        let interval = match &mut self.streams[index].group {
+            Some(group) => group.interval(first),
+            None => Interval::of_two(false, BANDWIDTH, first),
+        };
+        interval.next(random)
     }
 
     /// Sends the reports that are due.
@@ -159,7 +178,7 @@ impl Client {
             if self.streams[index].report.is_none_or(|due| cx.now < due) {
                 continue;
             }
-            let next = cx.now + self.report_interval(false);
+            let next = cx.now + self.report_interval(index, false);
             let stream = &mut self.streams[index];
             stream.report = Some(next);
             let receiver = cx.sinks.rtp(stream.sink);

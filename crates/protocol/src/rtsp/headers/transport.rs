@@ -108,6 +108,14 @@ impl Transport {
         }
     }
 
+    /// UDP to a group and ports of the server's choice.
+    pub fn multicast() -> Transport {
+        Transport {
+            cast: Some(Cast::Multicast),
+            ..Transport::default()
+        }
+    }
+
     /// Frames in the connection on these channels.
     pub fn tcp(interleaved: Ports<u8>) -> Transport {
         Transport {

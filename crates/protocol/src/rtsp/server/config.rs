@@ -1,5 +1,6 @@
 //! The settings of the reference server.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use measure::units::BitRate;
@@ -38,6 +39,31 @@ pub enum AuthScheme {
     Any,
 }
 
+/// Where streams go that are sent once to all their clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MulticastConfig {
+    /// The first group; each stream that is sent has one of its own, counting up from here, 64 at most at a time. A group for
+    /// source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607) makes the server name itself as the only source.
+    /// Default: 239.255.42.1, which administrators keep within their site (RFC 2365, 6.1).
+    pub group: IpAddr,
+    /// The first port: even, for the first media of a stream, and the next for its RTCP; the next media has the two
+    /// above. Default: 5004.
+    pub port: u16,
+    /// How many hops the packets live. Default: 1, the server's own links.
+    pub ttl: u8,
+}
+
+impl Default for MulticastConfig {
+    fn default() -> MulticastConfig {
+        MulticastConfig {
+            group: IpAddr::from([239, 255, 42, 1]),
+            port: 5004,
+            ttl: 1,
+        }
+    }
+}
+
 /// The settings of the reference server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,6 +90,9 @@ pub struct ServerConfig {
     pub pacing: Pacing,
     /// What carries the media. Default: what the client asks for.
     pub transports: Transports,
+    /// Where streams are sent to clients that ask for multicast: once, for all of them, from the first PLAY to the last
+    /// TEARDOWN. Default: nowhere; multicast is refused with 461.
+    pub multicast: Option<MulticastConfig>,
     /// User name that clients have to give. Default: none, everybody is let in.
     pub user: Option<String>,
     /// The password to it. Default: empty.
@@ -106,6 +135,7 @@ impl Default for ServerConfig {
             mtu: 1400,
             pacing: Pacing::Spread,
             transports: Transports::Any,
+            multicast: None,
             user: None,
             password: String::new(),
             auth: AuthScheme::Digest,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use measure::Time;
 use rand::Rng;
 
+use super::casts::{Part, is_source_specific};
 use super::config::Transports;
 use super::sdp;
 use super::session::{Conversation, Gate, ServerSession};
@@ -39,7 +40,16 @@ pub(super) struct PendingSetup {
     media: usize,
     url: String,
     path: String,
-    client: Ports<u16>,
+    to: To,
+}
+
+/// Where datagrams of a stream go.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// To these ports of the client's.
+    Client(Ports<u16>),
+    /// To the group that the stream has.
+    Group,
 }
 
 impl PendingSetup {
@@ -260,7 +270,7 @@ impl ServerSession {
             .filter(|stream| stream.media != media)
             .filter_map(|stream| match stream.carrier {
                 Carrier::Interleaved(media, control) => Some([media, control]),
-                Carrier::Udp(_) => None,
+                Carrier::Udp(_) | Carrier::Group(_) => None,
             })
             .flatten()
             .collect();
@@ -303,26 +313,36 @@ impl ServerSession {
                 )))
             }
             Lower::Udp => {
-                let (Some(client), Some(local)) = (transport.client_port, self.local) else {
+                let Some(local) = self.local.map(|local| local.ip()) else {
                     return Err(461);
+                };
+                let multicast = self.shared.config.multicast;
+                let multicast = multicast.filter(|_| transport.cast == Some(Cast::Multicast));
+                let (to, open) = match (multicast, transport.client_port) {
+                    (Some(multicast), _) => {
+                        let ttl = multicast.ttl;
+                        (To::Group, Open::MulticastSender { local, ttl })
+                    }
+                    (None, Some(ports)) => {
+                        let open = Open::UdpPair {
+                            local: bind_beside(local),
+                            sink: None,
+                            shared: true,
+                        };
+                        (To::Client(ports), open)
+                    }
+                    (None, None) => return Err(461),
                 };
                 let channel = ChannelId(self.next_channel);
                 self.next_channel += 1;
-                cx.out.push_back(Output::Open {
-                    channel,
-                    open: Open::UdpPair {
-                        local: bind_beside(local.ip()),
-                        sink: None,
-                        shared: true,
-                    },
-                });
+                cx.out.push_back(Output::Open { channel, open });
                 self.gate = Gate::Channel(PendingSetup {
                     request: request.clone(),
                     channel,
                     media,
                     url,
                     path,
-                    client,
+                    to,
                 });
                 Ok(None)
             }
@@ -332,7 +352,18 @@ impl ServerSession {
     /// Whether a transport that a client offers is one.
     fn carries(&self, transport: &Transport) -> bool {
         let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
+        let multicast = transport.cast == Some(Cast::Multicast);
         let fits = match transport.lower {
+            Lower::Udp if multicast => {
+                // Where it goes is the server's to say, whatever the client wishes.
+                let same_ip = |local: SocketAddr, group: IpAddr| local.is_ipv4() == group.is_ipv4();
+                self.shared.config.transports != Transports::Tcp
+                    && self.shared.config.multicast.is_some_and(|multicast| {
+                        self.local
+                            .is_some_and(|local| same_ip(local, multicast.group))
+                    })
+            }
+            Lower::Tcp if multicast => false,
             Lower::Udp => {
                 self.shared.config.transports != Transports::Tcp
                     && transport
@@ -342,7 +373,7 @@ impl ServerSession {
             Lower::Tcp => self.shared.config.transports != Transports::Udp,
         };
         let plain = matches!(transport.profile.as_str(), "" | "AVP");
-        plays && fits && plain && transport.cast != Some(Cast::Multicast)
+        plays && fits && plain
     }
 
     /// A SETUP goes on, now that its pair of ports is there, or cannot be had.
@@ -352,29 +383,67 @@ impl ServerSession {
         setup: PendingSetup,
         opened: Result<SocketAddr, ChannelError>,
     ) {
-        let request = setup.request;
         let (local, remote) = match (opened, self.remote) {
             (Ok(local), Some(remote)) => (local, remote),
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
             (Err(error), _) => {
                 self.note(cx, "no_ports", format!("no pair of UDP ports: {error:?}"));
                 let response = Response::new(503);
-                return self.respond(cx, &request, response);
+                return self.respond(cx, &setup.request, response);
             }
         };
+        let client = match setup.to {
+            To::Client(ports) => ports,
+            To::Group => return self.finish_group_setup(cx, setup, local),
+        };
+        let request = setup.request;
         let at = |port| beside(remote, port);
         cx.out.push_back(Output::Peer {
             channel: setup.channel,
-            media: at(setup.client.media),
-            control: at(setup.client.control),
+            media: at(client.media),
+            control: at(client.control),
         });
-        let mut transport = Transport::udp(setup.client);
+        let mut transport = Transport::udp(client);
         transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
         let source = self.local.map_or(local.ip(), |local| local.ip());
         transport.source = Some(source.to_string());
         let carrier = Carrier::Udp(setup.channel);
         let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
         self.respond(cx, &request, response);
+    }
+
+    /// The same for a stream that goes to a group.
+    fn finish_group_setup(&mut self, cx: &mut Context<'_>, setup: PendingSetup, local: SocketAddr) {
+        let shared = self.shared.clone();
+        let listening = self.local.unwrap_or(local);
+        let place = shared.config.multicast.and_then(|multicast| {
+            shared
+                .casts
+                .place(&multicast, listening, &setup.path, setup.media)
+        });
+        let Some(place) = place else {
+            self.note(cx, "no_groups", "no multicast group is left".to_owned());
+            cx.out.push_back(Output::Close {
+                channel: setup.channel,
+            });
+            // Not enough bandwidth, which is what groups stand for.
+            return self.respond(cx, &setup.request, Response::new(453));
+        };
+        cx.out.push_back(Output::Peer {
+            channel: setup.channel,
+            media: SocketAddr::new(place.group, place.ports.media),
+            control: SocketAddr::new(place.group, place.ports.control),
+        });
+        let mut transport = Transport::multicast();
+        transport.destination = Some(place.group.to_string());
+        transport.port = Some(place.ports);
+        transport.ttl = Some(place.ttl);
+        if is_source_specific(place.group) {
+            transport.source = Some(local.ip().to_string());
+        }
+        let carrier = Carrier::Group(setup.channel);
+        let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
+        self.respond(cx, &setup.request, response);
     }
 
     /// Adds a stream to the session, which begins with the first.
@@ -387,20 +456,31 @@ impl ServerSession {
         carrier: Carrier,
         mut transport: Transport,
     ) -> Response {
-        let config = &self.shared.config;
-        let ssrc = self.rng.next_u32();
-        let (seq, timestamp) = (self.rng.next_u32() as u16, self.rng.next_u32());
-        let flow = RtpFlow::new(FlowSettings {
-            clip: self.shared.clips[media].clone(),
-            pacing: config.pacing,
-            ssrc,
-            first_seq: config.first_seq.unwrap_or(seq),
-            first_timestamp: config.first_timestamp.unwrap_or(timestamp),
-            length: config.length,
-            faults: config.faults.media.clone(),
-            seed: self.rng.next_u64(),
-            log: config.log_packets,
-        });
+        let shared = self.shared.clone();
+        let config = &shared.config;
+        let cast = match (carrier, self.local) {
+            (Carrier::Group(_), Some(local)) => {
+                Some(Part::new(shared.clone(), local, &path, media, self.number))
+            }
+            _ => None,
+        };
+        let there = cast.as_ref().and_then(Part::join);
+        let flow = match there {
+            Some(flow) => flow,
+            None => {
+                let flow = self.new_flow(media);
+                let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));
+                if let Some(part) = &cast {
+                    part.begin(flow);
+                }
+                flow
+            }
+        };
+        if let Some(part) = &cast {
+            let topic = part.topic().to_owned();
+            cx.out.push_back(Output::Listen { topic });
+        }
+        let ssrc = cx.flows.with(flow, |flow| flow.ssrc());
         let id = self.rng.next_u64();
         let conversation = self.conversation.get_or_insert_with(|| Conversation {
             id: format!("{id:016X}"),
@@ -410,8 +490,9 @@ impl ServerSession {
         conversation.streams.push(Stream {
             media,
             url,
-            flow: cx.flows.insert(Flow::Rtp(Box::new(flow))),
+            flow,
             carrier,
+            cast,
             playing: Playing::No,
             report_at: None,
             base_told: false,
@@ -425,6 +506,24 @@ impl ServerSession {
         response.headers.push("Transport", transport.to_string());
         response.headers.push("Session", session.to_string());
         response
+    }
+
+    /// What sends a media, from its beginning.
+    fn new_flow(&mut self, media: usize) -> RtpFlow {
+        let config = &self.shared.config;
+        let ssrc = self.rng.next_u32();
+        let (seq, timestamp) = (self.rng.next_u32() as u16, self.rng.next_u32());
+        RtpFlow::new(FlowSettings {
+            clip: self.shared.clips[media].clone(),
+            pacing: config.pacing,
+            ssrc,
+            first_seq: config.first_seq.unwrap_or(seq),
+            first_timestamp: config.first_timestamp.unwrap_or(timestamp),
+            length: config.length,
+            faults: config.faults.media.clone(),
+            seed: self.rng.next_u64(),
+            log: config.log_packets,
+        })
     }
 
     /// Which of the session's streams a request is about.
@@ -475,7 +574,12 @@ impl ServerSession {
         let mut begun = Vec::new();
         for index in selected {
             let stream = &mut conversation.streams[index];
+            if stream.cast.as_ref().is_some_and(Part::has_ended) {
+                stream.playing = Playing::Ended;
+            }
             if stream.playing == Playing::No {
+                // What others play already is sent already.
+                let starts = stream.cast.as_ref().is_none_or(Part::play);
                 let ((seq, rtptime), at) = cx.flows.with(stream.flow, |flow| {
                     let begins = (flow.next_position(now), flow.position());
                     flow.start(now);
@@ -488,8 +592,11 @@ impl ServerSession {
                 });
                 position = position.min(at);
                 stream.playing = Playing::Yes;
-                stream.report_at = Some(now + REPORT_EVERY);
                 stream.base_told |= shared.config.rtp_info;
+                if !starts {
+                    continue;
+                }
+                stream.report_at = Some(now + REPORT_EVERY);
                 let (channel, framing) = stream.carrier.path();
                 begun.push((
                     stream.carrier,
@@ -503,7 +610,7 @@ impl ServerSession {
         }
         let mut headers = Headers::new();
         headers.push("Session", id);
-        if !begun.is_empty() {
+        if !infos.is_empty() {
             let range = match sdp::range(&shared) {
                 Range::Npt { end: Some(end), .. } => Range::Npt {
                     start: Some(NptStart::At(position)),
@@ -552,8 +659,14 @@ impl ServerSession {
                 paused = true;
                 stream.playing = Playing::No;
                 stream.report_at = None;
-                cx.flows.with(stream.flow, RtpFlow::pause);
-                cx.out.push_back(Output::StopFlow { flow: stream.flow });
+                if stream
+                    .cast
+                    .as_ref()
+                    .is_none_or(|part| part.pause(cx, stream.flow))
+                {
+                    cx.flows.with(stream.flow, RtpFlow::pause);
+                    cx.out.push_back(Output::StopFlow { flow: stream.flow });
+                }
             }
         }
         if paused { Ok(response) } else { Err(455) }

@@ -36,6 +36,14 @@ pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
          a=tool:streamgauge\r\na=control:*\r\na=range:{}\r\n",
         range(shared)
     );
+    if let Some(multicast) = &shared.config.multicast
+        && multicast.group.is_ipv4() == local.is_ipv4()
+        && super::casts::is_source_specific(multicast.group)
+    {
+        // RFC 4570, 3.
+        write!(sdp, "a=source-filter: incl IN {family} * {local}\r\n")
+            .expect("a string takes everything");
+    }
     for (index, clip) in shared.clips.iter().enumerate() {
         let payload_type = clip.payload_type();
         let mut line = |line: std::fmt::Arguments<'_>| {

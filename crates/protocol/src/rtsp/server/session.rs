@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::Shared;
+use super::casts::{self, Part};
 use super::faults::When;
 use super::streams::{Playing, REPORT_EVERY, Stream};
 use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
@@ -297,11 +298,38 @@ impl ServerSession {
         };
         stream.playing = Playing::Ended;
         stream.report_at = None;
+        if let Some(part) = &stream.cast {
+            part.ended(cx);
+        }
         if cx.flows.with(flow, |flow| flow.stopped_early()) {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
         } else {
             stream.report(cx, wall_clock, true);
+        }
+    }
+
+    /// Hears that a stream which is sent for all has ended, or that somebody has to send it from now on.
+    fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
+        for stream in self.streams() {
+            let Some(part) = stream.cast.as_ref().filter(|part| part.topic() == topic) else {
+                continue;
+            };
+            if stream.playing != Playing::Yes {
+                continue;
+            }
+            if message == casts::ENDED && part.has_ended() {
+                stream.playing = Playing::Ended;
+                stream.report_at = None;
+            } else if part.takes_over() {
+                let (channel, framing) = stream.carrier.path();
+                stream.report_at = Some(cx.now + REPORT_EVERY);
+                cx.out.push_back(Output::StartFlow {
+                    flow: stream.flow,
+                    channel,
+                    framing,
+                });
+            }
         }
     }
 
@@ -449,13 +477,15 @@ impl Session for ServerSession {
             Input::Stop { .. } => {
                 let wall_clock = self.shared.config.wall_clock;
                 for stream in self.streams() {
-                    if stream.playing == Playing::Yes {
+                    let others = stream.cast.as_ref().is_some_and(Part::others_play);
+                    if stream.playing == Playing::Yes && !others {
                         stream.report(cx, wall_clock, true);
                     }
                 }
                 self.end(cx, Outcome::Stopped);
             }
-            Input::Closed { .. } | Input::Media { .. } | Input::Told { .. } => {}
+            Input::Told { topic, message } => self.told(cx, topic, message),
+            Input::Closed { .. } | Input::Media { .. } => {}
         }
     }
 

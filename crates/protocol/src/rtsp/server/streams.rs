@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::casts::Part;
 use super::session::CONTROL;
 use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
 use crate::session::{ChannelId, Context, Flow, FlowId, Framing, Output, Port};
@@ -18,6 +19,8 @@ const NTP_TO_UNIX: u64 = 2_208_988_800;
 pub(super) enum Carrier {
     /// A pair of UDP ports.
     Udp(ChannelId),
+    /// A pair of UDP ports, from which a group gets it.
+    Group(ChannelId),
     /// Frames in the connection, on these channels for media and RTCP.
     Interleaved(u8, u8),
 }
@@ -26,7 +29,7 @@ impl Carrier {
     /// Where a flow's packets go, and how.
     pub(super) fn path(self) -> (ChannelId, Framing) {
         match self {
-            Carrier::Udp(channel) => (channel, Framing::Datagram),
+            Carrier::Udp(channel) | Carrier::Group(channel) => (channel, Framing::Datagram),
             Carrier::Interleaved(media, _) => (CONTROL, Framing::Interleaved(media)),
         }
     }
@@ -52,6 +55,8 @@ pub(super) struct Stream {
     pub(super) url: String,
     pub(super) flow: FlowId,
     pub(super) carrier: Carrier,
+    /// The part in what is sent once for all, where it goes to a group.
+    pub(super) cast: Option<Part>,
     pub(super) playing: Playing,
     /// When the next sender report is due.
     pub(super) report_at: Option<Time>,
@@ -81,7 +86,7 @@ impl Stream {
             write_bye(&mut compound, &[info.ssrc], None);
         }
         cx.out.push_back(match self.carrier {
-            Carrier::Udp(channel) => Output::Send {
+            Carrier::Udp(channel) | Carrier::Group(channel) => Output::Send {
                 channel,
                 port: Port::Control,
                 bytes: compound,
@@ -102,8 +107,20 @@ impl Stream {
 
     /// Ends the stream: says what was done, and lets go of all it holds.
     pub(super) fn finish(self, cx: &mut Context<'_>, session: &str) {
-        if self.playing == Playing::Yes {
-            cx.out.push_back(Output::StopFlow { flow: self.flow });
+        let last = match &self.cast {
+            Some(part) => part.leave(cx, self.flow),
+            None => {
+                if self.playing == Playing::Yes {
+                    cx.out.push_back(Output::StopFlow { flow: self.flow });
+                }
+                true
+            }
+        };
+        if let Carrier::Udp(channel) | Carrier::Group(channel) = self.carrier {
+            cx.out.push_back(Output::Close { channel });
+        }
+        if !last {
+            return;
         }
         // Taken out first: it may be sending at this moment, and the counts are to be final.
         let Flow::Rtp(flow) = cx.flows.remove(self.flow);
@@ -114,9 +131,6 @@ impl Stream {
         served.base_told = self.base_told;
         served.ended = self.playing == Playing::Ended && !flow.stopped_early();
         cx.out.push_back(Output::Served(Box::new(served)));
-        if let Carrier::Udp(channel) = self.carrier {
-            cx.out.push_back(Output::Close { channel });
-        }
     }
 }
 

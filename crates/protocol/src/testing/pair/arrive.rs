@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use super::super::stream::Stream;
 use super::{
-    Channel, Connection, DATAGRAM_OVERHEAD, Event, Pair, PathState, Pending, READ, SessionNumber,
-    Side, address, client_address,
+    Channel, Connection, DATAGRAM_OVERHEAD, Event, Kind, Pair, PathState, Pending, READ,
+    SessionNumber, Side, address, client_address,
 };
 use crate::session::{Arrival, ChannelError, ChannelId, Closed, Input, Port, SinkId};
 
@@ -118,66 +118,77 @@ impl Pair {
         let Some((at, datagram)) = network.take(self.now) else {
             return;
         };
-        let Some((session, channel, port, sink)) = self.owner(from, to) else {
+        let owners = self.owners(from, to);
+        if owners.is_empty() {
             self.foreign += 1;
-            return;
-        };
+        }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         bytes.extend_from_slice(datagram.header.as_ref().map_or(&[], |header| &header[..]));
         bytes.extend_from_slice(&datagram.body);
-        match sink {
-            Some(sink) => {
-                let world = &mut self.worlds[self.slots[session].side as usize];
-                let arrival = Arrival {
-                    at,
-                    bytes: &bytes,
-                    length: bytes.len(),
-                    overhead: DATAGRAM_OVERHEAD,
-                };
-                // A session that takes its receiver away leaves the ports behind until it closes
-                // them.
-                if world.sinks.contains(sink)
-                    && let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder)
-                {
-                    self.pending
-                        .push_back((session, Pending::Media { sink, event }));
+        for (session, channel, port, sink) in owners {
+            match sink {
+                Some(sink) => {
+                    let world = &mut self.worlds[self.slots[session].side as usize];
+                    let arrival = Arrival {
+                        at,
+                        bytes: &bytes,
+                        length: bytes.len(),
+                        overhead: DATAGRAM_OVERHEAD,
+                    };
+                    // A session that takes its receiver away leaves the ports behind until it closes
+                    // them.
+                    if world.sinks.contains(sink)
+                        && let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder)
+                    {
+                        self.pending
+                            .push_back((session, Pending::Media { sink, event }));
+                    }
                 }
-            }
-            None => {
-                let input = Input::Datagram {
-                    channel,
-                    port,
-                    from,
-                    bytes: &bytes,
-                    at,
-                };
-                self.deliver(session, input);
+                None => {
+                    let input = Input::Datagram {
+                        channel,
+                        port,
+                        from,
+                        bytes: &bytes,
+                        at,
+                    };
+                    self.deliver(session, input);
+                }
             }
         }
         self.scratch = bytes;
     }
 
-    /// Who is to get a datagram; with the sink where one counts it.
-    fn owner(
+    /// Who is to get a datagram, each with the sink where one counts it: one session, or all that joined a
+    /// group.
+    fn owners(
         &self,
         from: SocketAddr,
         to: SocketAddr,
-    ) -> Option<(usize, ChannelId, Port, Option<SinkId>)> {
-        for &(session, channel, port) in self.addresses.get(&to)? {
+    ) -> Vec<(usize, ChannelId, Port, Option<SinkId>)> {
+        let mut found = Vec::new();
+        for &(session, channel, port) in self.addresses.get(&to).into_iter().flatten() {
             let Some(Channel::Ports(ports)) = self.slots[session].channels.get(&channel) else {
                 continue;
             };
-            let is_its = match ports.peer {
-                Some((media, control)) if ports.shared => from == media || from == control,
-                Some((media, _)) => from.ip() == media.ip(),
-                None => !ports.shared,
+            let is_its = match (ports.kind, ports.peer) {
+                (Kind::Shared, peer) => {
+                    peer.is_some_and(|(media, control)| from == media || from == control)
+                }
+                (Kind::Own, peer) => peer.is_none_or(|(media, _)| from.ip() == media.ip()),
+                (Kind::Group, peer) => peer.is_some_and(|(media, _)| {
+                    media.ip().is_unspecified() || from.ip() == media.ip()
+                }),
             };
             if is_its {
                 let sink = ports.sink.filter(|_| port == Port::Media);
-                return Some((session, channel, port, sink));
+                found.push((session, channel, port, sink));
+                if ports.kind != Kind::Group {
+                    break;
+                }
             }
         }
-        None
+        found
     }
 }

@@ -8,7 +8,7 @@ use measure::Time;
 
 use super::super::network::Network;
 use super::{
-    Active, Channel, Datagram, Event, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
+    Active, Channel, Datagram, Event, Kind, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
     address,
 };
 use crate::media::rtp::Handover;
@@ -16,6 +16,9 @@ use crate::session::{ChannelError, ChannelId, FlowId, Framing, Open, Output, Por
 
 /// The even port that a server shares among its sessions.
 const SHARED_PORT: u16 = 6970;
+
+/// The even port from which a server sends to groups.
+const SENDER_PORT: u16 = 6980;
 
 /// The last even port of a side that can be had.
 const LAST_PORT: u16 = 65_000;
@@ -100,13 +103,32 @@ impl Pair {
                     media: SocketAddr::new(address(side), port),
                     control: SocketAddr::new(address(side), port + 1),
                     sink,
-                    shared,
+                    kind: if shared { Kind::Shared } else { Kind::Own },
                     peer: None,
                 })
                 .ok_or(ChannelError::NoPorts)
             }
+            Open::MulticastSender { .. } => Ok(Ports {
+                media: SocketAddr::new(address(side), SENDER_PORT),
+                control: SocketAddr::new(address(side), SENDER_PORT + 1),
+                sink: None,
+                kind: Kind::Shared,
+                peer: None,
+            }),
+            Open::Multicast {
+                group,
+                port,
+                control,
+                sink,
+                ..
+            } => Ok(Ports {
+                media: SocketAddr::new(group, port),
+                control: SocketAddr::new(group, control),
+                sink,
+                kind: Kind::Group,
+                peer: None,
+            }),
             // Not carried out here: a session that asks for it hears so.
-            Open::Multicast { .. } => Err(ChannelError::Other(0)),
         };
         match opened {
             Ok(ports) => {
@@ -162,7 +184,12 @@ impl Pair {
                 let Some((media, control)) = ports.peer else {
                     return;
                 };
-                let from = ports.local(port);
+                let side = self.slots[place].side;
+                let mut from = ports.local(port);
+                // What is sent from a group's socket comes from this machine.
+                if ports.kind == Kind::Group {
+                    from.set_ip(address(side));
+                }
                 let to = match port {
                     Port::Media => media,
                     Port::Control => control,

@@ -1,0 +1,274 @@
+//! Multicast groups: membership, and sending to them (RFC 1112, RFC 3678).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+
+use crate::options;
+
+/// Through which interface a group is joined, or sent to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// The one that has this address of this machine: the one by which a peer is reached that is spoken to from it.
+    With(IpAddr),
+    /// The one of this name.
+    Named(String),
+}
+
+impl Interface {
+    /// The kernel's number of it, from 1 (netdevice(7)).
+    ///
+    /// # Errors
+    /// `NotFound` where this machine has no such interface; what the operating system says.
+    pub fn index(&self) -> io::Result<u32> {
+        let found = match self {
+            Interface::Named(name) => index_of_name(name),
+            Interface::With(address) => {
+                let address = address.to_canonical();
+                let with = |own: IpAddr| own == address;
+                let found = name_with(with)?.and_then(|name| index_of_name(&name));
+                // All of 127.0.0.0/8 is this machine's, and just one address of it an interface's.
+                match found {
+                    None if address.is_loopback() => {
+                        name_with(|own| own.is_loopback())?.and_then(|name| index_of_name(&name))
+                    }
+                    found => found,
+                }
+            }
+        };
+        found.ok_or_else(|| {
+            let which = match self {
+                Interface::Named(name) => format!("no interface is called {name}"),
+                Interface::With(address) => format!("no interface has the address {address}"),
+            };
+            io::Error::new(io::ErrorKind::NotFound, which)
+        })
+    }
+}
+
+fn index_of_name(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: `name` ends with a zero and lives for the duration of the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index > 0).then_some(index)
+}
+
+/// The name of the first interface that has an address like that.
+fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `first` is valid for the write of a pointer.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut found, mut next) = (None, first);
+    while !next.is_null() {
+        // SAFETY: the list that getifaddrs gave is whole until it is freed, and each entry is valid.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        if entry.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: not null, so it points to an address that has a family at least.
+        let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
+        let address = match family {
+            libc::AF_INET => {
+                // SAFETY: of that family it is a `sockaddr_in`; nothing is assumed of its alignment.
+                let address: libc::sockaddr_in =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
+            }
+            libc::AF_INET6 => {
+                // SAFETY: of that family it is a `sockaddr_in6`; nothing is assumed of its alignment.
+                let address: libc::sockaddr_in6 =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
+            }
+            _ => continue,
+        };
+        if is_wanted(address) && !entry.ifa_name.is_null() {
+            // SAFETY: a name in the list ends with a zero, and lives until the list is freed.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found = Some(name.to_string_lossy().into_owned());
+            break;
+        }
+    }
+    // SAFETY: it is what getifaddrs gave, is freed once, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// A non-blocking UDP socket that receives what is sent to `group` at `port` and comes in by the interface with that
+/// number, with the kernel's timestamps switched on: from anybody, or from `sources` alone where there are any (a source-specific
+/// membership; RFC 4607). Others may receive the same beside it. A receive buffer of 0 leaves the system's default.
+///
+/// The membership ends when the socket is closed.
+///
+/// # Errors
+/// `InvalidInput` where `group` is no multicast group, or a source is not of its family; what the operating
+/// system says: ENOBUFS where it grants no more memberships (net.ipv4.igmp_max_memberships) or sources
+/// (net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf).
+pub fn join(
+    group: IpAddr,
+    port: u16,
+    sources: &[IpAddr],
+    interface: u32,
+    receive_buffer: usize,
+) -> io::Result<std::net::UdpSocket> {
+    if !group.is_multicast() || sources.iter().any(|s| s.is_ipv4() != group.is_ipv4()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let address = match group {
+        IpAddr::V4(group) => SocketAddr::new(group.into(), port),
+        // Groups of a link alone need the link's number.
+        IpAddr::V6(group) => SocketAddrV6::new(group, port, 0, interface).into(),
+    };
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    socket.set_nonblocking(true)?;
+    if receive_buffer > 0 {
+        socket.set_recv_buffer_size(receive_buffer)?;
+    }
+    options::ask_arrival_time_and_drops(&socket)?;
+    socket.set_reuse_address(true)?;
+    // Else what others of this machine have joined would come too, by other interfaces and from other sources.
+    match group {
+        IpAddr::V4(_) => socket.set_multicast_all_v4(false)?,
+        IpAddr::V6(_) => socket.set_multicast_all_v6(false)?,
+    }
+    socket.bind(&address.into())?;
+    match (group, sources) {
+        (IpAddr::V4(group), []) => {
+            let interface = socket2::InterfaceIndexOrAddress::Index(interface);
+            socket.join_multicast_v4_n(&group, &interface)?;
+        }
+        (IpAddr::V6(group), []) => socket.join_multicast_v6(&group, interface)?,
+        (_, sources) => {
+            for &source in sources {
+                join_source(&socket, group, source, interface)?;
+            }
+        }
+    }
+    Ok(socket.into())
+}
+
+/// `MCAST_JOIN_SOURCE_GROUP` (RFC 3678, 5.1.2), which serves both versions of IP.
+fn join_source(
+    socket: &impl AsRawFd,
+    group: IpAddr,
+    source: IpAddr,
+    interface: u32,
+) -> io::Result<()> {
+    let request = libc::group_source_req {
+        gsr_interface: interface,
+        gsr_group: storage(group),
+        gsr_source: storage(source),
+    };
+    let level = match group {
+        IpAddr::V4(_) => libc::IPPROTO_IP,
+        IpAddr::V6(_) => libc::IPPROTO_IPV6,
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&request)).expect("some hundred bytes");
+    // SAFETY: `request` is valid for reads of `length` bytes for the duration of the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            libc::MCAST_JOIN_SOURCE_GROUP,
+            (&raw const request).cast(),
+            length,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// An address as the kernel takes it where it may be of any family.
+fn storage(address: IpAddr) -> libc::sockaddr_storage {
+    let address = SockAddr::from(SocketAddr::new(address, 0));
+    // SAFETY: a storage of zeroes is a valid one: of no family.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length =
+        usize::try_from(address.len()).map_or(0, |length| length.min(size_of_val(&storage)));
+    // SAFETY: `address` is valid for reads of its length, the storage is as long at least, and they are apart.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            address.as_ptr().cast::<u8>(),
+            (&raw mut storage).cast::<u8>(),
+            length,
+        );
+    }
+    storage
+}
+
+/// Has what is sent on this socket to groups leave by the interface with that number, and live for so many hops
+/// (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`; ip(7)). Default: an interface by route, one hop.
+///
+/// # Errors
+/// What the operating system says.
+pub fn send_by(socket: &impl AsFd, is_ipv4: bool, interface: u32, ttl: u8) -> io::Result<()> {
+    let reference = SockRef::from(socket);
+    if !is_ipv4 {
+        reference.set_multicast_if_v6(interface)?;
+        return reference.set_multicast_hops_v6(ttl.into());
+    }
+    let request = libc::ip_mreqn {
+        imr_multiaddr: libc::in_addr { s_addr: 0 },
+        imr_address: libc::in_addr { s_addr: 0 },
+        imr_ifindex: libc::c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?,
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&request)).expect("12 fits");
+    // SAFETY: `request` is valid for reads of `length` bytes for the duration of the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_IF,
+            (&raw const request).cast(),
+            length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    reference.set_multicast_ttl_v4(ttl.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_found_by_name_and_by_address() {
+        let lo = Interface::Named("lo".to_owned())
+            .index()
+            .expect("it is there");
+        let with = |address: &str| Interface::With(address.parse().expect("an address")).index();
+        assert_eq!(with("127.0.0.1").expect("it has it"), lo);
+        assert_eq!(with("127.9.8.7").expect("as good as"), lo);
+        assert_eq!(
+            with("192.0.2.1").expect_err("for documents").kind(),
+            io::ErrorKind::NotFound
+        );
+        let none = Interface::Named("none-such\0".to_owned()).index();
+        assert_eq!(none.expect_err("no name").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_group_is_not_joined() {
+        let join = |group: &str, source: &str| {
+            let sources = [source.parse().expect("an address")];
+            join(group.parse().expect("an address"), 5000, &sources, 1, 0)
+        };
+        for (group, source) in [("10.0.0.1", "10.0.0.2"), ("239.1.1.1", "::1")] {
+            let error = join(group, source).expect_err("refused");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

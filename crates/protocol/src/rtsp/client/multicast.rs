@@ -1,0 +1,249 @@
+//! Streams that come from a multicast group, to which the server sends for all.
+//!
+//! The group and its ports are those of the answer to SETUP, else of the description. A membership is asked for right after
+//! the answer, so that it stands before PLAY; what arrives counts from PLAY on, because the stream may
+//! run already, for others.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Client;
+use crate::media::rtcp::Interval;
+use crate::media::sdp::Media;
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::{Ports, Transport};
+use crate::session::{Context, Interface, Open, Output};
+
+/// How many hops reports live where nobody says: they stay on the link.
+const TTL: u8 = 1;
+
+/// The share of a stream's bandwidth that is RTCP's (RFC 3550, 6.2), and what a stream is taken to need that does
+/// not say.
+const RTCP_SHARE: f64 = 0.05;
+const BANDWIDTH: f64 = 1e6;
+
+/// What the description says of a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Described {
+    group: Option<IpAddr>,
+    port: u16,
+    ttl: Option<u8>,
+    sources: Vec<IpAddr>,
+    /// Bit/s.
+    bandwidth: Option<u64>,
+}
+
+impl Described {
+    pub(super) fn new(media: &Media) -> Described {
+        Described {
+            group: media.connection.filter(IpAddr::is_multicast),
+            port: media.port,
+            ttl: media.ttl,
+            sources: media.sources.clone(),
+            bandwidth: media.bandwidth,
+        }
+    }
+}
+
+/// A group that a stream comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    address: IpAddr,
+    ports: Ports<u16>,
+    sources: Vec<IpAddr>,
+    ttl: u8,
+    /// Bytes per second that RTCP of all may take.
+    rtcp_bandwidth: f64,
+    /// Who else reports.
+    pub(super) others: Others,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let group = SocketAddr::new(self.address, self.ports.media);
+        write!(f, "{group} and {}", self.ports.control)?;
+        for (at, source) in self.sources.iter().enumerate() {
+            write!(f, "{}{source}", if at == 0 { " from " } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    /// The group that an answer to SETUP and the description mean; else what is wrong with them.
+    fn find(answer: &Transport, described: &Described) -> Result<Group, String> {
+        let address = match &answer.destination {
+            Some(said) => said.parse().ok(),
+            None => described.group,
+        };
+        let address = match address {
+            Some(address) if address.is_multicast() => address,
+            _ => {
+                return Err(match &answer.destination {
+                    Some(said) => format!("`{said}` is no multicast group"),
+                    None => "no group is named".to_owned(),
+                });
+            }
+        };
+        let from_description = Ports::new(described.port, described.port.saturating_add(1));
+        let ports = answer.port.unwrap_or(from_description);
+        if ports.media == 0 || ports.control == 0 || ports.media == ports.control {
+            return Err("no ports of the group are named".to_owned());
+        }
+        let said = answer
+            .source
+            .as_deref()
+            .and_then(|source| source.parse().ok());
+        let said = said.filter(|source: &IpAddr| {
+            source.is_ipv4() == address.is_ipv4() && !source.is_unspecified()
+        });
+        let sources = match said {
+            Some(source) => vec![source],
+            None => {
+                let of_family = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
+                described
+                    .sources
+                    .iter()
+                    .filter(of_family)
+                    .copied()
+                    .collect()
+            }
+        };
+        let bandwidth = described.bandwidth.map_or(BANDWIDTH, |bits| bits as f64);
+        Ok(Group {
+            address,
+            ports,
+            sources,
+            ttl: answer.ttl.or(described.ttl).unwrap_or(TTL),
+            rtcp_bandwidth: bandwidth / 8.0 * RTCP_SHARE,
+            others: Others::default(),
+        })
+    }
+
+    /// Whether receivers may send reports to it. Not where only sources are heard (RFC 5760 has reports go elsewhere then),
+    /// and not to the groups that run a link (RFC 5771, 4), whatever a server says.
+    fn takes_reports(&self) -> bool {
+        let runs_the_link = match self.address {
+            IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
+            // Of the interface and of the link (RFC 4291, 2.7): all nodes, all routers and the like.
+            IpAddr::V6(group) => matches!(group.segments()[0], 0xff01 | 0xff02),
+        };
+        self.sources.is_empty() && !runs_the_link
+    }
+
+    /// How often to report, after what was heard of others.
+    pub(super) fn interval(&mut self, first: bool) -> Interval {
+        Interval {
+            // Ourselves and the sender.
+            members: self.others.count_for_report().saturating_add(2),
+            bandwidth: self.rtcp_bandwidth,
+            ..Interval::of_two(false, self.rtcp_bandwidth, first)
+        }
+    }
+}
+
+/// Who else reports in a group: whoever was heard since the report before the last five (RFC 3550, 6.2.1 and 6.3.5).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    now: HashSet<u32>,
+    before: HashSet<u32>,
+    /// Reports since the sets changed places.
+    reports: u32,
+}
+
+/// How many others are told apart; more are so many at least.
+const MOST_OTHERS: usize = 4096;
+
+/// After so many of our own reports without one of another, that one has left.
+const REPORTS_MISSED: u32 = 5;
+
+impl Others {
+    /// Another receiver reported.
+    pub(super) fn heard(&mut self, ssrc: u32) {
+        self.before.remove(&ssrc);
+        if self.now.len() < MOST_OTHERS {
+            self.now.insert(ssrc);
+        }
+    }
+
+    fn count_for_report(&mut self) -> u32 {
+        let count = self.now.len() + self.before.len();
+        self.reports += 1;
+        if self.reports >= REPORTS_MISSED {
+            self.reports = 0;
+            self.before = std::mem::take(&mut self.now);
+        }
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl Client {
+    /// Joins the group of a stream that was set up.
+    pub(super) fn join(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        answer: &Transport,
+        story: &str,
+    ) {
+        let group = match Group::find(answer, &self.streams[index].described) {
+            Ok(group) => group,
+            Err(wrong) => {
+                let detail = format!("asked for multicast, answered `{answer}`: {wrong}: {story}");
+                return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+            }
+        };
+        let interface = match (&self.config.interface, self.connection.ends) {
+            (Some(name), _) => Interface::Named(name.clone()),
+            (None, Some((local, _))) => Interface::With(local.ip()),
+            (None, None) => Interface::With(unspecified(group.address)),
+        };
+        let channel = self.new_channel();
+        let stream = &mut self.streams[index];
+        stream.channel = Some(channel);
+        stream.control_port = match group.takes_reports() {
+            true => group.ports.control,
+            false => 0,
+        };
+        cx.out.push_back(Output::Open {
+            channel,
+            open: Open::Multicast {
+                group: group.address,
+                port: group.ports.media,
+                control: group.ports.control,
+                sources: group.sources.clone(),
+                interface,
+                ttl: group.ttl,
+                sink: Some(stream.sink),
+            },
+        });
+        stream.group = Some(Box::new(group));
+    }
+
+    /// From now on what comes from the groups is this client's: it is about to ask to play.
+    pub(super) fn begin_in_groups(&mut self, cx: &mut Context<'_>) {
+        for stream in &self.streams {
+            let (Some(channel), Some(group)) = (stream.channel, &stream.group) else {
+                continue;
+            };
+            let source = match group.sources[..] {
+                [source] => source,
+                // Whoever the membership lets in.
+                _ => unspecified(group.address),
+            };
+            cx.out.push_back(Output::Peer {
+                channel,
+                media: SocketAddr::new(source, 0),
+                control: SocketAddr::new(group.address, group.ports.control),
+            });
+        }
+    }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}

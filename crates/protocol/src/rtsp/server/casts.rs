@@ -1,0 +1,319 @@
+//! Streams that are sent once, to a multicast group, for all clients that play them.
+//!
+//! Each session that has set such a stream up has a part in it. One of those that play sends for all; when it
+//! leaves, another takes over, where it left off. The flow belongs to the worker, which all sessions of one listening address
+//! share, and is taken away by the last.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Shared;
+use super::config::MulticastConfig;
+use crate::media::rtp::RtpFlow;
+use crate::rtsp::headers::Ports;
+use crate::session::{Context, FlowId, Output};
+
+/// How many streams can be sent at a time.
+const GROUPS: u32 = 64;
+
+/// Said when a stream has ended.
+pub(super) const ENDED: &str = "ended";
+/// Said when whoever sent a stream leaves, and another has to send it.
+const FREE: &str = "free";
+
+/// Whether the settings are possible; if not, why.
+pub(super) fn check(config: &MulticastConfig) -> Result<(), String> {
+    let group = config.group;
+    if !group.is_multicast() {
+        return Err(format!("{group} is no multicast group"));
+    }
+    match group_at(group, GROUPS - 1) {
+        Some(last) if last.is_multicast() => {}
+        _ => {
+            return Err(format!(
+                "there are less than {GROUPS} groups from {group} on"
+            ));
+        }
+    }
+    if config.port == 0 || config.port % 2 != 0 || config.port > 65_000 {
+        return Err(format!(
+            "the port of the groups, {}, must be even and below 65000",
+            config.port
+        ));
+    }
+    if config.ttl == 0 {
+        return Err("packets to the groups must live for one hop at least".to_owned());
+    }
+    Ok(())
+}
+
+fn group_at(first: IpAddr, index: u32) -> Option<IpAddr> {
+    Some(match first {
+        IpAddr::V4(first) => Ipv4Addr::from(u32::from(first).checked_add(index)?).into(),
+        IpAddr::V6(first) => Ipv6Addr::from(u128::from(first).checked_add(index.into())?).into(),
+    })
+}
+
+/// Whether a group is for source-specific multicast (RFC 4607, 1).
+pub(super) fn is_source_specific(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(group) => group.octets()[0] == 232,
+        IpAddr::V6(group) => {
+            let [first, second, ..] = group.segments();
+            first & 0xfff0 == 0xff30 && second == 0
+        }
+    }
+}
+
+/// Where a stream is to be had: at which address, by which path.
+type Stream = (SocketAddr, String);
+
+/// All streams that are sent to groups.
+#[derive(Debug, Default)]
+pub(super) struct Casts(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The group of each, counted from the first.
+    groups: BTreeMap<Stream, u32>,
+    /// By media of the stream.
+    casts: BTreeMap<(Stream, usize), Cast>,
+}
+
+/// One media that is sent for all.
+#[derive(Debug)]
+struct Cast {
+    flow: FlowId,
+    /// The sessions that have set it up, and whether they play.
+    parts: Vec<(u64, bool)>,
+    /// Whose channel it leaves by.
+    sender: Option<u64>,
+    ended: bool,
+}
+
+/// Where a media goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) group: IpAddr,
+    pub(super) ports: Ports<u16>,
+    pub(super) ttl: u8,
+}
+
+impl Casts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is whole in itself, so that one that panicked has left nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a media goes; none where all groups are taken.
+    pub(super) fn place(
+        &self,
+        config: &MulticastConfig,
+        local: SocketAddr,
+        path: &str,
+        media: usize,
+    ) -> Option<Place> {
+        let mut state = self.state();
+        let stream = (local, path.to_owned());
+        let index = match state.groups.get(&stream) {
+            Some(&index) => index,
+            None => {
+                let free = |index: &u32| state.groups.values().all(|taken| taken != index);
+                let index = (0..GROUPS).find(free)?;
+                state.groups.insert(stream, index);
+                index
+            }
+        };
+        let port = config.port.checked_add(u16::try_from(2 * media).ok()?)?;
+        Some(Place {
+            group: group_at(config.group, index)?,
+            ports: Ports::new(port, port.checked_add(1)?),
+            ttl: config.ttl,
+        })
+    }
+}
+
+/// A session's part in a media that is sent for all.
+#[derive(Debug)]
+pub(super) struct Part {
+    shared: Arc<Shared>,
+    key: (Stream, usize),
+    /// The session's number.
+    number: u64,
+    topic: String,
+}
+
+impl Part {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        local: SocketAddr,
+        path: &str,
+        media: usize,
+        number: u64,
+    ) -> Part {
+        let stream = (local, path.to_owned());
+        // By the group, of which there are few, and not by the path, which is the clients' to choose.
+        let group = shared.casts.state().groups.get(&stream).copied();
+        let group = group.unwrap_or(GROUPS);
+        Part {
+            shared,
+            key: (stream, media),
+            number,
+            topic: format!("cast {local} {group} {media}"),
+        }
+    }
+
+    /// On which topic those who have a part in it speak to each other.
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    fn with<R>(&self, reach: impl FnOnce(&mut Cast) -> R) -> Option<R> {
+        self.shared
+            .casts
+            .state()
+            .casts
+            .get_mut(&self.key)
+            .map(reach)
+    }
+
+    /// Joins those who have set the media up; gives what sends it. None where this is the first: it has to
+    /// [`Part::begin`].
+    pub(super) fn join(&self) -> Option<FlowId> {
+        self.with(|cast| {
+            cast.parts.push((self.number, false));
+            cast.flow
+        })
+    }
+
+    /// This is what sends it.
+    pub(super) fn begin(&self, flow: FlowId) {
+        let cast = Cast {
+            flow,
+            parts: vec![(self.number, false)],
+            sender: None,
+            ended: false,
+        };
+        self.shared
+            .casts
+            .state()
+            .casts
+            .insert(self.key.clone(), cast);
+    }
+
+    /// Plays. Says whether this session has to send it.
+    pub(super) fn play(&self) -> bool {
+        let played = self.with(|cast| {
+            cast.set_playing(self.number, true);
+            cast.sender
+                .is_none()
+                .then(|| cast.sender = Some(self.number))
+        });
+        played.flatten().is_some()
+    }
+
+    /// Plays no more for now. Says whether nobody does, so that nothing is to be sent.
+    pub(super) fn pause(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
+        let paused = self.with(|cast| {
+            cast.set_playing(self.number, false);
+            let sent = cast.sender == Some(self.number);
+            if sent {
+                cast.sender = None;
+            }
+            (sent, cast.parts.iter().any(|(_, plays)| *plays))
+        });
+        let (sent, others) = paused.unwrap_or_default();
+        if sent && others {
+            self.hand_over(cx, flow);
+        }
+        !others
+    }
+
+    /// Has no part in it any more. Says whether nobody has, so that what sends it is to be taken away.
+    pub(super) fn leave(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
+        let mut state = self.shared.casts.state();
+        let Some(cast) = state.casts.get_mut(&self.key) else {
+            return false;
+        };
+        cast.parts.retain(|(number, _)| *number != self.number);
+        let sent = cast.sender == Some(self.number);
+        if sent {
+            cast.sender = None;
+        }
+        let others_play = cast.parts.iter().any(|(_, plays)| *plays);
+        let last = cast.parts.is_empty();
+        if last {
+            state.casts.remove(&self.key);
+            let (stream, _) = &self.key;
+            if !state.casts.keys().any(|(other, _)| other == stream) {
+                state.groups.remove(stream);
+            }
+        }
+        drop(state);
+        match (sent, others_play) {
+            (true, true) => self.hand_over(cx, flow),
+            (true, false) => {
+                // It goes on where it is now when somebody plays again.
+                cx.flows.with(flow, RtpFlow::pause);
+                cx.out.push_back(Output::StopFlow { flow });
+            }
+            (false, _) => {}
+        }
+        last
+    }
+
+    fn hand_over(&self, cx: &mut Context<'_>, flow: FlowId) {
+        cx.out.push_back(Output::StopFlow { flow });
+        self.tell(cx, FREE);
+    }
+
+    fn tell(&self, cx: &mut Context<'_>, message: &str) {
+        cx.out.push_back(Output::Tell {
+            topic: self.topic.clone(),
+            message: message.into(),
+        });
+    }
+
+    /// Whether this session has to send it from now on, because nobody does.
+    pub(super) fn takes_over(&self) -> bool {
+        let taken = self.with(|cast| {
+            let free = cast.sender.is_none() && !cast.ended;
+            free.then(|| cast.sender = Some(self.number))
+        });
+        taken.flatten().is_some()
+    }
+
+    /// It has come to its end: those who play hear so.
+    pub(super) fn ended(&self, cx: &mut Context<'_>) {
+        self.with(|cast| cast.ended = true);
+        self.tell(cx, ENDED);
+    }
+
+    /// Whether it has come to its end.
+    pub(super) fn has_ended(&self) -> bool {
+        self.with(|cast| cast.ended).unwrap_or_default()
+    }
+
+    /// Whether others than this session play it.
+    pub(super) fn others_play(&self) -> bool {
+        let others = self.with(|cast| {
+            let mut others = cast
+                .parts
+                .iter()
+                .filter(|(number, _)| *number != self.number);
+            others.any(|(_, plays)| *plays)
+        });
+        others.unwrap_or_default()
+    }
+}
+
+impl Cast {
+    fn set_playing(&mut self, number: u64, plays: bool) {
+        for part in &mut self.parts {
+            if part.0 == number {
+                part.1 = plays;
+            }
+        }
+    }
+}

@@ -44,12 +44,22 @@ impl Reception {
         };
         // Where media comes in the connection, the ring shows when its segments came.
         let populations = scenario.describe().populations;
-        let segments = populations.iter().any(|plan| plan.udp_ports == 0);
-        let udp = populations.iter().any(|plan| plan.udp_ports > 0);
+        let mut each = populations.iter();
+        let segments = each.any(|plan| plan.udp_ports == 0 && !plan.multicast);
+        let mut each = populations.iter();
+        let udp = each.any(|plan| plan.udp_ports > 0 || plan.multicast);
+        let all_multicast = populations.iter().all(|plan| plan.multicast);
         let ports = populations.iter().map(of).sum();
         let claim = claim(ports)?;
         let (path, hint) = match tester.receive {
             Receive::Sockets => (Path::Sockets { udp }, None),
+            // A ring shows the ports of the clients' own, and a group's are the server's choice.
+            Receive::Ring if all_multicast => {
+                return Err(EngineError::Reception(
+                    "media of multicast groups comes by sockets alone".to_owned(),
+                ));
+            }
+            Receive::Auto if all_multicast => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) if claim.is_none() => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),

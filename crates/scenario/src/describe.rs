@@ -42,6 +42,8 @@ pub struct PopulationPlan {
     pub file_descriptors: u64,
     /// How many UDP ports its clients need at most.
     pub udp_ports: u64,
+    /// Whether its media comes from multicast groups, by sockets that its clients share.
+    pub multicast: bool,
 }
 
 impl Description {
@@ -174,6 +176,14 @@ impl Scenario {
             "needs: {} file descriptors and {} UDP ports for {} clients at a time",
             description.file_descriptors, description.udp_ports, description.clients_max
         ));
+        let mut groups = description.populations.iter().filter(|plan| plan.multicast);
+        if groups.next().is_some() {
+            lines.push(
+                "needs: 2 more file descriptors for each multicast group on each worker; its media is read by sockets, \
+                 once for all clients"
+                    .to_owned(),
+            );
+        }
         lines.extend(tester_lines(&self.tester));
         lines.push(format!("seed: {}", self.seed));
         lines
@@ -192,6 +202,7 @@ fn plan(population: &Population) -> PopulationPlan {
         levels: levels(population),
         file_descriptors: each(config.sockets_per_client()),
         udp_ports: each(2 * config.udp_pairs_per_client()),
+        multicast: config.is_multicast(),
     }
 }
 

@@ -278,7 +278,7 @@ pub(crate) struct Load {
     /// How long, from the start of the run, ramp included [default: until every client's media has ended]
     #[arg(short, long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
-    /// How media is carried: udp, tcp, or http (interleaved, and all of it tunnelled over HTTP) [default: udp]
+    /// How media is carried: udp, tcp, http (interleaved, and all of it tunnelled over HTTP) or multicast [default: udp]
     #[arg(long)]
     pub(crate) transport: Option<String>,
     /// Which URL a client picks: random or in_turn [default: random]
@@ -408,6 +408,22 @@ pub(crate) struct ServeRtsp {
     /// Which transports are served; the other is refused with 461
     #[arg(long, value_enum, default_value = "any")]
     pub(crate) transports: Transports,
+    /// Serve multicast too: each stream is sent once for all clients that ask for it so, to a group of its own, counting up
+    /// from this one. It is for clients of the same version of IP; one for source-specific multicast, such as 232.1.1.1,
+    /// makes the server name itself as the only source [default group: 239.255.42.1]
+    #[arg(long, value_name = "GROUP", num_args = 0..=1, default_missing_value = "239.255.42.1")]
+    pub(crate) multicast: Option<IpAddr>,
+    /// First port of the groups, an even one
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 5004,
+        requires = "multicast"
+    )]
+    pub(crate) multicast_port: u16,
+    /// How many hops live the packets that are sent to the groups
+    #[arg(long, value_name = "HOPS", default_value_t = 1, requires = "multicast", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) multicast_ttl: u8,
     /// Sequence number of the first packet of each stream [default: drawn, seeded]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) first_seq: Option<u16>,

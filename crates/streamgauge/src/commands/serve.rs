@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Control, Pacing, ServeFinished, ServeOptions};
-use protocol::rtsp::server::{AuthScheme, ServerConfig, ServerFaults, Transports};
+use protocol::rtsp::server::{AuthScheme, MulticastConfig, ServerConfig, ServerFaults, Transports};
 use report::human::{count, plural, seconds};
 
 use crate::args::{self, Auth};
@@ -113,6 +113,11 @@ fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {
             args::Transports::Udp => Transports::Udp,
             args::Transports::Tcp => Transports::Tcp,
         },
+        multicast: arguments.multicast.map(|group| MulticastConfig {
+            group,
+            port: arguments.multicast_port,
+            ttl: arguments.multicast_ttl,
+        }),
         user,
         password,
         auth: match arguments.auth {

@@ -21,6 +21,7 @@ use crate::session::{
 
 mod ends;
 mod failures;
+mod multicast;
 mod play;
 mod tunnel;
 

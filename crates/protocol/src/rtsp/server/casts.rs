@@ -36,7 +36,7 @@ pub(super) fn check(config: &MulticastConfig) -> Result<(), String> {
             ));
         }
     }
-    if config.port == 0 || config.port % 2 != 0 || config.port > 65_000 {
+    if config.port == 0 || !config.port.is_multiple_of(2) || config.port > 65_000 {
         return Err(format!(
             "the port of the groups, {}, must be even and below 65000",
             config.port

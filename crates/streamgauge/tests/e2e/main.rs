@@ -5,6 +5,7 @@ mod calibrate;
 mod demo;
 mod endings;
 mod faults;
+mod multicast;
 mod scripted;
 mod series;
 mod secure;

@@ -1,0 +1,280 @@
+//! Multicast between two network namespaces: one copy on the wire serves all clients, and each is measured.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{
+    Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
+};
+
+/// How many clients play at a time.
+const CLIENTS: u64 = 8;
+
+/// Longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A network namespace without a name, which ends with this value.
+struct Namespace(Child);
+
+impl Namespace {
+    /// A new one; `None` where this may not be.
+    fn new() -> Option<Namespace> {
+        let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
+        // It lives until its standard input ends, also if this process is killed.
+        let mut holder = Command::new("unshare")
+            .args(["--net", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unshare is there: it is part of util-linux");
+        let path = format!("/proc/{}/ns/net", holder.id());
+        let stands = wait_for("the namespace", PATIENCE, || {
+            let denied = holder.try_wait().is_ok_and(|status| status.is_some());
+            let other = fs::read_link(&path).is_ok_and(|other| other != own);
+            (denied || other).then_some(!denied)
+        });
+        stands.then_some(Namespace(holder))
+    }
+
+    /// The command, to be run in it.
+    fn within(&self, command: &Command) -> Command {
+        let mut within = Command::new("nsenter");
+        within
+            .args(["--net", "--target", &self.0.id().to_string(), "--"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env("NO_COLOR", "1");
+        within
+    }
+
+    fn ip(&self, arguments: &str) {
+        let mut ip = Command::new("ip");
+        ip.args(arguments.split_whitespace());
+        let output = self.within(&ip).output().expect("nsenter is there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {arguments}: {said}");
+    }
+
+    /// One of the kernel's tables of it.
+    fn table(&self, name: &str) -> String {
+        let path = format!("/proc/{}/net/{name}", self.0.id());
+        fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two namespaces with a cable between them.
+struct Cable {
+    server: Namespace,
+    clients: Namespace,
+}
+
+impl Cable {
+    fn new() -> Option<Cable> {
+        let (Some(server), Some(clients)) = (Namespace::new(), Namespace::new()) else {
+            // On purpose: who reads the test's output is to know.
+            println!("left out: making a network namespace needs the capability CAP_SYS_ADMIN");
+            return None;
+        };
+        server.ip("link set lo up");
+        clients.ip("link set lo up");
+        let peer = clients.0.id();
+        server.ip(&format!(
+            "link add cable type veth peer name cable netns {peer}"
+        ));
+        for (end, number) in [(&server, 1), (&clients, 2)] {
+            end.ip(&format!("address add 10.81.0.{number}/24 dev cable"));
+            end.ip(&format!(
+                "address add 2001:db8:81::{number}/64 dev cable nodad"
+            ));
+            end.ip("link set cable up");
+        }
+        // For servers that leave the interface to the routes.
+        server.ip("route add 224.0.0.0/4 dev cable");
+        Some(Cable { server, clients })
+    }
+
+    /// Waits until both ends are ready for IPv6: their own addresses of the link are theirs, which the kernel finds out
+    /// first (RFC 4862, 5.4).
+    fn settle_ipv6(&self) {
+        const TENTATIVE: u32 = 0x40;
+        for end in [&self.server, &self.clients] {
+            wait_for("the addresses of the link", PATIENCE, || {
+                let table = end.table("if_inet6");
+                let own = table
+                    .lines()
+                    .find(|row| row.starts_with("fe80") && row.ends_with("cable"));
+                let flags = own?.split_whitespace().nth(4)?;
+                let flags = u32::from_str_radix(flags, 16).ok()?;
+                (flags & TENTATIVE == 0).then_some(())
+            });
+        }
+    }
+
+    /// Starts a server, and waits until it listens at 8554.
+    fn serve(&self, command: &Command, folder: &Path) -> Process {
+        let mut process = Process::start(self.server.within(command), folder);
+        wait_for("the server listens", PATIENCE, || {
+            assert!(process.runs(), "the server ended: {}", process.said());
+            let tables = [self.server.table("tcp"), self.server.table("tcp6")];
+            let listens = tables.iter().any(|table| {
+                let mut rows = table.lines().map(|row| row.split_whitespace());
+                rows.any(|mut row| {
+                    let local = row.nth(1).unwrap_or_default();
+                    local.ends_with(":216A") && row.nth(1) == Some("0A")
+                })
+            });
+            listens.then_some(())
+        });
+        process
+    }
+
+    /// How many packets have come to the clients' end.
+    fn arrived(&self) -> u64 {
+        let table = self.clients.table("dev");
+        let row = table
+            .lines()
+            .find_map(|row| row.trim().strip_prefix("cable:"));
+        let packets = row.and_then(|row| row.split_whitespace().nth(1));
+        packets
+            .and_then(|count| count.parse().ok())
+            .expect("the cable is there")
+    }
+
+    fn load(&self, url: &str, more: &[&str], folder: &Path) -> Process {
+        let clients = CLIENTS.to_string();
+        let mut load = streamgauge(["load", url, "-c", &clients, "--transport", "multicast"]);
+        load.args(["--json", "load.json"]).args(more);
+        Process::start(self.clients.within(&load), folder)
+    }
+}
+
+/// Plays a stream of the reference server's with faults to its end. `joined` is what a table of the kernel's shows while it
+/// does.
+fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (&str, &str)) {
+    let _alone = alone();
+    let Some(cable) = Cable::new() else { return };
+    if server.contains(':') {
+        cable.settle_ipv6();
+    }
+    let folder = folder();
+    let mut serve = streamgauge(["serve", "rtsp", "--listen", server, "--multicast", group]);
+    serve.args([
+        "--length",
+        "4s",
+        "--fault",
+        "loss=2%",
+        "--fault",
+        "duplicate=1%",
+    ]);
+    serve.args(["--report", "served.jsonl"]);
+    let serving = cable.serve(&serve, folder.path());
+    let before = cable.arrived();
+    let load = cable.load(&format!("rtsp://{host}:8554/a"), &[], folder.path());
+    wait_for("the membership", PATIENCE, || {
+        cable.clients.table(table).contains(joined).then_some(())
+    });
+    load.finish(RUN_WITHIN).expect(0);
+    let arrived = cable.arrived() - before;
+    assert!(
+        !cable.clients.table(table).contains(joined),
+        "nobody wants it any more"
+    );
+    serving.signal("TERM");
+    serving.finish(PATIENCE);
+    let served = fs::read_to_string(folder.path().join("served.jsonl"));
+    let served = served.expect("the server wrote its report");
+    let lines: Vec<serde_json::Value> = served
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON each"))
+        .collect();
+    assert_eq!(lines.len(), 2, "the stream was sent once: {served}");
+    let of = |name: &str| number(&lines[0][name]);
+    let report = Report::read(&folder.path().join("load.json"));
+    report.tester_was_fit();
+    assert_eq!(report.clients("completed"), CLIENTS);
+    let counts = report.counts();
+    // Each from its PLAY on; the first few packets were gone by then for those who asked last.
+    for (counted, done) in [
+        (counts.received, of("sent")),
+        (counts.lost, of("lost")),
+        (counts.duplicated, of("duplicated")),
+    ] {
+        let (all, few) = (CLIENTS * done, CLIENTS * (1 + done / 10));
+        assert!(
+            (all - few..=all).contains(&counted),
+            "{counted} of {all}: {counts:?}"
+        );
+    }
+    assert!(counts.lost > 0 && counts.duplicated > 0, "{counts:?}");
+    assert!(
+        arrived < 2 * of("sent"),
+        "{arrived} packets came for a stream of {}",
+        of("sent")
+    );
+}
+
+#[test]
+fn over_ipv4() {
+    let joined = ("igmp", "012AFFEF");
+    one_copy_serves_all("239.255.42.1", "10.81.0.1", "10.81.0.1", joined);
+}
+
+#[test]
+fn over_ipv6() {
+    let joined = ("igmp6", "ff150000000000000000000000420001");
+    one_copy_serves_all("ff15::42:1", "2001:db8:81::1", "[2001:db8:81::1]", joined);
+}
+
+#[test]
+fn from_one_source_alone() {
+    // The group, and the source that is let in.
+    let joined = ("mcfilter", "0xe8050607 0x0a510001");
+    one_copy_serves_all("232.5.6.7", "10.81.0.1", "10.81.0.1", joined);
+}
+
+#[test]
+fn gstreamer_over_multicast() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let Some(cable) = Cable::new() else { return };
+    let folder = folder();
+    let program = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../sut/src/catalogue/gstreamer.py"
+    );
+    // The system's, which has the bindings.
+    let mut python = Command::new("/usr/bin/python3");
+    python.args([program, "--port", "8554", "--"]);
+    let serving = cable.serve(&python, folder.path());
+    let before = cable.arrived();
+    let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "4s"], folder.path());
+    load.finish(RUN_WITHIN).expect(0);
+    let arrived = cable.arrived() - before;
+    drop(serving);
+    let report = Report::read(&folder.path().join("load.json"));
+    report.tester_was_fit();
+    assert_eq!(
+        (report.clients("failed"), report.clients("stopped")),
+        (0, CLIENTS)
+    );
+    let received = number(report.metric("received"));
+    assert!(
+        arrived > 0 && received > arrived * CLIENTS / 2,
+        "{received} counted of {arrived} that came"
+    );
+    // It leaves out a packet for all whenever another client begins to play; else nothing is lost.
+    assert!(report.counts().lost <= CLIENTS * CLIENTS);
+    assert_eq!(number(report.metric("malformed")), 0);
+}

@@ -207,20 +207,24 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// Has what is sent on this socket to groups leave by the interface with that number, and live for so many hops
-/// (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`; ip(7)). Default: an interface by route, one hop.
+/// Has what is sent on this socket to groups of the version of IP that `from` is of leave by the interface with that number, and live
+/// for so many hops (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`; ip(7)). Default: an interface by route, one hop. Where the
+/// socket is bound to no address of this machine, IPv4 packets come from `from`; if that is unspecified, from one of the
+/// interface's addresses, of which loopback has none that would do.
 ///
 /// # Errors
 /// What the operating system says.
-pub fn send_by(socket: &impl AsFd, is_ipv4: bool, interface: u32, ttl: u8) -> io::Result<()> {
+pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io::Result<()> {
     let reference = SockRef::from(socket);
-    if !is_ipv4 {
+    let IpAddr::V4(from) = from else {
         reference.set_multicast_if_v6(interface)?;
         return reference.set_multicast_hops_v6(ttl.into());
-    }
+    };
     let request = libc::ip_mreqn {
         imr_multiaddr: libc::in_addr { s_addr: 0 },
-        imr_address: libc::in_addr { s_addr: 0 },
+        imr_address: libc::in_addr {
+            s_addr: u32::from(from).to_be(),
+        },
         imr_ifindex: libc::c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?,
     };
     let length = libc::socklen_t::try_from(size_of_val(&request)).expect("12 fits");

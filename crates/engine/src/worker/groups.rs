@@ -1,25 +1,26 @@
 //! Memberships in multicast groups: one pair of sockets for all sessions that join a group alike.
 //!
 //! The network brings each packet once, and the kernel copies it once for each worker; what it costs beyond that is a
-//! count for each session. All of a batch is counted for one session, then for the next: what is known of a
-//! session is fetched once for the batch.
+//! count for each session. Media is read twenty times a second, as it is of other sockets (`turns`), and all of a
+//! batch is counted for one session, then for the next: what is known of a session is fetched once for the batch.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
+use mio::{Interest, Token};
 use net::batch::ReceiveBatch;
 use protocol::media::rtcp;
 use protocol::metrics as clients;
 use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
-use super::Worker;
 use super::outputs::Pending;
 use super::sessions::{Channel, Peer, SessionKey};
 use super::sockets::{Socket, channel_error};
+use super::{Worker, turns};
 
 /// How many batches of a socket are read before the others have their turn.
 const BATCHES_A_TURN: usize = 16;
@@ -32,6 +33,10 @@ pub(super) struct GroupEnd {
     group: usize,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     pub(super) dropped: u32,
+    /// Whether it is read in turn, and not polled.
+    in_turn: bool,
+    /// Whether it has brought too much for that.
+    was_fast: bool,
 }
 
 /// What sessions have to agree in to share a membership.
@@ -71,6 +76,8 @@ struct Group {
 pub(super) struct Groups {
     places: Slab<Group>,
     by_joined: HashMap<Joined, usize>,
+    /// When their media sockets were read last.
+    read: Time,
 }
 
 impl Groups {
@@ -102,9 +109,15 @@ impl Worker {
             return Err(ChannelError::Other(0));
         };
         self.trace_misses(key, "what comes from a multicast group");
-        let interface = match interface {
-            Interface::With(address) => net::multicast::Interface::With(address),
-            Interface::Named(name) => net::multicast::Interface::Named(name),
+        // What is sent comes from that address; else from one of the interface's.
+        let (interface, from) = match interface {
+            Interface::With(address) => (net::multicast::Interface::With(address), address),
+            Interface::Named(name) => (net::multicast::Interface::Named(name), group),
+        };
+        let from = match group {
+            _ if from.is_ipv4() == group.is_ipv4() && !from.is_multicast() => from,
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let interface = interface
             .index()
@@ -122,7 +135,7 @@ impl Worker {
         let place = match self.groups.by_joined.get(&joined) {
             Some(&place) => place,
             None => self
-                .open_group(joined)
+                .open_group(joined, from)
                 .map_err(|error| membership_error(&error))?,
         };
         self.groups.places[place].members.push(Member {
@@ -139,7 +152,7 @@ impl Worker {
         Ok(SocketAddr::new(group, port))
     }
 
-    fn open_group(&mut self, joined: Joined) -> io::Result<usize> {
+    fn open_group(&mut self, joined: Joined, from: IpAddr) -> io::Result<usize> {
         let place = self.groups.places.vacant_key();
         let buffer = self.ports.receive_buffer();
         let mut open = |port, number, buffer| -> io::Result<usize> {
@@ -147,12 +160,14 @@ impl Worker {
                 group, interface, ..
             } = joined;
             let socket = net::multicast::join(group, number, &joined.sources, interface, buffer)?;
-            net::multicast::send_by(&socket, group.is_ipv4(), interface, joined.ttl)?;
+            net::multicast::send_by(&socket, from, interface, joined.ttl)?;
             self.add_udp(Socket::Group(GroupEnd {
                 socket: UdpSocket::from_std(socket),
                 port,
                 group: place,
                 dropped: 0,
+                in_turn: false,
+                was_fast: false,
             }))
         };
         let media = open(Port::Media, joined.port, buffer)?;
@@ -189,7 +204,55 @@ impl Worker {
             let source = peer.media.ip();
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
+            let media = group.media;
+            self.read_group_in_turns(media);
         }
+    }
+
+    /// From now on a group's media socket is read in turn, as [`super::turns`] has it, if it can be.
+    fn read_group_in_turns(&mut self, place: usize) {
+        let Some(Socket::Group(end)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
+        if end.in_turn || end.was_fast || room < turns::ROOM {
+            return;
+        }
+        let polled = self.poll.registry().deregister(&mut end.socket);
+        end.in_turn = polled.is_ok();
+    }
+
+    /// Reads the groups' media if it is time for that.
+    pub(super) fn read_groups_in_turn(&mut self, now: Time) {
+        if now >= self.groups.read + turns::INTERVAL {
+            self.groups.read = now;
+            self.read_all_groups();
+        }
+    }
+
+    /// Reads all groups' media.
+    pub(super) fn read_all_groups(&mut self) {
+        if self.groups.places.is_empty() {
+            return;
+        }
+        let media: Vec<usize> = self.groups.sockets().map(|(media, _)| media).collect();
+        for place in media {
+            self.read_group_media(place);
+        }
+        self.settle();
+    }
+
+    /// From now on a group's media socket is read whenever something comes, because so much does.
+    fn poll_group_again(&mut self, place: usize) {
+        let Some(Socket::Group(end)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let registry = self.poll.registry();
+        let polled = registry.register(&mut end.socket, Token(place), Interest::READABLE);
+        // Where that is refused, it stays as it is: read seldom is better than never.
+        end.in_turn = polled.is_err();
+        end.was_fast = true;
+        self.unread.push(place);
     }
 
     /// A session has no part in a group any more. The membership ends with the last.
@@ -284,15 +347,23 @@ impl Worker {
         let Some(mut batch) = self.turns.batch.take() else {
             return;
         };
+        let (mut count, mut bytes, mut in_turn) = (0, 0, false);
         for turn in 1.. {
             let filled = match self.sockets.get(place) {
-                Some(Socket::Group(end)) => batch.receive(&end.socket),
+                Some(Socket::Group(end)) => {
+                    in_turn = end.in_turn;
+                    batch.receive(&end.socket)
+                }
                 _ => break,
             };
             let more = match filled {
                 Ok(filled) => {
                     if let Some(drops) = filled.drops {
                         self.count_drops(place, drops);
+                    }
+                    for datagram in batch.datagrams(&self.clock) {
+                        count += 1;
+                        bytes += datagram.length;
                     }
                     self.count_for_group(place, &batch);
                     filled.more
@@ -310,6 +381,9 @@ impl Worker {
             }
         }
         self.turns.batch = Some(batch);
+        if in_turn && (count > turns::FAST || bytes > turns::FAST_BYTES) {
+            self.poll_group_again(place);
+        }
     }
 
     /// Counts a batch for each member.

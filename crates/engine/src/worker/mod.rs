@@ -439,6 +439,7 @@ impl Worker {
         self.let_go();
         self.read_in_turn(now);
         self.read_sockets_in_turn(now);
+        self.read_groups_in_turn(now);
         self.start_and_stop_clients(now);
         while let Some((_, task)) = self.timers.due(now) {
             self.do_task(task, now);
@@ -453,6 +454,7 @@ impl Worker {
     fn read_all_media(&mut self) {
         self.read_rings_now();
         self.read_all_sockets();
+        self.read_all_groups();
     }
 
     /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a loop

@@ -710,7 +710,7 @@ fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
 fn send_to_groups(pair: &Pair, local: IpAddr, hops: u8) -> io::Result<()> {
     let index = net::multicast::Interface::With(local).index()?;
     for socket in [&pair.media, &pair.control] {
-        net::multicast::send_by(socket, local.is_ipv4(), index, hops)?;
+        net::multicast::send_by(socket, local, index, hops)?;
     }
     Ok(())
 }

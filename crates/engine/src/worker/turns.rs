@@ -22,14 +22,14 @@ use super::sockets::Socket;
 ///
 /// Measured over loopback with two testers beside each other, 600 clients of 1 Mb/s each (2 cores of a busy virtual
 /// machine, Linux 6.18), processor time a packet against that with 50 ms: at once 2.4, 25 ms 1.14, 100 ms 0.91.
-const INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// In how many parts the sockets are read, one after the other, so that the loop is never long at it.
 const SHARES: usize = 5;
 
 /// How large a socket's receive buffer must be for it, as the kernel counts (`SO_RCVBUF`, twice what was
 /// asked for; socket(7)): of usual datagrams it takes 900, more than a stream of 100 Mb/s brings in one interval.
-const ROOM: usize = 2 << 20;
+pub(super) const ROOM: usize = 2 << 20;
 
 /// A socket that has brought fewer than so many datagrams is read half as often from then on, and one that has brought
 /// more than [`MANY`] twice as often: a look that finds little costs as much as one that finds much.
@@ -40,8 +40,8 @@ const MANY: usize = 32;
 const LEVELS: u32 = 3;
 
 /// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at once from then on.
-const FAST: usize = 256;
-const FAST_BYTES: usize = ROOM / 8;
+pub(super) const FAST: usize = 256;
+pub(super) const FAST_BYTES: usize = ROOM / 8;
 
 /// How many datagrams are read at a time: more than a buffer holds, unless it is larger than need be.
 const MOST: usize = 4096;

@@ -116,6 +116,7 @@ impl Client {
 
     /// Takes in RTCP of a stream. What cannot be read is let go: nothing hangs on it.
     pub(super) fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
+        let own = self.ssrc;
         let stream = &mut self.streams[index];
         let receiver = cx.sinks.rtp(stream.sink);
         for packet in rtcp::packets(bytes) {
@@ -141,7 +142,8 @@ impl Client {
                     }
                 }
                 Ok(Packet::ReceiverReport { ssrc, .. }) => {
-                    if let Some(group) = &mut stream.group {
+                    // Our own come back as well.
+                    if let Some(group) = stream.group.as_mut().filter(|_| ssrc != own) {
                         group.others.heard(ssrc);
                     }
                 }

@@ -1,6 +1,7 @@
 //! Multicast between two network namespaces: one copy on the wire serves all clients, and each is measured.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -82,7 +83,8 @@ impl Cable {
     fn new() -> Option<Cable> {
         let (Some(server), Some(clients)) = (Namespace::new(), Namespace::new()) else {
             // On purpose: who reads the test's output is to know.
-            println!("left out: making a network namespace needs the capability CAP_SYS_ADMIN");
+            let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
+            let _ = writeln!(std::io::stderr(), "left out: {why}");
             return None;
         };
         server.ip("link set lo up");

@@ -15,7 +15,8 @@ crate::metrics! {
         /// Packets that the kernel had no room for in a worker's packet ring. Where media comes in connections
         /// they may be of these: such a packet is not lost, but timed by reading.
         RING_OVERFLOW = "ring_overflow", Count, "packet(7), PACKET_STATISTICS, tp_drops";
-        /// Packets that the kernel had no room for in the receive buffer of one of our sockets.
+        /// Packets that the kernel had no room for in the receive buffer of one of our sockets. Those of a multicast group count
+        /// once for each client that has it.
         SOCKET_OVERFLOW = "socket_overflow", Count, "socket(7), SO_RXQ_OVFL";
         /// Packets that this machine's kernel dropped before it looked for their socket or ring, because
         /// a processor's queue was full. All of the machine: they may be those of others, and of a

@@ -222,9 +222,9 @@ impl Failure {
             ChannelError::NoPorts => Failure::LocalPorts,
             ChannelError::NoFiles => Failure::LocalFiles,
             ChannelError::Tls(error) => Failure::of_tls(error),
-            ChannelError::NoMembership
-            | ChannelError::NoInterface
-            | ChannelError::Other(_) => Failure::ConnectOther,
+            ChannelError::NoMembership | ChannelError::NoInterface | ChannelError::Other(_) => {
+                Failure::ConnectOther
+            }
         }
     }
 

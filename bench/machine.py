@@ -24,16 +24,24 @@ def ticks(pid):
 
 
 def machine_times():
-    """The whole machine's CPU time by kind, in seconds, from /proc/stat."""
+    """The whole machine's processors, in seconds: how long they have been there, and how long they had nothing to do.
+
+    Of /proc/stat only idle, iowait and steal are clocks. The kinds of busy time are what the timer's tick finds, 100 to
+    1,000 times a second: a program that wakes by a timer itself runs in step with the tick, and a third of a core that
+    is busy may be told as none, or as two thirds.
+    """
+    at = time.monotonic()
     with open("/proc/stat", encoding="ascii") as file:
         values = [int(value) * TICK for value in file.readline().split()[1:]]
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    return dict(zip(names, values))
+    times = dict(zip(names, values))
+    return {"passed": at * os.cpu_count(), "idle": times["idle"] + times["iowait"], "steal": times["steal"]}
 
 
 def busy(before, after):
-    """Everything but idle, iowait and steal. Guests are in user."""
-    return sum(after[name] - before[name] for name in after if name not in ("idle", "iowait", "steal"))
+    """Everything but idle, iowait and steal."""
+    passed, idle, steal = (after[name] - before[name] for name in ("passed", "idle", "steal"))
+    return passed - idle - steal
 
 
 def udp_counters():

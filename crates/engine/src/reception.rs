@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use net::ports::DEFAULT_RANGE;
-use net::ring::{Family, PacketRing, RingSettings};
+use net::ring::{Brief, Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
+use protocol::session::{FIRST_BYTES, MORE_IF, WHOLE_IF};
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
@@ -185,10 +186,15 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     }
 }
 
-fn settings(bytes: usize, ports: std::ops::RangeInclusive<u16>) -> RingSettings {
+/// A ring that keeps of each packet what a receiver of media needs.
+pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>) -> RingSettings {
     RingSettings {
         bytes,
-        whole_if: protocol::session::WHOLE_IF,
+        whole_if: WHOLE_IF,
+        brief: Some(Brief {
+            unless: MORE_IF,
+            bytes: FIRST_BYTES,
+        }),
         ..RingSettings::new(Family::V4, ports)
     }
 }

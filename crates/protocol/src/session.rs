@@ -515,6 +515,13 @@ pub enum Sink {
 /// much padding there is (RFC 3550, 5.1: P). Of others the headers are enough.
 pub const WHOLE_IF: u8 = 0x20;
 
+/// Where none of these bits is set, nor one of [`WHOLE_IF`], a receiver needs no more than the first [`FIRST_BYTES`]: there
+/// are no contributing sources and no extension (RFC 3550, 5.1: CC and X).
+pub const MORE_IF: u8 = 0x1f;
+
+/// The fixed header of RTP (RFC 3550, 5.1).
+pub const FIRST_BYTES: u8 = 12;
+
 /// All receivers of one worker, side by side.
 #[derive(Debug, Default)]
 pub struct Sinks {

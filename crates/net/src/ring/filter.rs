@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use socket2::SockFilter;
 
-use super::Family;
+use super::{Brief, Family};
 
 /// Packets longer than this are kept whole: they may stand for several datagrams of a local sender, whose
 /// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
@@ -30,6 +30,8 @@ const WHOLE: u32 = 0x4_0000;
 const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
 const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
 const ETHERNET_BYTES: u32 = 14;
+/// A tag that the packet still has.
+const VLAN_BYTES: u32 = 4;
 const UDP_BYTES: u32 = 8;
 
 const TCP: u32 = 6;
@@ -57,6 +59,10 @@ enum Mark {
     /// A later fragment, or a port in the range.
     Accept,
     KeepAll,
+    /// IPv4 of which no more than the headers and the first bytes are wanted; the index is the IP header's length.
+    BriefV4,
+    /// The same in IPv6, without extension headers.
+    BriefV6,
     /// A TCP segment to a port in the range.
     AcceptSegment,
     Refuse,
@@ -130,13 +136,37 @@ impl Program {
         );
     }
 
-    /// Keeps all if the accumulator has any of those bits, else accepts.
-    fn keep_all_if(&mut self, bits: u8) {
+    /// Accepts, with as much kept as the payload's first byte, in the accumulator, makes of interest.
+    fn keep_by_first_byte(&mut self, wanted: &Wanted, brief: Mark) {
+        let less = if wanted.brief.is_some() {
+            None
+        } else {
+            Some(Mark::Accept)
+        };
         self.branch(
             libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-            u32::from(bits),
+            u32::from(wanted.whole_if),
             Some(Mark::KeepAll),
-            Some(Mark::Accept),
+            less,
+        );
+        if let Some(Brief { unless, .. }) = wanted.brief {
+            self.branch(
+                libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
+                u32::from(unless),
+                Some(Mark::Accept),
+                Some(brief),
+            );
+        }
+    }
+
+    /// Goes to where all is kept if the packet may stand for several.
+    fn keep_all_of_long(&mut self) {
+        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
+        self.branch(
+            libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
+            WHOLE_ABOVE,
+            Some(Mark::KeepAll),
+            None,
         );
     }
 
@@ -187,6 +217,8 @@ pub(super) struct Wanted {
     pub(super) snapshot: u32,
     /// UDP of whose payload's first byte any of these bits is set is kept whole.
     pub(super) whole_if: u8,
+    /// Of what UDP only the first bytes of the payload are kept.
+    pub(super) brief: Option<Brief>,
     /// TCP too, of which its header is kept.
     pub(super) segments: bool,
 }
@@ -206,14 +238,25 @@ pub(super) fn program(wanted: &Wanted) -> Vec<Instruction> {
     headers(&mut program, wanted, Base::Packet);
     program.mark(Mark::Network);
     headers(&mut program, wanted, Base::Header);
+    if let Some(Brief { bytes, .. }) = wanted.brief {
+        let around_ip = ETHERNET_BYTES + VLAN_BYTES + UDP_BYTES + u32::from(bytes);
+        match family {
+            Family::V4 => {
+                program.mark(Mark::BriefV4);
+                program.keep_all_of_long();
+                program.push(libc::BPF_MISC | libc::BPF_TXA, 0);
+                program.push(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, around_ip);
+                program.push(libc::BPF_RET | libc::BPF_A, 0);
+            }
+            Family::V6 => {
+                program.mark(Mark::BriefV6);
+                program.keep_all_of_long();
+                program.push(libc::BPF_RET | libc::BPF_K, around_ip + 40);
+            }
+        }
+    }
     program.mark(Mark::Accept);
-    program.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
-    program.branch(
-        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
-        WHOLE_ABOVE,
-        Some(Mark::KeepAll),
-        None,
-    );
+    program.keep_all_of_long();
     program.push(libc::BPF_RET | libc::BPF_K, snapshot);
     program.mark(Mark::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
@@ -229,12 +272,12 @@ fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
     let &Wanted {
         ref ports,
         segments,
-        whole_if,
         ..
     } = wanted;
     let at = base.offset();
+    let by_first_byte = wanted.whole_if != 0 || wanted.brief.is_some();
     let [tcp, payload] = [3, 4].map(|number| Mark::Within(number, base));
-    let udp = if whole_if == 0 { Mark::Accept } else { payload };
+    let udp = if by_first_byte { payload } else { Mark::Accept };
     match wanted.family {
         Family::V4 => {
             program.load(libc::BPF_B, at.wrapping_add(9));
@@ -252,7 +295,7 @@ fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
                 at.wrapping_add(2),
             );
             port(program, ports, udp);
-            if whole_if != 0 {
+            if by_first_byte {
                 program.mark(payload);
                 // An empty one has no first byte.
                 program.push(
@@ -264,7 +307,7 @@ fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
                     libc::BPF_LD | libc::BPF_B | libc::BPF_IND,
                     at.wrapping_add(UDP_BYTES),
                 );
-                program.keep_all_if(whole_if);
+                program.keep_by_first_byte(wanted, Mark::BriefV4);
             }
             if segments {
                 program.mark(tcp);
@@ -307,12 +350,12 @@ fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
             program.mark(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
             port(program, ports, udp);
-            if whole_if != 0 {
+            if by_first_byte {
                 program.mark(payload);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 4));
                 program.at_least(UDP_BYTES + 1, Mark::Accept);
                 program.load(libc::BPF_B, at.wrapping_add(40 + UDP_BYTES));
-                program.keep_all_if(whole_if);
+                program.keep_by_first_byte(wanted, Mark::BriefV6);
             }
             if segments {
                 program.mark(tcp);
@@ -418,6 +461,9 @@ mod tests {
             const JGE: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
             const JSET: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
             const RET: u32 = libc::BPF_RET | libc::BPF_K;
+            const RET_A: u32 = libc::BPF_RET | libc::BPF_A;
+            const TXA: u32 = libc::BPF_MISC | libc::BPF_TXA;
+            const ADD: u32 = libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K;
             match code {
                 LD_W => a = load(k, 4)?,
                 LD_H => a = load(k, 2)?,
@@ -430,7 +476,10 @@ mod tests {
                 JGT => branch(a > k),
                 JGE => branch(a >= k),
                 JSET => branch(a & k != 0),
+                TXA => a = x,
+                ADD => a = a.wrapping_add(k),
                 RET => return Some(k),
+                RET_A => return Some(a),
                 _ => panic!("an instruction that the filter should not need: {code:#x}"),
             }
         }
@@ -477,6 +526,7 @@ mod tests {
                     ports: 5000..=5003,
                     snapshot: 164,
                     whole_if,
+                    brief: None,
                     segments,
                 },
                 packet,
@@ -556,6 +606,7 @@ mod tests {
                 ports: 5000..=5003,
                 snapshot: 164,
                 whole_if: bits,
+                brief: None,
                 segments: true,
             };
             for options in [0, 40] {
@@ -577,6 +628,51 @@ mod tests {
             assert_eq!(says_with(&wanted(Family::V6), &packet), expected);
             packet[44..46].copy_from_slice(&8u16.to_be_bytes());
             assert_eq!(says_with(&wanted(Family::V6), &packet), 164);
+        }
+    }
+
+    #[test]
+    fn of_what_bears_no_bit_only_the_first_bytes_are_kept() {
+        let brief = Some(Brief {
+            unless: 0x1f,
+            bytes: 12,
+        });
+        for (byte, v4_kept, v6_kept) in [
+            (0x80, 18 + 20 + 8 + 12, 18 + 40 + 8 + 12),
+            (0x81, 164, 164),
+            (0x90, 164, 164),
+            (0xa0, WHOLE, WHOLE),
+        ] {
+            let wanted = |family| Wanted {
+                family,
+                ports: 5000..=5003,
+                snapshot: 164,
+                whole_if: 0x20,
+                brief,
+                segments: true,
+            };
+            for options in [0u8, 40] {
+                let at = usize::from(options);
+                let kept = |length: usize, fragment: u16| {
+                    let mut packet = v4(17, at, fragment, 5000, length);
+                    let udp = u16::try_from(8 + length).expect("a datagram's length");
+                    packet[24 + at..26 + at].copy_from_slice(&udp.to_be_bytes());
+                    if length > 0 {
+                        packet[28 + at] = byte;
+                    }
+                    says_with(&wanted(Family::V4), &packet)
+                };
+                let more = if v4_kept < 100 { u32::from(options) } else { 0 };
+                assert_eq!(kept(1200, 0), v4_kept + more);
+                // Of nothing there is no first byte; what stands for several, and a later fragment, is not brief.
+                assert_eq!(kept(0, 0), 164);
+                assert_eq!(kept(1600, 0), WHOLE);
+                assert_eq!(kept(1200, 1), 164);
+            }
+            let mut packet = v6(&[17], 0, 5000);
+            packet[44..46].copy_from_slice(&104u16.to_be_bytes());
+            packet[48] = byte;
+            assert_eq!(says_with(&wanted(Family::V6), &packet), v6_kept);
         }
     }
 
@@ -628,11 +724,14 @@ mod tests {
         #[test]
         fn it_ends_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
             for family in [Family::V4, Family::V6] {
-                for (segments, results) in [(false, &[0, 164, WHOLE][..]), (true, &[0, 164, WHOLE, SEGMENT_KEPT])] {
-                    let program = program(&Wanted { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, segments });
+                for segments in [false, true] {
+                    let brief = Some(Brief { unless: 0x1f, bytes: 12 });
+                    let program = program(&Wanted { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, brief, segments });
                     for hardware in [1, 772, 65_534] {
-                        let shown = Shown { bytes: &bytes, network, hardware };
-                        prop_assert!(results.contains(&run(&program, &shown)));
+                        let kept = run(&program, &Shown { bytes: &bytes, network, hardware });
+                        let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == SEGMENT_KEPT);
+                        let brief = kept.wrapping_sub(18 + 8 + 12);
+                        prop_assert!(known || brief <= 60);
                     }
                 }
             }

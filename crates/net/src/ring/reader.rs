@@ -9,7 +9,7 @@ use super::block::Frame;
 use super::fragments::{Added, Fragments};
 use super::order::Batch;
 use super::packet::{Packet, Udp, whole_udp_v4};
-use super::{Arrived, Counters, Datagram, Segment, Take, WANTED_BYTES};
+use super::{Arrived, Brief, Counters, Datagram, Segment, Take, WANTED_BYTES};
 use crate::clock::Clock;
 
 /// What is done with frames, apart from the memory that they are in.
@@ -17,6 +17,7 @@ use crate::clock::Clock;
 pub(super) struct Reader {
     ports: RangeInclusive<u16>,
     segments: bool,
+    brief: Option<Brief>,
     pub(super) fragments: Fragments,
     pub(super) counters: Counters,
     /// A packet stood for several datagrams, some of whose headers were cut off.
@@ -41,7 +42,7 @@ pub fn read_any(bytes: &[u8]) {
     } else {
         40_000..=42_047
     };
-    let mut reader = Reader::new(ports, true);
+    let mut reader = Reader::new(ports, true, None);
     let clock = Clock::start();
     let mut count = 0;
     let mut check = |arrived: Arrived<'_>| {
@@ -85,10 +86,11 @@ pub fn read_any(bytes: &[u8]) {
 }
 
 impl Reader {
-    pub(super) fn new(ports: RangeInclusive<u16>, segments: bool) -> Reader {
+    pub(super) fn new(ports: RangeInclusive<u16>, segments: bool, brief: Option<Brief>) -> Reader {
         Reader {
             ports,
             segments,
+            brief,
             fragments: Fragments::default(),
             counters: Counters::default(),
             keep_whole: false,
@@ -218,7 +220,15 @@ impl Reader {
 
     #[inline]
     fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
-        let cut = datagram.bytes.len() < datagram.length.min(WANTED_BYTES);
+        let bytes = datagram.bytes;
+        if bytes.len() >= WANTED_BYTES {
+            return false;
+        }
+        let wanted = match (self.brief, bytes.first()) {
+            (Some(Brief { unless, bytes }), Some(first)) if first & unless == 0 => bytes.into(),
+            _ => WANTED_BYTES,
+        };
+        let cut = bytes.len() < datagram.length.min(wanted);
         self.counters.cut += u64::from(cut);
         cut
     }
@@ -239,7 +249,7 @@ mod tests {
 
     /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
     fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Reader) {
-        let mut reader = Reader::new(5000..=5000, false);
+        let mut reader = Reader::new(5000..=5000, false, None);
         let mut taken = Vec::new();
         let block = write(packets);
         let count = take_block(&mut reader, &block, |arrived| {
@@ -314,7 +324,7 @@ mod tests {
             Put::new(tcp_v4(5001, 7, 0x10, 100)),
             Put::new(v4(0, 5000, &[1; 100])),
         ]);
-        let mut reader = Reader::new(5000..=5000, true);
+        let mut reader = Reader::new(5000..=5000, true, None);
         let mut seen = Vec::new();
         let count = take_block(&mut reader, &block, |arrived| {
             seen.push(match arrived {
@@ -340,7 +350,12 @@ mod tests {
             Arrived::Datagram(datagram) => taken.push((datagram.to.port(), datagram.length)),
             Arrived::Segment(_) => panic!("no segments were asked for"),
         };
-        Reader::new(5000..=5009, false).take_blocks(&memory, length, &Clock::start(), &mut take);
+        Reader::new(5000..=5009, false, None).take_blocks(
+            &memory,
+            length,
+            &Clock::start(),
+            &mut take,
+        );
         taken
     }
 

@@ -1,5 +1,6 @@
 //! The packet ring against sockets: the same packets, by both paths.
 
+use crate::reception;
 use net::ring::{self, Family, PacketRing};
 use protocol::media::rtp::StreamSummary;
 use protocol::media::sdp::MediaKind;
@@ -94,10 +95,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             }],
             goes_first: false,
             serving: Vec::new(),
-            ring: (worker == 0).then(|| RingSettings {
-                whole_if: WHOLE_IF,
-                ..RingSettings::new(Family::V4, ports.ports().expect("some"))
-            }),
+            ring: (worker == 0).then(|| reception::settings(8 << 20, ports.ports().expect("some"))),
             ports,
         }
     });
@@ -220,10 +218,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = RingSettings {
-        whole_if: WHOLE_IF,
-        ..RingSettings::new(Family::V4, media.port..=media.port)
-    };
+    let settings = reception::settings(8 << 20, media.port..=media.port);
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {

@@ -64,7 +64,7 @@ pub(super) struct FramePacket {
 #[derive(Debug)]
 // What every packet needs stands first and side by side: with thousands of streams a line of memory more is
 // what a packet costs.
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Playout {
     /// The open frame that began last. Nearly all packets belong to it.
     newest: Option<Frame>,

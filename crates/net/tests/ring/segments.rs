@@ -167,8 +167,12 @@ fn what_is_read_seldom_has_the_times_at_which_it_was_sent() {
     watched.segments.take(count, last, true, &mut runs);
     assert_eq!(runs.len(), 20);
     for (run, sent) in runs.iter().zip(&sent) {
-        assert!(run.exact && run.at >= *sent);
+        assert!(run.at >= *sent, "{runs:?}");
     }
+    // A sender that is kept from its work for some milliseconds between two of them sends the first again, to probe (RFC 8985,
+    // 7.3): then there are two times for it. That may happen to some, but not to most.
+    let exact = runs.iter().filter(|run| run.exact).count();
+    assert!(exact >= 10, "{runs:?}");
     // A machine that is busy elsewhere may deliver one late, but not most.
     let mut late: Vec<u64> = runs
         .iter()

@@ -547,15 +547,24 @@ impl Worker {
     /// Sees to it that a task waits for the session's deadline. A task that waits for an earlier time is
     /// left to find out, so that a deadline which moves with every answer leaves no trail of tasks.
     fn arm(&mut self, key: SessionKey) {
+        let next = self.heartbeat;
         let Some(slot) = self.slot(key) else { return };
         let Some(deadline) = slot.session.deadline() else {
             return;
         };
         if deadline < slot.armed {
             slot.armed = deadline;
+            let beat = timers::beat_at(next, HEARTBEAT, deadline);
+            // What is only to be sent (a report, what keeps a session alive) waits for the next heartbeat, for which the
+            // loop wakes anyway: with thousands of clients to wake for each would cost more than to send it.
+            let at = if slot.session.awaits(beat) {
+                deadline
+            } else {
+                beat
+            };
             // One that has passed already comes in the next turn: a session that names it over and over
             // costs time, but keeps nobody from being heard.
-            let at = deadline.max(self.turn + Duration::from_nanos(1));
+            let at = at.max(self.turn + Duration::from_nanos(1));
             self.timers.add(at, Task::Deadline(key));
         }
     }

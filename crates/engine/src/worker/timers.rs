@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use measure::Time;
 use protocol::session::ChannelId;
@@ -88,12 +89,32 @@ impl Timers {
     }
 }
 
+/// The first beat at that time or after it, of those that come `every` so often from `next` on.
+pub(super) fn beat_at(next: Time, every: Duration, at: Time) -> Time {
+    let every = (every.as_nanos() as u64).max(1);
+    let beats = at
+        .as_nanos()
+        .saturating_sub(next.as_nanos())
+        .div_ceil(every);
+    next + Duration::from_nanos(beats.saturating_mul(every))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn leave(serial: u64) -> Task {
         Task::Leave(SessionKey { place: 0, serial })
+    }
+
+    #[test]
+    fn what_can_wait_comes_with_the_next_beat() {
+        let time = Time::from_nanos;
+        let every = Duration::from_nanos(10);
+        for (at, expected) in [(0, 25), (25, 25), (26, 35), (35, 35), (44, 45)] {
+            assert_eq!(beat_at(time(25), every, time(at)), time(expected), "{at}");
+        }
+        assert_eq!(beat_at(time(25), every, Time::NEVER), Time::NEVER);
     }
 
     #[test]

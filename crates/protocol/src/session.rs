@@ -548,23 +548,24 @@ impl Sinks {
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        match self.places.get_mut(id.place) {
-            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => {
-                receiver.packet(arrival, recorder)
-            }
+        self.get_rtp(id)?.packet(arrival, recorder)
+    }
+
+    /// The RTP receiver in that place, unless it was taken out.
+    #[inline]
+    pub fn peek_rtp(&self, id: SinkId) -> Option<&RtpReceiver> {
+        match self.places.get(id.place) {
+            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => Some(receiver),
             _ => None,
         }
     }
 
-    /// Reads a little of all that [`Sinks::packet`] will need of a receiver, so that it is in the processor's
-    /// caches by then. Worth it where several are touched before the first is used: their memory is then
-    /// fetched at the same time. Changes nothing; what it gives is good for nothing but to be given to
-    /// [`std::hint::black_box`].
+    /// The same, to be changed.
     #[inline]
-    pub fn touch(&self, id: SinkId) -> u64 {
-        match self.places.get(id.place) {
-            Some((_, Sink::Rtp(receiver))) => receiver.touch(),
-            None => 0,
+    pub fn get_rtp(&mut self, id: SinkId) -> Option<&mut RtpReceiver> {
+        match self.places.get_mut(id.place) {
+            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => Some(receiver),
+            _ => None,
         }
     }
 

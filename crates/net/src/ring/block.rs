@@ -60,6 +60,11 @@ impl<'a> Frames<'a> {
         }
     }
 
+    /// Where in the block the next frame begins.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
     /// How many frames the kernel says are left.
     pub(super) fn left(&self) -> u32 {
         self.left
@@ -131,6 +136,17 @@ impl<'a> Iterator for Frames<'a> {
             }
         }
     }
+}
+
+/// The frame that begins there, which [`Frames`] has found to be sound.
+pub(super) fn frame_at(memory: &[u8], offset: usize) -> Option<Frame<'_>> {
+    let mut frames = Frames {
+        block: memory,
+        offset,
+        // There is no next one to look for.
+        left: 1,
+    };
+    frames.frame()
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {

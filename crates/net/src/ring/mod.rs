@@ -203,6 +203,13 @@ pub trait Take {
 
     /// A datagram, or a segment.
     fn take(&mut self, arrived: Arrived<'_>);
+
+    /// Several datagrams for that port, in the order in which they came.
+    fn run<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
+        for datagram in datagrams {
+            self.take(Arrived::Datagram(&datagram));
+        }
+    }
 }
 
 impl<F: FnMut(Arrived<'_>)> Take for F {
@@ -293,12 +300,17 @@ impl PacketRing {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
         let snapshot = u32::try_from(settings.snapshot).unwrap_or(u32::MAX);
+        // What is wanted whole is not brief.
+        let brief = settings.brief.map(|brief| Brief {
+            unless: brief.unless | settings.whole_if,
+            ..brief
+        });
         let wanted = Wanted {
             family: settings.family,
             ports: settings.ports.clone(),
             snapshot,
             whole_if: settings.whole_if,
-            brief: settings.brief,
+            brief,
             segments: settings.segments,
         };
         let program = filter::program(&wanted);
@@ -312,7 +324,7 @@ impl PacketRing {
         Ok(PacketRing {
             mapped,
             block_bytes: block_bytes.get(),
-            reader: Reader::new(settings.ports.clone(), settings.segments, settings.brief),
+            reader: Reader::new(settings.ports.clone(), settings.segments, brief),
             handled: 0,
             seen: Seen::default(),
             whole: false,

@@ -5,22 +5,28 @@
 //! Packets of one port stay in the order in which they came. Where a part of a datagram is among them, which
 //! does not tell its port, all stay as they came: so a datagram in parts never overtakes another one of its stream.
 
-use std::hint::black_box;
-use std::ops::RangeInclusive;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::{Deref, RangeInclusive};
 
-use super::Take;
-use super::block::{Frame, Frames, Malformed};
-use super::packet::{Port, port_of};
+use super::block::{Frame, Frames, Malformed, frame_at};
+use super::packet::{Port, Udp, port_of, whole_udp_v4};
+use super::{Brief, Datagram, Take, WANTED_BYTES};
+use crate::clock::Clock;
+use crate::prefetch;
 
-/// How many ports are announced together: enough for all that a processor can wait for at a time.
+/// How many ports are announced together: enough for all that a processor can ask for at a time.
 const PORTS_TOGETHER: usize = 16;
-/// How many frames are taken after they were announced: few enough to stay in the nearest cache.
-const FRAMES_TOGETHER: usize = 64;
+/// How many packets are taken after their ports were announced: few enough to stay in the nearest cache.
+const PACKETS_TOGETHER: usize = 64;
 
-/// The headers of IPv4 and UDP, and the fixed one of RTP.
-const HEADERS: usize = 20 + 8 + 12;
+/// How far ahead a block is asked for while it is gone through, and how much at a time: a frame as it usually is.
+const AHEAD: usize = 5 * FRAME;
+const FRAME: usize = 160;
 
-/// The frames of some blocks.
+/// How many bytes of a payload are kept beside its addresses: the fixed header of RTP.
+const HEAD: usize = 12;
+
+/// What some blocks hold.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     first: u16,
@@ -33,57 +39,159 @@ pub(super) struct Batch {
     as_they_came: bool,
 }
 
-/// A frame, as small as it can be: thousands are kept at a time.
+/// Some ports in a row, each once.
+#[derive(Debug, Default)]
+struct Ports {
+    known: usize,
+    ports: [u16; PORTS_TOGETHER],
+}
+
+impl Ports {
+    /// Whether there was room for it.
+    #[inline]
+    fn add(&mut self, port: u16) -> bool {
+        if self.known > 0 && self.ports[self.known - 1] == port {
+            return true;
+        }
+        if self.known == PORTS_TOGETHER {
+            return false;
+        }
+        self.ports[self.known] = port;
+        self.known += 1;
+        true
+    }
+}
+
+impl Deref for Ports {
+    type Target = [u16];
+
+    fn deref(&self) -> &[u16] {
+        &self.ports[..self.known]
+    }
+}
+
+/// A packet, as small as it can be: thousands are kept at a time. What most of them need is read when their block is
+/// gone through from its beginning to its end, as memory likes to be read.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     realtime_nanos: i64,
-    /// Where in the memory of the blocks the packet begins.
-    at: u32,
-    kept: u32,
-    length: u32,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    /// Of the packet's interface.
     interface: u32,
+    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`]; else the frame.
+    at: u32,
+    head: [u8; HEAD],
+    /// How much of the payload was kept.
+    kept: u16,
+    /// How long it is.
+    length: u16,
+    from_port: u16,
     /// From the first of the ports.
     port: u16,
-    segment: u16,
-    kind: u8,
+    /// Bytes of IP and UDP headers.
+    overhead: u8,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One whole datagram in IPv4 for one of our ports, of which as much was kept as is wanted.
+    Datagram,
+    /// The same, and no more is wanted of it than its head.
+    Brief,
+    /// A frame that is read when it is taken.
+    Other,
 }
 
 impl Item {
-    fn new(frame: &Frame<'_>, memory: &[u8], port: u16) -> Option<Item> {
-        let at = frame.packet.as_ptr().addr() - memory.as_ptr().addr();
+    /// A frame at `at` that is read when it is taken.
+    fn other(at: u32, port: u16) -> Item {
+        Item {
+            realtime_nanos: 0,
+            from: Ipv4Addr::UNSPECIFIED,
+            to: Ipv4Addr::UNSPECIFIED,
+            interface: 0,
+            at,
+            head: [0; HEAD],
+            kept: 0,
+            length: 0,
+            from_port: 0,
+            port,
+            overhead: 0,
+            kind: Kind::Other,
+        }
+    }
+
+    /// The one datagram of a frame; `None` if it has to be looked at more closely.
+    #[inline(always)]
+    fn datagram(
+        frame: &Frame<'_>,
+        udp: &Udp<'_>,
+        memory: &[u8],
+        brief: Option<Brief>,
+    ) -> Option<Item> {
+        let (SocketAddr::V4(from), SocketAddr::V4(to)) = (udp.from, udp.to) else {
+            return None;
+        };
+        if frame.kind == libc::PACKET_OTHERHOST
+            || frame.kind == libc::PACKET_OUTGOING
+            || frame.segment.is_some()
+        {
+            return None;
+        }
+        let head = udp.kept.first_chunk::<HEAD>()?;
+        let kind = match brief {
+            Some(Brief { unless, bytes }) if head[0] & unless == 0 && bytes as usize <= HEAD => {
+                Kind::Brief
+            }
+            _ if udp.kept.len() >= udp.length.min(WANTED_BYTES) => Kind::Datagram,
+            _ => return None,
+        };
+        let at = udp.kept.as_ptr().addr() - memory.as_ptr().addr();
         Some(Item {
             realtime_nanos: frame.realtime_nanos,
-            at: u32::try_from(at).ok()?,
-            kept: u32::try_from(frame.packet.len()).ok()?,
-            length: u32::try_from(frame.length).ok()?,
+            from: *from.ip(),
+            to: *to.ip(),
             interface: frame.interface,
-            port,
-            segment: frame.segment.unwrap_or(0),
-            kind: frame.kind,
+            at: u32::try_from(at).ok()?,
+            head: *head,
+            kept: u16::try_from(udp.kept.len()).ok()?,
+            length: u16::try_from(udp.length).ok()?,
+            from_port: from.port(),
+            port: to.port(),
+            overhead: u8::try_from(udp.overhead).ok()?,
+            kind,
         })
     }
 
-    #[inline]
-    fn frame<'a>(&self, memory: &'a [u8]) -> Frame<'a> {
-        Frame {
-            packet: &memory[self.at as usize..][..self.kept as usize],
-            length: self.length as usize,
-            realtime_nanos: self.realtime_nanos,
-            kind: self.kind,
+    /// As a datagram, for `port`.
+    #[inline(always)]
+    fn read<'a>(&'a self, port: u16, memory: &'a [u8], clock: &Clock) -> Datagram<'a> {
+        Datagram {
+            from: SocketAddr::new(IpAddr::V4(self.from), self.from_port),
+            to: SocketAddr::new(IpAddr::V4(self.to), port),
+            bytes: match self.kind {
+                Kind::Brief => &self.head,
+                _ => &memory[self.at as usize..][..usize::from(self.kept)],
+            },
+            length: usize::from(self.length),
+            overhead: usize::from(self.overhead),
+            at: clock.from_realtime(self.realtime_nanos),
             interface: self.interface,
-            segment: (self.segment > 0).then_some(self.segment),
         }
     }
 }
 
 impl Batch {
-    /// Finds the frames of the blocks that `memory` consists of. Gives how many the kernel says there are, and how many
+    /// Finds the packets of the blocks that `memory` consists of. Gives how many the kernel says there are, and how many
     /// blocks could not be read to their end.
     pub(super) fn gather(
         &mut self,
         memory: &[u8],
         block_bytes: usize,
         ports: &RangeInclusive<u16>,
+        brief: Option<Brief>,
     ) -> (u64, u64) {
         self.items.clear();
         self.first = *ports.start();
@@ -94,13 +202,24 @@ impl Batch {
         self.as_they_came = false;
         let (mut announced, mut malformed) = (0, 0);
         for block in memory.chunks(block_bytes) {
-            let frames = Frames::new(block);
+            let mut frames = Frames::new(block);
             announced += u64::from(frames.left());
-            for frame in frames {
-                match frame {
-                    Ok(frame) if self.add(&frame, memory) => {}
-                    // No memory of ours is so large that a place in it has no number.
-                    Ok(_) | Err(Malformed) => malformed += 1,
+            loop {
+                let within = frames.offset();
+                if let Some(ahead) = block.get(within + AHEAD..within + AHEAD + FRAME) {
+                    prefetch(ahead);
+                }
+                match frames.next() {
+                    Some(Ok(frame)) => {
+                        let begin = block.as_ptr().addr() - memory.as_ptr().addr();
+                        // No memory of ours is so large that a place in it has no number.
+                        match u32::try_from(begin + within) {
+                            Ok(at) => self.add(&frame, at, memory, brief),
+                            Err(_) => malformed += 1,
+                        }
+                    }
+                    Some(Err(Malformed)) => malformed += 1,
+                    None => break,
                 }
             }
         }
@@ -109,8 +228,19 @@ impl Batch {
     }
 
     #[inline]
-    fn add(&mut self, frame: &Frame<'_>, memory: &[u8]) -> bool {
+    fn add(&mut self, frame: &Frame<'_>, at: u32, memory: &[u8], brief: Option<Brief>) {
         let nobodys = (self.next.len() - 1) as u16;
+        if let Some(udp) = whole_udp_v4(frame)
+            && let Some(mut item) = Item::datagram(frame, &udp, memory, brief)
+        {
+            let place = item.port.wrapping_sub(self.first);
+            if place < nobodys {
+                item.port = place;
+                self.next[usize::from(place)] += 1;
+                self.items.push(item);
+                return;
+            }
+        }
         let place = match port_of(frame.packet) {
             Port::Is(port) => port.wrapping_sub(self.first).min(nobodys),
             Port::None => nobodys,
@@ -119,12 +249,8 @@ impl Batch {
                 nobodys
             }
         };
-        let Some(item) = Item::new(frame, memory, place) else {
-            return false;
-        };
         self.next[usize::from(place)] += 1;
-        self.items.push(item);
-        true
+        self.items.push(Item::other(at, place));
     }
 
     /// Sorts by counting: what is there is looked at once more, and compared with nothing.
@@ -147,40 +273,67 @@ impl Batch {
         }
     }
 
-    /// Hands all frames to `each`, in their order; `take` is told of ports some time before their frames come.
+    /// Hands all datagrams to `take` that need no closer look, and the other frames to `other`, in their order; `take` is
+    /// told of ports some time before their packets come. Gives how many datagrams `take` was given here.
     pub(super) fn hand_over<T: Take>(
         &self,
         memory: &[u8],
+        clock: &Clock,
         take: &mut T,
-        mut each: impl FnMut(&Frame<'_>, &mut T),
-    ) {
+        mut other: impl FnMut(&Frame<'_>, &mut T),
+    ) -> u64 {
+        let mut datagrams = 0;
         let mut rest = self.order.as_slice();
+        let (ports, mut count) = self.ports_ahead(rest);
+        take.soon(&ports);
         while !rest.is_empty() {
-            let mut ports = [0; PORTS_TOGETHER];
-            let (mut known, mut frames) = (0, 0);
-            for &place in rest.iter().take(FRAMES_TOGETHER) {
+            let (mut now, after) = rest.split_at(count);
+            // Those after these are fetched while these are counted.
+            let (ports, next) = self.ports_ahead(after);
+            take.soon(&ports);
+            count = next;
+            while let Some(&place) = now.first() {
                 let item = &self.items[place as usize];
-                // That of nobody is no port at all.
-                let port = self.first.saturating_add(item.port);
-                if known == 0 || ports[known - 1] != port {
-                    if known == PORTS_TOGETHER {
-                        break;
+                if item.kind == Kind::Other {
+                    // It was read before.
+                    if let Some(frame) = frame_at(memory, item.at as usize) {
+                        other(&frame, take);
                     }
-                    ports[known] = port;
-                    known += 1;
+                    now = &now[1..];
+                    continue;
                 }
-                // None of these loads waits for another: the first byte, and one in the next line of memory, in which
-                // the payload begins.
-                let at = item.at as usize;
-                black_box((memory.get(at).copied(), memory.get(at + HEADERS).copied()));
-                frames += 1;
-            }
-            take.soon(&ports[..known]);
-            let (now, after) = rest.split_at(frames);
-            for &place in now {
-                each(&self.items[place as usize].frame(memory), take);
+                let same = |&&place: &&u32| {
+                    let other = &self.items[place as usize];
+                    other.port == item.port && other.kind != Kind::Other
+                };
+                let count = 1 + now[1..].iter().take_while(same).count();
+                let (run, after) = now.split_at(count);
+                let port = self.first + item.port;
+                take.run(
+                    port,
+                    run.iter()
+                        .map(|&place| self.items[place as usize].read(port, memory, clock)),
+                );
+                datagrams += count as u64;
+                now = after;
             }
             rest = after;
         }
+        datagrams
+    }
+
+    /// The ports of the packets that come next, and how many packets they are of.
+    fn ports_ahead(&self, rest: &[u32]) -> (Ports, usize) {
+        let mut ports = Ports::default();
+        let mut packets = 0;
+        for &place in rest.iter().take(PACKETS_TOGETHER) {
+            // That of nobody is no port at all.
+            let port = self.first.saturating_add(self.items[place as usize].port);
+            if !ports.add(port) {
+                break;
+            }
+            packets += 1;
+        }
+        (ports, packets)
     }
 }

@@ -8,7 +8,7 @@ use measure::Time;
 use super::block::Frame;
 use super::fragments::{Added, Fragments};
 use super::order::Batch;
-use super::packet::{Packet, Udp, whole_udp_v4};
+use super::packet::{Packet, Udp};
 use super::{Arrived, Brief, Counters, Datagram, Segment, Take, WANTED_BYTES};
 use crate::clock::Clock;
 
@@ -108,34 +108,23 @@ impl Reader {
         take: &mut impl Take,
     ) -> (u64, u64) {
         let mut batch = std::mem::take(&mut self.batch);
-        let (frames, malformed) = batch.gather(memory, block_bytes, &self.ports);
+        let (frames, malformed) = batch.gather(memory, block_bytes, &self.ports, self.brief);
         self.counters.malformed += malformed;
-        let mut datagrams = 0;
-        batch.hand_over(memory, take, |frame, take| {
-            datagrams += self.take_frame(frame, clock, take);
+        let mut others = 0;
+        let datagrams = batch.hand_over(memory, clock, take, |frame, take| {
+            others += self.take_frame(frame, clock, take);
         });
         self.batch = batch;
-        (frames, datagrams)
+        (frames, datagrams + others)
     }
 
-    #[inline]
+    /// Takes a frame that needs a closer look, or any.
     fn take_frame(&mut self, frame: &Frame<'_>, clock: &Clock, take: &mut impl Take) -> u64 {
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
             self.counters.other_host += 1;
             return 0;
         }
         let at = clock.from_realtime(frame.realtime_nanos);
-        if let Some(udp) = whole_udp_v4(frame)
-            && self.ports.contains(&udp.to.port())
-        {
-            return self.split(frame, &udp, at, take);
-        }
-        self.take_rare(frame, at, take)
-    }
-
-    /// What is not one datagram for our ports in IPv4.
-    #[inline(never)]
-    fn take_rare(&mut self, frame: &Frame<'_>, at: Time, take: &mut impl Take) -> u64 {
         match Packet::read(frame) {
             Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
                 self.split(frame, &udp, at, take)
@@ -186,7 +175,6 @@ impl Reader {
     }
 
     /// Hands over the one datagram that a packet holds, or the several.
-    #[inline(always)]
     fn split(&mut self, frame: &Frame<'_>, udp: &Udp<'_>, at: Time, take: &mut impl Take) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
         let mut datagram = Datagram {
@@ -218,7 +206,6 @@ impl Reader {
         count
     }
 
-    #[inline]
     fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
         let bytes = datagram.bytes;
         if bytes.len() >= WANTED_BYTES {
@@ -334,6 +321,50 @@ mod tests {
         });
         assert_eq!(seen, [(7, 60_000), (0, 100)]);
         assert_eq!((count, reader.counters.foreign), (1, 1));
+    }
+
+    #[test]
+    fn of_brief_datagrams_the_first_bytes_are_handed_over_and_none_is_cut() {
+        let brief = Some(Brief {
+            unless: 0x3f,
+            bytes: 12,
+        });
+        let mut reader = Reader::new(5000..=5000, false, brief);
+        let payload = |first: u8| -> Vec<u8> { (0..100).map(|byte| byte | first).collect() };
+        let kept = |first: u8, kept: usize| {
+            let packet = v4(0, 5000, &payload(first));
+            Put {
+                packet: packet[..28 + kept].to_vec(),
+                more: 100 - kept as u32,
+                ..Put::new(Vec::new())
+            }
+        };
+        // As the filter keeps them; then two of which it kept too little.
+        let block = write(&[
+            kept(0x80, 16),
+            kept(0x90, 90),
+            kept(0xa0, 100),
+            kept(0x80, 11),
+            kept(0x81, 75),
+        ]);
+        let mut taken = Vec::new();
+        take_block(&mut reader, &block, |arrived| {
+            let Arrived::Datagram(datagram) = arrived else {
+                panic!("no segments were asked for");
+            };
+            let first = datagram.bytes[0];
+            assert!(payload(first).starts_with(datagram.bytes));
+            taken.push((first, datagram.bytes.len(), datagram.length));
+        });
+        let expected = [
+            (0x80, 12, 100),
+            (0x90, 90, 100),
+            (0xa0, 100, 100),
+            (0x80, 11, 100),
+            (0x81, 75, 100),
+        ];
+        assert_eq!(taken, expected);
+        assert_eq!(reader.counters.cut, 2);
     }
 
     /// What a ring for ports 5000 to 5009 hands over of packets in so many blocks: port and length of each.

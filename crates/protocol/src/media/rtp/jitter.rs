@@ -36,12 +36,6 @@ impl Jitter {
         }
     }
 
-    /// Reads what the next packet will need.
-    #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        self.count ^ self.unit.to_bits()
-    }
-
     /// Begins anew with another source; the mean goes on over all.
     pub(super) fn restart(&mut self) {
         self.previous = None;

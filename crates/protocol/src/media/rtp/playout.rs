@@ -120,15 +120,6 @@ impl Playout {
         }
     }
 
-    /// Reads what the next packet will need.
-    #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        let newest = self.newest.map_or(0, |frame| frame.timestamp);
-        // What a frame needs that begins, and one that ends: with few packets to a frame that is nearly each.
-        u64::from(newest ^ self.older[0].lowest ^ self.older[3].lowest ^ self.older[6].lowest)
-            ^ self.frames
-    }
-
     /// Frames whole and broken, and stalls, so far.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         (self.frames, self.broken, self.stalls)

@@ -88,7 +88,7 @@ impl StreamCounts {
 /// stream it is late, else malformed. The very last packet after an outage needs no second one.
 #[derive(Debug)]
 // What every packet needs stands side by side, in its order: with thousands of streams, what a packet costs is
-// how many lines of memory it needs. `touch` reads one word of each.
+// how many lines of memory it needs.
 #[repr(C, align(64))]
 pub struct RtpReceiver {
     counts: StreamCounts,
@@ -123,11 +123,6 @@ struct Source {
 }
 
 impl Source {
-    #[inline]
-    fn touch(&self) -> u64 {
-        self.arrived ^ u64::from(self.newest.timestamp) ^ self.sequence.touch()
-    }
-
     /// Whether a packet whose number seems to be one of the last few is really a turn ahead of them,
     /// after an outage. Numbers just ahead are taken as they are.
     #[inline]
@@ -276,19 +271,6 @@ impl RtpReceiver {
             report: Report::default(),
             finished: false,
         }
-    }
-
-    /// Reads from each line of memory that [`RtpReceiver::packet`] usually needs; none of the reads waits
-    /// for another. See [`Sinks::touch`](crate::session::Sinks::touch).
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        let source = self.source.as_ref().map_or(0, Source::touch);
-        source
-            ^ self.counts.wire_bytes
-            ^ self.payload_types.0[0]
-            ^ self.jitter.touch()
-            ^ self.playout.touch()
-            ^ u64::from(self.clock_rate)
     }
 
     /// Takes one packet in.

@@ -67,12 +67,6 @@ impl Sequence {
         sequence
     }
 
-    /// Reads what the next number will need.
-    #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        self.came[place_of(self.highest + 1).0]
-    }
-
     /// The lowest extended number of the stream.
     pub(super) fn base(&self) -> u64 {
         self.base

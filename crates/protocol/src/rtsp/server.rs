@@ -8,9 +8,11 @@
 mod casts;
 pub mod config;
 pub mod faults;
+mod play;
 mod requests;
 mod sdp;
 mod session;
+mod setup;
 mod streams;
 #[cfg(test)]
 mod tests;

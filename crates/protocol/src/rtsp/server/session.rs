@@ -40,7 +40,7 @@ pub(super) enum Gate {
     /// Nothing.
     Open,
     /// A pair of ports for a SETUP.
-    Channel(super::requests::PendingSetup),
+    Channel(super::setup::PendingSetup),
     /// The time of an answer that is made to come late.
     Slow { until: Time, request: Request },
 }

@@ -1,0 +1,344 @@
+//! SETUP: how a stream is carried, and what sends it (RFC 2326, 10.4).
+
+use std::net::{IpAddr, SocketAddr};
+
+use rand::Rng;
+
+use super::casts::{Part, is_source_specific};
+use super::config::Transports;
+use super::session::{Conversation, Gate, ServerSession};
+use super::streams::{Carrier, Playing, Stream};
+use crate::media::rtp::{FlowSettings, RtpFlow};
+use crate::rtsp::codec::{Request, Response};
+use crate::rtsp::headers::{Cast, Lower, Ports, Session as SessionHeader, Transport};
+use crate::session::{ChannelError, ChannelId, Context, Flow, Open, Output, beside, bind_beside};
+
+/// A SETUP that waits for its pair of ports.
+#[derive(Debug)]
+pub(super) struct PendingSetup {
+    request: Request,
+    channel: ChannelId,
+    media: usize,
+    url: String,
+    path: String,
+    to: To,
+}
+
+/// Where datagrams of a stream go.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// To these ports of the client's.
+    Client(Ports<u16>),
+    /// To the group that the stream has.
+    Group,
+}
+
+impl PendingSetup {
+    pub(super) fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Gives it up.
+    pub(super) fn drop_it(self, cx: &mut Context<'_>) {
+        cx.out.push_back(Output::Close {
+            channel: self.channel,
+        });
+    }
+}
+
+impl ServerSession {
+    /// SETUP. `None` where a pair of ports has to be opened first.
+    pub(super) fn setup(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &Request,
+    ) -> Result<Option<Response>, u16> {
+        let target = self.target(request)?;
+        let named = self.named(request)?;
+        if let Some(conversation) = &self.conversation {
+            if !named {
+                return Err(454);
+            }
+            if conversation.path != target.path {
+                return Err(455);
+            }
+        }
+        let media = match target.media {
+            Some(media) => media,
+            None if self.shared.clips.len() == 1 => 0,
+            None => return Err(459),
+        };
+        let old = self.conversation.as_mut().and_then(|conversation| {
+            let mut streams = conversation.streams.iter();
+            streams.position(|stream| stream.media == media)
+        });
+        let all = self
+            .conversation
+            .iter()
+            .flat_map(|conversation| &conversation.streams);
+        if all
+            .clone()
+            .any(|stream| stream.media == media && stream.playing != Playing::No)
+        {
+            return Err(455);
+        }
+        let taken: Vec<u8> = all
+            .filter(|stream| stream.media != media)
+            .filter_map(|stream| match stream.carrier {
+                Carrier::Interleaved(media, control) => Some([media, control]),
+                Carrier::Udp(_) | Carrier::Group(_) => None,
+            })
+            .flatten()
+            .collect();
+        let transport = request.headers.get("Transport").ok_or(400u16)?;
+        let transport = Transport::parse_all(transport)
+            .into_iter()
+            .find(|transport| self.carries(transport))
+            .ok_or(461u16)?;
+        let (path, url) = (target.path.to_owned(), target.control_url(media));
+        // Set up anew: with another transport, the same media.
+        if let Some(old) = old
+            && let Some(conversation) = &mut self.conversation
+        {
+            let stream = conversation.streams.remove(old);
+            stream.finish(cx, &conversation.id);
+        }
+        match transport.lower {
+            Lower::Tcp => {
+                let wanted = transport.interleaved.filter(|channels| {
+                    !taken.contains(&channels.media)
+                        && !taken.contains(&channels.control)
+                        && channels.media != channels.control
+                });
+                let channels = match wanted {
+                    Some(channels) => channels,
+                    None => (0..=254u8)
+                        .step_by(2)
+                        .map(|media| Ports::new(media, media + 1))
+                        .find(|pair| !taken.contains(&pair.media) && !taken.contains(&pair.control))
+                        .ok_or(461u16)?,
+                };
+                let carrier = Carrier::Interleaved(channels.media, channels.control);
+                Ok(Some(self.set_up(
+                    cx,
+                    media,
+                    url,
+                    path,
+                    carrier,
+                    Transport::tcp(channels),
+                )))
+            }
+            Lower::Udp => {
+                let Some(local) = self.local.map(|local| local.ip()) else {
+                    return Err(461);
+                };
+                let multicast = self.shared.config.multicast;
+                let multicast = multicast.filter(|_| transport.cast == Some(Cast::Multicast));
+                let (to, open) = match (multicast, transport.client_port) {
+                    (Some(multicast), _) => {
+                        let ttl = multicast.ttl;
+                        (To::Group, Open::MulticastSender { local, ttl })
+                    }
+                    (None, Some(ports)) => {
+                        let open = Open::UdpPair {
+                            local: bind_beside(local),
+                            sink: None,
+                            shared: true,
+                        };
+                        (To::Client(ports), open)
+                    }
+                    (None, None) => return Err(461),
+                };
+                let channel = ChannelId(self.next_channel);
+                self.next_channel += 1;
+                cx.out.push_back(Output::Open { channel, open });
+                self.gate = Gate::Channel(PendingSetup {
+                    request: request.clone(),
+                    channel,
+                    media,
+                    url,
+                    path,
+                    to,
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether a transport that a client offers is one.
+    fn carries(&self, transport: &Transport) -> bool {
+        let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
+        let multicast = transport.cast == Some(Cast::Multicast);
+        let fits = match transport.lower {
+            Lower::Udp if multicast => {
+                // Where it goes is the server's to say, whatever the client wishes.
+                let same_ip = |local: SocketAddr, group: IpAddr| local.is_ipv4() == group.is_ipv4();
+                self.shared.config.transports != Transports::Tcp
+                    && self.shared.config.multicast.is_some_and(|multicast| {
+                        self.local
+                            .is_some_and(|local| same_ip(local, multicast.group))
+                    })
+            }
+            Lower::Tcp if multicast => false,
+            Lower::Udp => {
+                self.shared.config.transports != Transports::Tcp
+                    && transport
+                        .client_port
+                        .is_some_and(|ports| ports.media > 0 && ports.control > 0)
+            }
+            Lower::Tcp => self.shared.config.transports != Transports::Udp,
+        };
+        let plain = matches!(transport.profile.as_str(), "" | "AVP");
+        plays && fits && plain
+    }
+
+    /// A SETUP goes on, now that its pair of ports is there, or cannot be had.
+    pub(super) fn finish_setup(
+        &mut self,
+        cx: &mut Context<'_>,
+        setup: PendingSetup,
+        opened: Result<SocketAddr, ChannelError>,
+    ) {
+        let (local, remote) = match (opened, self.remote) {
+            (Ok(local), Some(remote)) => (local, remote),
+            (Ok(_), None) => unreachable!("an accepted connection has another end"),
+            (Err(error), _) => {
+                self.note(cx, "no_ports", format!("no pair of UDP ports: {error:?}"));
+                let response = Response::new(503);
+                return self.respond(cx, &setup.request, response);
+            }
+        };
+        let client = match setup.to {
+            To::Client(ports) => ports,
+            To::Group => return self.finish_group_setup(cx, setup, local),
+        };
+        let request = setup.request;
+        let at = |port| beside(remote, port);
+        cx.out.push_back(Output::Peer {
+            channel: setup.channel,
+            media: at(client.media),
+            control: at(client.control),
+        });
+        let mut transport = Transport::udp(client);
+        transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
+        let source = self.local.map_or(local.ip(), |local| local.ip());
+        transport.source = Some(source.to_string());
+        let carrier = Carrier::Udp(setup.channel);
+        let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
+        self.respond(cx, &request, response);
+    }
+
+    /// The same for a stream that goes to a group.
+    fn finish_group_setup(&mut self, cx: &mut Context<'_>, setup: PendingSetup, local: SocketAddr) {
+        let shared = self.shared.clone();
+        let listening = self.local.unwrap_or(local);
+        let place = shared.config.multicast.and_then(|multicast| {
+            shared
+                .casts
+                .place(&multicast, listening, &setup.path, setup.media)
+        });
+        let Some(place) = place else {
+            self.note(cx, "no_groups", "no multicast group is left".to_owned());
+            cx.out.push_back(Output::Close {
+                channel: setup.channel,
+            });
+            // Not enough bandwidth, which is what groups stand for.
+            return self.respond(cx, &setup.request, Response::new(453));
+        };
+        cx.out.push_back(Output::Peer {
+            channel: setup.channel,
+            media: SocketAddr::new(place.group, place.ports.media),
+            control: SocketAddr::new(place.group, place.ports.control),
+        });
+        let mut transport = Transport::multicast();
+        transport.destination = Some(place.group.to_string());
+        transport.port = Some(place.ports);
+        transport.ttl = Some(place.ttl);
+        if is_source_specific(place.group) {
+            transport.source = Some(local.ip().to_string());
+        }
+        let carrier = Carrier::Group(setup.channel);
+        let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
+        self.respond(cx, &setup.request, response);
+    }
+
+    /// Adds a stream to the session, which begins with the first.
+    fn set_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        media: usize,
+        url: String,
+        path: String,
+        carrier: Carrier,
+        mut transport: Transport,
+    ) -> Response {
+        let shared = self.shared.clone();
+        let config = &shared.config;
+        let cast = match (carrier, self.local) {
+            (Carrier::Group(_), Some(local)) => {
+                Some(Part::new(shared.clone(), local, &path, media, self.number))
+            }
+            _ => None,
+        };
+        let there = cast.as_ref().and_then(Part::join);
+        let flow = match there {
+            Some(flow) => flow,
+            None => {
+                let flow = self.new_flow(media);
+                let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));
+                if let Some(part) = &cast {
+                    part.begin(flow);
+                }
+                flow
+            }
+        };
+        if let Some(part) = &cast {
+            let topic = part.topic().to_owned();
+            cx.out.push_back(Output::Listen { topic });
+        }
+        let ssrc = cx.flows.with(flow, |flow| flow.ssrc());
+        let id = self.rng.next_u64();
+        let conversation = self.conversation.get_or_insert_with(|| Conversation {
+            id: format!("{id:016X}"),
+            path,
+            streams: Vec::new(),
+        });
+        conversation.streams.push(Stream {
+            media,
+            url,
+            flow,
+            carrier,
+            cast,
+            playing: Playing::No,
+            report_at: None,
+            base_told: false,
+        });
+        transport.ssrc = Some(ssrc);
+        let session = SessionHeader {
+            id: conversation.id.clone(),
+            timeout: Some(u32::try_from(config.session_timeout.as_secs()).unwrap_or(u32::MAX)),
+        };
+        let mut response = Response::new(200);
+        response.headers.push("Transport", transport.to_string());
+        response.headers.push("Session", session.to_string());
+        response
+    }
+
+    /// What sends a media, from its beginning.
+    fn new_flow(&mut self, media: usize) -> RtpFlow {
+        let config = &self.shared.config;
+        let ssrc = self.rng.next_u32();
+        let (seq, timestamp) = (self.rng.next_u32() as u16, self.rng.next_u32());
+        RtpFlow::new(FlowSettings {
+            clip: self.shared.clips[media].clone(),
+            pacing: config.pacing,
+            ssrc,
+            first_seq: config.first_seq.unwrap_or(seq),
+            first_timestamp: config.first_timestamp.unwrap_or(timestamp),
+            length: config.length,
+            faults: config.faults.media.clone(),
+            seed: self.rng.next_u64(),
+            log: config.log_packets,
+        })
+    }
+}

@@ -291,6 +291,18 @@ impl Clip {
         self.frame_rate
     }
 
+    /// Media time of the key frame at or before a time: the loop begins with the only one it has.
+    pub fn key_frame_before(&self, time: Duration) -> Duration {
+        let before = self.frame_rate.frames_within(time);
+        // The first frame at or after that time may be exactly there.
+        let at = |frame| Duration::from_nanos(self.frame_rate.nanos(frame));
+        let frame = match at(before) <= time {
+            true => before,
+            false => before - 1,
+        };
+        at(frame - frame % u64::from(self.frames))
+    }
+
     /// What it is, for people.
     pub fn description(&self) -> &str {
         &self.description

@@ -190,10 +190,30 @@ fn nanos(duration: Duration) -> u64 {
 enum State {
     /// It has not begun.
     Idle,
-    /// It sends; media time 0 is at `origin`, had it never paused.
-    Running { origin: Time },
-    /// It pauses; media time 0 was at `origin`.
-    Paused { origin: Time },
+    /// It sends.
+    Running(Segment),
+    /// It pauses.
+    Paused,
+}
+
+/// What is sent without a break: from a start to the next pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// When it began.
+    since: Time,
+    /// Media time with which it began, in nanoseconds.
+    from: u64,
+    /// RTP timestamp with which it began, less the schedule's ticks there.
+    base: u32,
+}
+
+impl Segment {
+    /// When what has that media time is due.
+    #[inline]
+    fn due(&self, at: u64) -> Time {
+        // Within a segment media time never goes back.
+        self.since + Duration::from_nanos(at.saturating_sub(self.from))
+    }
 }
 
 /// Sends one RTP stream.
@@ -208,8 +228,12 @@ pub struct RtpFlow {
     faults: Option<Box<Faulty>>,
     schedule: Schedule,
     state: State,
-    /// Where media time 0 was when the stream first began: what timestamps are counted from.
+    /// When the stream first began: what timestamps are counted from.
     began: Time,
+    /// How far a packet's place in the clip is ahead of its number, since it was sought.
+    shift: u64,
+    /// Where the media ends.
+    length: Option<Duration>,
     tally: Tally,
     log: Option<Box<Log>>,
 }
@@ -272,6 +296,8 @@ impl RtpFlow {
             schedule,
             state: State::Idle,
             began: Time::ZERO,
+            shift: 0,
+            length: settings.length,
             tally: Tally::default(),
             log: settings.log.then(Box::default),
             clip,
@@ -282,24 +308,57 @@ impl RtpFlow {
     /// timestamps that have gone on meanwhile. Does nothing while it runs.
     pub fn start(&mut self, at: Time) {
         match self.state {
-            State::Idle => {
-                self.began = at;
-                self.state = State::Running { origin: at };
-            }
-            State::Paused { origin } => {
-                let next = origin + Duration::from_nanos(self.schedule.at);
-                self.state = State::Running {
-                    origin: origin + at.since(next),
-                };
-            }
-            State::Running { .. } => {}
+            State::Idle => self.began = at,
+            State::Paused => {}
+            State::Running(_) => return,
         }
+        self.state = State::Running(self.segment(at));
+    }
+
+    /// What a start at that time begins: with the next packet, and with timestamps that have gone on as time
+    /// has, so that they neither jump nor go back wherever in the media it is (RFC 2326, B).
+    fn segment(&self, at: Time) -> Segment {
+        let elapsed = match self.state {
+            State::Idle => 0,
+            _ => ticks(at.since(self.began), self.clip.clock_rate),
+        };
+        Segment {
+            since: at,
+            from: self.schedule.at,
+            base: self
+                .first_timestamp
+                .wrapping_add(elapsed)
+                .wrapping_sub(self.schedule.ticks),
+        }
+    }
+
+    /// Goes elsewhere in the media: to its first frame at or after `from`, and no farther than `until` or the
+    /// stream's end. Sequence numbers go on. What was being sent pauses.
+    pub fn seek(&mut self, from: Duration, until: Option<Duration>) {
+        self.pause();
+        let clip = &self.clip;
+        let until = match (until, self.length) {
+            (Some(until), Some(length)) => Some(until.min(length)),
+            (until, length) => until.or(length),
+        };
+        let schedule = &mut self.schedule;
+        schedule.frames_end = until.map_or(u64::MAX, |until| clip.frame_rate.frames_within(until));
+        let frame = clip.frame_rate.frames_within(from);
+        let in_loop = frame % u64::from(clip.frames);
+        schedule.frames_before = frame - in_loop;
+        schedule.place = clip
+            .packets
+            .partition_point(|packet| u64::from(packet.frame) < in_loop);
+        let packets = clip.packets.len() as u64;
+        let place = schedule.place as u64;
+        self.shift = (place + packets - schedule.number % packets) % packets;
+        schedule.enter(frame, clip, self.pacing);
     }
 
     /// Sends nothing for now. What was held back is lost.
     pub fn pause(&mut self) {
-        if let State::Running { origin } = self.state {
-            self.state = State::Paused { origin };
+        if let State::Running(_) = self.state {
+            self.state = State::Paused;
             if let Some(faulty) = &mut self.faults {
                 faulty.waiting.clear();
                 faulty.held.clear();
@@ -311,13 +370,13 @@ impl RtpFlow {
     /// When the next packet is due; `None` where none will follow.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
-        let State::Running { origin } = self.state else {
+        let State::Running(segment) = self.state else {
             return None;
         };
         let next = self
             .schedule
             .next_paced(&self.clip)
-            .map(|at| origin + Duration::from_nanos(at));
+            .map(|at| segment.due(at));
         match &self.faults {
             None => next,
             Some(faulty) => faulty.next_due(next),
@@ -327,14 +386,14 @@ impl RtpFlow {
     /// The next packet that is due by `now`.
     #[inline]
     pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        let State::Running { origin } = self.state else {
+        let State::Running(segment) = self.state else {
             return None;
         };
         let packet = if self.faults.is_none() {
-            let due = origin + Duration::from_nanos(self.schedule.next_paced(&self.clip)?);
-            (due <= now).then(|| self.take(due, origin))?
+            let due = segment.due(self.schedule.next_paced(&self.clip)?);
+            (due <= now).then(|| self.take(due, segment))?
         } else {
-            self.next_faulty(now, origin)?
+            self.next_faulty(now, segment)?
         };
         if let Some(log) = &mut self.log {
             log.handed_out(packet.timestamp);
@@ -347,7 +406,7 @@ impl RtpFlow {
     /// which they were handed out.
     #[inline]
     pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        let place = (tag.number() % self.clip.packets.len() as u64) as usize;
+        let place = self.place_of(tag.number());
         let payload = self.clip.packets[place].payload.len();
         self.tally.left(tag, left, payload as u64);
         if let Some(log) = &mut self.log {
@@ -365,20 +424,11 @@ impl RtpFlow {
 
     /// Takes the next packet off the schedule.
     #[inline]
-    fn take(&mut self, due: Time, origin: Time) -> Planned {
-        // Time goes on in pauses, and so do timestamps; without any this adds nothing.
-        let paused = if origin == self.began {
-            0
-        } else {
-            ticks(origin.since(self.began), self.clip.clock_rate)
-        };
+    fn take(&mut self, due: Time, segment: Segment) -> Planned {
         let planned = Planned {
             due,
             number: self.schedule.number,
-            timestamp: self
-                .first_timestamp
-                .wrapping_add(self.schedule.ticks)
-                .wrapping_add(paused),
+            timestamp: segment.base.wrapping_add(self.schedule.ticks),
             copy: false,
             doubled: false,
             held: false,
@@ -387,8 +437,14 @@ impl RtpFlow {
         planned
     }
 
+    /// The place in the clip of the packet of that number.
+    #[inline]
+    fn place_of(&self, number: u64) -> usize {
+        ((number + self.shift) % self.clip.packets.len() as u64) as usize
+    }
+
     fn packet(&self, planned: &Planned) -> FlowPacket {
-        let place = (planned.number % self.clip.packets.len() as u64) as usize;
+        let place = self.place_of(planned.number);
         let packet = &self.clip.packets[place];
         let seq = self.first_seq.wrapping_add(planned.number as u16);
         let mut header = Header::new(self.payload_type, seq, planned.timestamp, self.ssrc);
@@ -402,12 +458,12 @@ impl RtpFlow {
     }
 
     /// The next packet, with all that is done wrong.
-    fn next_faulty(&mut self, now: Time, origin: Time) -> Option<Planned> {
+    fn next_faulty(&mut self, now: Time, segment: Segment) -> Option<Planned> {
         loop {
             let next = self
                 .schedule
                 .next_paced(&self.clip)
-                .map(|at| origin + Duration::from_nanos(at));
+                .map(|at| segment.due(at));
             let faulty = self.faults.as_mut().expect("only called with faults");
             if faulty.ready.front().is_some_and(|first| first.due <= now) {
                 let planned = faulty.ready.pop_front().expect("just looked at");
@@ -420,7 +476,7 @@ impl RtpFlow {
                 && waiting.is_none_or(|waiting| due <= waiting)
                 && faulty.waiting.len() < WAITING_MAX
             {
-                let planned = self.take(due, origin);
+                let planned = self.take(due, segment);
                 let faulty = self.faults.as_mut().expect("only called with faults");
                 faulty.plan(planned, self.began);
                 continue;
@@ -465,16 +521,9 @@ impl RtpFlow {
     pub fn next_position(&self, at: Time) -> (u16, u32) {
         let seq = self.first_seq.wrapping_add(self.schedule.number as u16);
         let timestamp = match self.state {
-            State::Idle => self.first_timestamp,
-            State::Running { .. } => self.timestamp_at(at),
-            State::Paused { origin } => {
-                // As `start` and `take` will work it out.
-                let next = origin + Duration::from_nanos(self.schedule.at);
-                let origin = origin + at.since(next);
-                self.first_timestamp
-                    .wrapping_add(self.schedule.ticks)
-                    .wrapping_add(ticks(origin.since(self.began), self.clip.clock_rate))
-            }
+            State::Running(_) => self.timestamp_at(at),
+            // As `start` and `take` will work it out.
+            _ => self.segment(at).base.wrapping_add(self.schedule.ticks),
         };
         (seq, timestamp)
     }

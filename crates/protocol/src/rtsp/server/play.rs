@@ -22,20 +22,42 @@ impl ServerSession {
         let selected = self.selected(request)?;
         let shared = self.shared.clone();
         let now = cx.now;
-        match request.headers.get("Range").map(Range::parse) {
-            None => {}
-            Some(Some(Range::Npt { start, .. })) => {
-                let after_end = matches!((start, shared.config.length),
-                    (Some(NptStart::At(start)), Some(length)) if start >= length);
-                if after_end {
-                    return Err(457);
-                }
-            }
+        let asked = match request.headers.get("Range").map(Range::parse) {
+            None => None,
+            Some(Some(Range::Npt { start, end })) => self.position(start, end)?,
             Some(Some(_)) => return Err(501),
             Some(None) => return Err(400),
-        }
+        };
         let conversation = self.conversation(request)?;
         let id = conversation.id.clone();
+        // What is sent once for all is where it is, as live media is.
+        let asked = match asked {
+            Some((from, _))
+                if conversation
+                    .streams
+                    .iter()
+                    .any(|stream| stream.cast.is_some()) =>
+            {
+                if !from.is_zero() {
+                    return Err(457);
+                }
+                None
+            }
+            asked => asked,
+        };
+        if let Some((from, until)) = asked {
+            // Asked for while it plays, it is played at once: RFC 2326, 10.5 would have it wait for the end of
+            // what plays, which no client means.
+            for &index in &selected {
+                let stream = &mut conversation.streams[index];
+                if stream.playing == Playing::Yes {
+                    cx.out.push_back(Output::StopFlow { flow: stream.flow });
+                }
+                stream.playing = Playing::No;
+                stream.until = until;
+                cx.flows.with(stream.flow, |flow| flow.seek(from, until));
+            }
+        }
         if selected
             .iter()
             .all(|&index| conversation.streams[index].playing == Playing::Ended)
@@ -44,6 +66,7 @@ impl ServerSession {
         }
         let mut infos = Vec::new();
         let mut position = Duration::MAX;
+        let mut until = None;
         let mut begun = Vec::new();
         for index in selected {
             let stream = &mut conversation.streams[index];
@@ -64,6 +87,7 @@ impl ServerSession {
                     rtptime: Some(rtptime),
                 });
                 position = position.min(at);
+                until = until.or(stream.until);
                 stream.playing = Playing::Yes;
                 stream.base_told |= shared.config.rtp_info;
                 if !starts {
@@ -87,7 +111,7 @@ impl ServerSession {
             let range = match sdp::range(&shared) {
                 Range::Npt { end: Some(end), .. } => Range::Npt {
                     start: Some(NptStart::At(position)),
-                    end: Some(end),
+                    end: Some(until.unwrap_or(end)),
                 },
                 live => live,
             };
@@ -102,6 +126,27 @@ impl ServerSession {
         let mut response = Response::new(200);
         response.headers = headers;
         Ok(response)
+    }
+
+    /// Where in the media a range begins and ends; `None` where it begins where the media stands. It begins with
+    /// the key frame at or before what was asked for, as without one nobody can show anything.
+    fn position(
+        &self,
+        start: Option<NptStart>,
+        end: Option<Duration>,
+    ) -> Result<Option<(Duration, Option<Duration>)>, u16> {
+        let Some(NptStart::At(start)) = start else {
+            return Ok(None);
+        };
+        let Some(length) = self.shared.config.length else {
+            // Live: there is no other time than now.
+            return if start.is_zero() { Ok(None) } else { Err(457) };
+        };
+        if start >= length || end.is_some_and(|end| end <= start) {
+            return Err(457);
+        }
+        let from = self.shared.clips[0].key_frame_before(start);
+        Ok(Some((from, end.filter(|&end| end < length))))
     }
 
     /// The first play sets the clocks of what is done wrong later.

@@ -305,7 +305,8 @@ impl ServerSession {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
         } else {
-            stream.report(cx, wall_clock, true);
+            // At the end of a range the media is not over: one may go on from there.
+            stream.report(cx, wall_clock, stream.until.is_none());
         }
     }
 

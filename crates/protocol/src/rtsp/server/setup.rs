@@ -310,6 +310,7 @@ impl ServerSession {
             carrier,
             cast,
             playing: Playing::No,
+            until: None,
             report_at: None,
             base_told: false,
         });

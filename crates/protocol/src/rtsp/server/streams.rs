@@ -58,6 +58,8 @@ pub(super) struct Stream {
     /// The part in what is sent once for all, where it goes to a group.
     pub(super) cast: Option<Part>,
     pub(super) playing: Playing,
+    /// Where in the media it is to end, where that is before the media's end.
+    pub(super) until: Option<Duration>,
     /// When the next sender report is due.
     pub(super) report_at: Option<Time>,
     /// Whether the client was told its first sequence number.

@@ -449,6 +449,12 @@ pub enum MediaEvent {
         /// When.
         at: Time,
     },
+    /// The first packet has arrived of the position that the receiver was told of last
+    /// ([`RtpReceiver::turned`]), as far as what the server said of it tells.
+    Position {
+        /// When.
+        at: Time,
+    },
     /// The stream began anew with another source.
     SourceChanged {
         /// The new synchronisation source.

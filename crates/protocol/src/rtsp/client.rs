@@ -9,6 +9,7 @@
 //! * `request`: requests on their way, their deadlines and delays;
 //! * `answers`: what follows from each answer;
 //! * `multicast`: streams from a group that others receive too;
+//! * `timeline`: what it does while it plays;
 //! * `media`: the streams, their reports, and how the media's end is known;
 //! * `end`: failing, stopping, tearing down.
 
@@ -21,6 +22,7 @@ use rand_pcg::Pcg64Mcg;
 
 use self::media::Stream;
 use self::request::Pending;
+use self::timeline::Timeline;
 use self::tunnel::Tunnel;
 use super::auth::Authenticator;
 use super::codec::{Decoder, Item, Method};
@@ -43,6 +45,7 @@ mod multicast;
 mod request;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod tunnel;
 
 /// How far a client has come.
@@ -105,9 +108,11 @@ pub struct Client {
     /// The control URL of the whole.
     aggregate: String,
     streams: Vec<Stream>,
+    /// What it does while it plays, where that is more than to play.
+    timeline: Option<Box<Timeline>>,
     /// Our own synchronisation source in reports.
     ssrc: u32,
-    /// How long the media is, where that is known.
+    /// How long what plays takes, from the position that was asked for last, where that is known.
     length: Option<Duration>,
     /// When the first request was due, and when the client set to work.
     due: Time,
@@ -143,6 +148,7 @@ impl Client {
             random,
             base: url.as_str().to_owned(),
             aggregate: url.as_str().to_owned(),
+            timeline: Timeline::new(&config.actions, seed),
             config,
             url,
             phase: Phase::Idle,
@@ -489,8 +495,13 @@ impl Client {
         let ending = self.ending.as_ref().map(|&(_, until)| until);
         let pending = self.pending.iter().map(|pending| pending.deadline);
         let reports = self.streams.iter().filter_map(|stream| stream.report);
-        let playing = (self.phase == Phase::Playing)
-            .then(|| reports.chain(self.keep_alive).chain(self.check));
+        let playing = (self.phase == Phase::Playing).then(|| {
+            let actions = self.timeline.as_ref().and_then(|timeline| timeline.due());
+            reports
+                .chain(self.keep_alive)
+                .chain(self.check)
+                .chain(actions)
+        });
         let tunnel = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
         pending
             .chain(ending)
@@ -521,6 +532,7 @@ impl Client {
         if self.phase == Phase::Playing {
             self.due_keep_alive(cx);
             self.due_reports(cx);
+            self.due_actions(cx);
             self.check_media(cx);
         }
     }
@@ -549,6 +561,7 @@ impl Client {
                     self.check = Some(cx.now);
                 }
             }
+            MediaEvent::Position { at } => self.arrived_at_position(cx, at),
             // It goes on after all.
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
         }

@@ -6,6 +6,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::actions::{self, Action};
 use crate::tls::TlsConfig;
 
 /// How media is carried.
@@ -74,6 +75,9 @@ pub struct ClientConfig {
     pub tls: TlsConfig,
     /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
     pub user_agent: String,
+    /// What each client does while it plays, in this order. After the last it plays on to the end. Default:
+    /// nothing, it plays from the beginning to the end.
+    pub actions: Vec<Action>,
 }
 
 impl Default for ClientConfig {
@@ -93,6 +97,7 @@ impl Default for ClientConfig {
             punch_holes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            actions: Vec::new(),
         }
     }
 }
@@ -119,7 +124,15 @@ impl ClientConfig {
             let text = "`interface` is for `transport: multicast` alone".to_owned();
             return Err(("interface", text));
         }
-        self.tls.check().map_err(|text| ("tls", text))
+        self.tls.check().map_err(|text| ("tls", text))?;
+        actions::check(&self.actions).map_err(|text| ("actions", text))?;
+        let of_its_own = |action: &Action| !matches!(action, Action::Wait(_) | Action::Leave(_));
+        if self.transport == Transport::Multicast && self.actions.iter().any(of_its_own) {
+            let text = "`transport: multicast` brings all clients the same, so `actions` may be `wait` and `leave` alone; \
+                        take the others out, or write `transport: udp`";
+            return Err(("actions", text.to_owned()));
+        }
+        Ok(())
     }
 
     /// How many file descriptors one client may need, for media of so many streams. Those of a multicast group are not one
@@ -136,6 +149,19 @@ impl ClientConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_shares_a_stream_cannot_seek() {
+        let config = |transport: &str, actions: &str| {
+            let text = format!(r#"{{"transport":"{transport}","actions":[{actions}]}}"#);
+            let config = serde_json::from_str::<ClientConfig>(&text).expect("each is valid");
+            config.check().map_err(|(key, _)| key)
+        };
+        let leaves = r#"{"wait":"1s"},{"leave":{}}"#;
+        assert_eq!(config("multicast", leaves), Ok(()));
+        assert_eq!(config("multicast", r#"{"seek":"1s"}"#), Err("actions"));
+        assert_eq!(config("udp", r#"{"seek":"1s"}"#), Ok(()));
+    }
 
     #[test]
     fn nothing_written_is_all_default() {

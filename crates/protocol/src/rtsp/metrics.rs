@@ -14,6 +14,34 @@ measure::metrics! {
         REFUSALS = "refusals", Count, "RFC 2326, 7.1.1";
         /// Bytes in the control connection that are neither a message nor a frame.
         GARBAGE_BYTES = "garbage_bytes", Bytes, "";
+        /// Actions of clients that were begun: each `play` after the first, `pause`, `seek`, `scale` and `speed`
+        /// of their `actions`. The playing on after a pause belongs to it.
+        ACTIONS = "actions", Count, "";
+        /// Actions that the server refused: with each of them the client goes on as it was, and the next
+        /// action follows.
+        ACTIONS_REFUSED = "actions_refused", Count, "RFC 2326, 7.1.1";
+        /// Of the refused actions, those with status 455: not valid in the session's state.
+        ACTIONS_REFUSED_455 = "actions_refused_455", Count, "RFC 2326, 11.3.6";
+        /// Of the refused actions, those with status 457: no such range in the media.
+        ACTIONS_REFUSED_457 = "actions_refused_457", Count, "RFC 2326, 11.3.8";
+        /// Of the refused actions, those with status 501: the server does not do it.
+        ACTIONS_REFUSED_501 = "actions_refused_501", Count, "RFC 2326, 7.1.1";
+        /// Of the refused actions, those with status 551: an option that the server does not have.
+        ACTIONS_REFUSED_551 = "actions_refused_551", Count, "RFC 2326, 11.3.14";
+        /// Actions that were left out because the media had come to its end before them.
+        ACTIONS_LEFT_OUT = "actions_left_out", Count, "";
+        /// Positions that were asked for and where the answer to PLAY states no `Range`, or one that begins more
+        /// than 10 s from there. Servers go to a key frame, so it need not be the very place.
+        RANGE_MISMATCH = "range_mismatch", Count, "RFC 2326, 12.29";
+        /// Answers to PLAY that state another `Scale` than was asked for, or none where it was not 1: then the
+        /// server plays as usual.
+        SCALE_MISMATCH = "scale_mismatch", Count, "RFC 2326, 12.34";
+        /// Answers to PLAY that state another `Speed` than was asked for, or none where it was not 1: then the
+        /// server sends as usual.
+        SPEED_MISMATCH = "speed_mismatch", Count, "RFC 2326, 12.35";
+        /// Answers to PLAY of actions whose `RTP-Info` tells neither number nor time of any stream's first
+        /// packet. The delay to the new position's first packet is not known then, and recorded nowhere.
+        POSITION_UNTOLD = "position_untold", Count, "RFC 2326, 12.33";
     }
     gauges {}
     distributions {
@@ -29,8 +57,30 @@ measure::metrics! {
         GET_PARAMETER_DELAY = "get_parameter_delay", Seconds, "RFC 2326, 10.8";
         /// Delay of TEARDOWN.
         TEARDOWN_DELAY = "teardown_delay", Seconds, "RFC 2326, 10.7";
-        /// From PLAY as sent to the first media packet.
+        /// Delay of PAUSE, also where a seek or another speed begins with it.
+        PAUSE_DELAY = "pause_delay", Seconds, "RFC 2326, 10.6";
+        /// From the first PLAY as sent to the first media packet.
         PLAY_TO_MEDIA = "play_to_media", Seconds, "";
+        /// Of each change of position (`seek`, or `play` with `from`): from when it was due to the answer to its
+        /// PLAY. The PAUSE before is in it.
+        SEEK_DELAY = "seek_delay", Seconds, "";
+        /// Of each change of position: from when it was due to the first packet of the new position, of whichever
+        /// stream, as RTP-Info tells it.
+        SEEK_TO_MEDIA = "seek_to_media", Seconds, "RFC 2326, 12.33";
+        /// How far from the position that was asked for the server begins, either way, as its `Range` says.
+        SEEK_DISTANCE = "seek_distance", Seconds, "RFC 2326, 12.29";
+        /// From when playing on after a pause was due to the answer to PLAY.
+        RESUME_DELAY = "resume_delay", Seconds, "";
+        /// From when playing on after a pause was due to the first packet after it, as RTP-Info tells it.
+        RESUME_TO_MEDIA = "resume_to_media", Seconds, "RFC 2326, 12.33";
+        /// Of each change of `Scale`: from when it was due to the answer to its PLAY. The PAUSE before is in it.
+        SCALE_DELAY = "scale_delay", Seconds, "RFC 2326, 12.34";
+        /// Of each change of `Scale`: from when it was due to the first packet sent so, as RTP-Info tells it.
+        SCALE_TO_MEDIA = "scale_to_media", Seconds, "RFC 2326, 12.34";
+        /// Of each change of `Speed`: from when it was due to the answer to its PLAY. The PAUSE before is in it.
+        SPEED_DELAY = "speed_delay", Seconds, "RFC 2326, 12.35";
+        /// Of each change of `Speed`: from when it was due to the first packet sent so, as RTP-Info tells it.
+        SPEED_TO_MEDIA = "speed_to_media", Seconds, "RFC 2326, 12.35";
     }
     derived {}
 }

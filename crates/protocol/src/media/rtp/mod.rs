@@ -13,6 +13,6 @@ mod served;
 mod summary;
 
 pub use flow::{Clip, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
-pub use receiver::{ReceiverConfig, RtpReceiver, StreamCounts};
+pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use served::{Departure, Handover, ServedStream};
 pub use summary::StreamSummary;

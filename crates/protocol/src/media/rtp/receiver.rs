@@ -14,6 +14,10 @@ use super::sequence::{MAX_DROPOUT, Place, Sequence, WINDOW};
 use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 use crate::session::{Arrival, MediaEvent};
 
+mod turn;
+
+pub use turn::Position;
+
 /// How far apart the sequence numbers of the two packets may be that begin a stream anew.
 const NEAR: u16 = 16;
 
@@ -98,6 +102,8 @@ pub struct RtpReceiver {
     longest_gap: u64,
     jitter: Jitter,
     stray: Option<Stray>,
+    /// The position that plays, where it is not the first: few clients seek.
+    turn: Option<Box<turn::Turn>>,
     clock_rate: u32,
     base: Base,
     source: Option<Source>,
@@ -261,6 +267,7 @@ impl RtpReceiver {
             payload_types: PayloadTypes::new(&config.payload_types),
             source: None,
             stray: None,
+            turn: None,
             jitter: Jitter::new(config.clock_rate),
             playout: Playout::new(config.clock_rate, config.playout_buffer),
             clock_rate: config.clock_rate,
@@ -292,6 +299,17 @@ impl RtpReceiver {
     /// Takes in a packet that may be of the stream.
     #[inline]
     fn take(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
+        if let Some(turn) = &self.turn
+            && turn.is_under_way()
+        {
+            return self.take_turning(packet, recorder);
+        }
+        self.take_here(packet, recorder)
+    }
+
+    /// Takes in a packet that may be of the stream, at the position that plays.
+    #[inline]
+    fn take_here(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         let Some(source) = &mut self.source else {
             self.begin(&packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
@@ -311,7 +329,15 @@ impl RtpReceiver {
                 extended,
                 grown,
                 distance,
-            } => self.first_copy(&packet, extended, grown, distance, recorder),
+            } => {
+                let straggles = self.straggles(extended);
+                self.first_copy(&packet, extended, grown, distance, recorder);
+                if straggles {
+                    // The media's clock has jumped since.
+                    self.arrived();
+                    return None;
+                }
+            }
             Place::Duplicate => {
                 self.counts.duplicated += 1;
                 recorder.add(m::DUPLICATED, 1);
@@ -419,7 +445,11 @@ impl RtpReceiver {
     fn end_source(&mut self, recorder: &mut Recorder) -> Option<u32> {
         let mut source = self.source.take()?;
         source.sequence.finish(recorder);
-        self.playout.finish(source.sequence.base(), recorder);
+        let base = source.sequence.base();
+        self.finish_frames(base, recorder);
+        if let Some(turn) = &mut self.turn {
+            turn.source_ends();
+        }
         Some(source.ssrc)
     }
 
@@ -459,6 +489,13 @@ impl RtpReceiver {
                 source.newest = packet.moment();
             }
         }
+        if let Some(turn) = &self.turn {
+            if extended < turn.begins() {
+                // The frames of the position before are closed.
+                return;
+            }
+            base = base.max(turn.begins());
+        }
         let packet = FramePacket {
             extended,
             timestamp: packet.timestamp,
@@ -468,12 +505,17 @@ impl RtpReceiver {
         self.playout.packet(packet, base, recorder);
     }
 
-    /// Counts any packet of the source, duplicates included.
     #[inline]
-    fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
+    fn arrived(&mut self) {
         if let Some(source) = &mut self.source {
             source.arrived += 1;
         }
+    }
+
+    /// Counts any packet of the source, duplicates included.
+    #[inline]
+    fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        self.arrived();
         if let Some(last) = self.last_arrival {
             let gap = packet.at.nanos_from(last).max(0) as u64;
             self.longest_gap = self.longest_gap.max(gap);
@@ -499,7 +541,7 @@ impl RtpReceiver {
             if first.after_outage && self.follows(&first, &packet) {
                 self.stray = None;
                 self.go_on(&first, recorder);
-                return self.take(packet, recorder);
+                return self.take_here(packet, recorder);
             }
             if apart.unsigned_abs() <= NEAR {
                 self.stray = None;
@@ -646,6 +688,15 @@ impl RtpReceiver {
         self.first_arrival
     }
 
+    /// When the first packet came of the position that plays: that of the stream, until
+    /// [`RtpReceiver::turned`] tells of another.
+    pub fn position_arrival(&self) -> Option<Time> {
+        match &self.turn {
+            Some(turn) => turn.arrival(self.first_arrival),
+            None => self.first_arrival,
+        }
+    }
+
     /// When the last packet came.
     pub fn last_arrival(&self) -> Option<Time> {
         self.last_arrival
@@ -684,6 +735,7 @@ impl RtpReceiver {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
+        self.stayed(recorder);
         match self.stray {
             Some(last) if last.after_outage => {
                 self.stray = None;
@@ -693,7 +745,9 @@ impl RtpReceiver {
         }
         if let Some(source) = &mut self.source {
             source.sequence.finish(recorder);
-            self.playout.finish(source.sequence.base(), recorder);
+            let base = source.sequence.base();
+            let begins = self.turn.as_ref().map_or(0, |turn| turn.begins());
+            self.playout.finish(base.max(begins), recorder);
             if self.report.comparable && self.report.ended {
                 let tail = u64::from(self.report.packets).saturating_sub(source.sequence.span());
                 self.counts.lost_tail = Some(tail);

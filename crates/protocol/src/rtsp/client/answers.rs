@@ -88,8 +88,8 @@ impl Client {
         self.phase = Phase::Play;
         self.begin_in_groups(cx);
         let url = self.aggregate.clone();
-        let range = ("Range", Range::FROM_START.to_string());
-        self.ask(cx, Method::Play, url, vec![range]);
+        let headers = self.first_play();
+        self.ask(cx, Method::Play, url, headers);
     }
 
     /// Goes on from a final answer, which no authorization can change any more.
@@ -114,6 +114,9 @@ impl Client {
                 self.get_parameter = false;
             }
             return;
+        }
+        if self.phase == Phase::Playing {
+            return self.action_answered(cx, pending, &response, at, refused);
         }
         let tolerated = pending.method == Method::Options
             && (matches!(response.status, 400..=499) || response.status == 501);
@@ -327,7 +330,10 @@ impl Client {
     fn plays(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
         self.phase = Phase::Playing;
         self.play_answered = Some(at);
-        if let Some(range) = response.headers.get("Range").and_then(Range::parse) {
+        self.begin_timeline(cx, response, at);
+        if self.timeline.is_none()
+            && let Some(range) = response.headers.get("Range").and_then(Range::parse)
+        {
             self.length = range.length().or(self.length);
         }
         let infos: Vec<RtpInfo> = response
@@ -335,7 +341,8 @@ impl Client {
             .all("RTP-Info")
             .flat_map(RtpInfo::parse_all)
             .collect();
-        for (index, seq) in self.match_infos(&infos) {
+        for (index, seq, _) in self.match_infos(&infos) {
+            let Some(seq) = seq else { continue };
             let stream = &self.streams[index];
             let receiver = cx.sinks.rtp(stream.sink);
             match stream.group {
@@ -348,9 +355,9 @@ impl Client {
         self.check = Some(cx.now);
     }
 
-    /// Which stream each entry of RTP-Info is of, with its sequence number. Where a URL is none of
+    /// Which stream each entry of RTP-Info is of, with its sequence number and time. Where a URL is none of
     /// ours and there are as many entries as streams, their order tells.
-    fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, u16)> {
+    pub(super) fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, Option<u16>, Option<u32>)> {
         let of_url = |info: &RtpInfo| {
             let absolute = url::control(&self.base, Some(&info.url));
             self.streams.iter().position(|stream| {
@@ -370,7 +377,7 @@ impl Client {
             .enumerate()
             .filter_map(|(order, (info, index))| {
                 let index = if by_order { Some(order) } else { *index };
-                Some((index?, info.seq?))
+                Some((index?, info.seq, info.rtptime))
             })
             .collect()
     }

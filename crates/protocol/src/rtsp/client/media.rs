@@ -210,12 +210,14 @@ impl Client {
         }
     }
 
-    /// When the first and the last packet of any stream arrived.
-    fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
+    /// When the first and the last packet of any stream arrived, of the position that plays.
+    pub(super) fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
         let mut arrivals = None;
         for stream in &self.streams {
             let receiver = cx.sinks.rtp(stream.sink);
-            if let (Some(first), Some(last)) = (receiver.first_arrival(), receiver.last_arrival()) {
+            if let (Some(first), Some(last)) =
+                (receiver.position_arrival(), receiver.last_arrival())
+            {
                 let (from, to) = arrivals.unwrap_or((first, last));
                 arrivals = Some((first.min(from), last.max(to)));
             }
@@ -257,6 +259,15 @@ impl Client {
     /// Looks whether media still arrives, and sets the time to look again.
     pub(super) fn check_media(&mut self, cx: &mut Context<'_>) {
         if self.phase != Phase::Playing || self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        if self
+            .timeline
+            .as_ref()
+            .is_some_and(|timeline| !timeline.plays())
+        {
+            // Nothing is to come; whatever plays on looks again.
+            self.check = None;
             return;
         }
         let arrivals = self.arrivals(cx);
@@ -323,10 +334,20 @@ impl Client {
             );
             return self.fail(cx, Failure::MediaStopped, detail);
         }
-        self.check = Some(over.map_or(silent, |over| over.min(silent)));
+        // Of a short range the end is due before silence would tell.
+        let planned = self
+            .length
+            .map(|length| first + length + self.config.end_silence.0)
+            .filter(|&planned| planned > cx.now);
+        let next = over.or(planned);
+        self.check = Some(next.map_or(silent, |next| next.min(silent)));
     }
 
     fn complete(&mut self, cx: &mut Context<'_>) {
+        if self.goes_on(cx) {
+            self.check = None;
+            return self.due_actions(cx);
+        }
         self.tear_down(cx, Outcome::Completed, None);
     }
 }

@@ -39,6 +39,7 @@ fn delay_of(method: &Method) -> Option<HistogramId> {
         Method::Describe => m::DESCRIBE_DELAY,
         Method::Setup => m::SETUP_DELAY,
         Method::Play => m::PLAY_DELAY,
+        Method::Pause => m::PAUSE_DELAY,
         Method::GetParameter => m::GET_PARAMETER_DELAY,
         Method::Teardown => m::TEARDOWN_DELAY,
         _ => return None,
@@ -54,12 +55,25 @@ impl Client {
         uri: String,
         headers: Vec<(&'static str, String)>,
     ) {
+        let due = cx.now;
+        self.ask_due(cx, method, uri, headers, due);
+    }
+
+    /// Sends a request that was due to be sent then.
+    pub(super) fn ask_due(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: Method,
+        uri: String,
+        headers: Vec<(&'static str, String)>,
+        due: Time,
+    ) {
         let pending = Pending {
             cseq: 0,
             method,
             uri,
             headers,
-            due: cx.now,
+            due,
             deadline: cx.now,
             keep_alive: false,
             authorized: false,

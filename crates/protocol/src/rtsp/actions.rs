@@ -1,0 +1,333 @@
+//! What a client does while it plays: the keys of a scenario's `actions`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use rand::Rng;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The most actions of one client.
+pub const MAX_ACTIONS: usize = 256;
+
+/// One thing that a client does while it plays. Each begins when the one before it is done: a PLAY or PAUSE with
+/// its answer, or where its range has an end, with that; a wait with its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Plays on, or elsewhere, or otherwise: `{from: 10s, to: 40s}`. As the first action it says how the client
+    /// begins; without it that is from the beginning to the end.
+    Play(Play),
+    /// Lets it play for so long: `20s`, or `5s..20s` for a time drawn by the seed.
+    Wait(Span),
+    /// Pauses for so long (PAUSE), and then plays on from there (PLAY without a range).
+    Pause(Span),
+    /// Goes to that position and plays on from there (PAUSE, then PLAY with a range).
+    Seek(Span),
+    /// Asks for fast forward or rewind from where the media is: `2` plays twice as much media in the same time,
+    /// `-1` backwards, `1` as usual (RFC 2326, 12.34).
+    Scale(Scale),
+    /// Asks for delivery so many times as fast as the media plays, from where it is: `2` needs twice the bandwidth
+    /// (RFC 2326, 12.35).
+    Speed(Speed),
+    /// Leaves early.
+    Leave(LeaveEarly),
+}
+
+/// How to play.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, try_from = "PlayKeys")]
+#[schemars(with = "PlayKeys")]
+pub struct Play {
+    /// From which position. Default: from where the media is, at first from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Span>,
+    /// Up to which position: when it is reached, the next action follows, or the client has completed where
+    /// there is none. Default: to the end, while the next action follows at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Span>,
+    /// As `scale` alone. Default: as before, at first 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+    /// As `speed` alone. Default: as before, at first 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
+}
+
+/// The keys of [`Play`], unchecked.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct PlayKeys {
+    /// From which position. Default: from where the media is, at first from the beginning.
+    from: Option<Span>,
+    /// Up to which position: when it is reached, the next action follows, or the client has completed where
+    /// there is none. Default: to the end, while the next action follows at once.
+    to: Option<Span>,
+    /// As `scale` alone. Default: as before, at first 1.
+    scale: Option<Scale>,
+    /// As `speed` alone. Default: as before, at first 1.
+    speed: Option<Speed>,
+}
+
+impl TryFrom<PlayKeys> for Play {
+    type Error = String;
+
+    fn try_from(keys: PlayKeys) -> Result<Play, String> {
+        let from = keys.from.map_or(Duration::ZERO, |from| from.most);
+        let backwards = keys.scale.is_some_and(|scale| scale.0 < 0.0);
+        if let Some(to) = keys.to {
+            if backwards {
+                return Err("`to` does not go with a negative `scale`; \
+                     a rewind ends at the beginning, or with the next action"
+                    .to_owned());
+            }
+            if to.least <= from {
+                return Err(format!(
+                    "`to: {to}` is not after `from`; write a position after {}, the media's beginning being 0s",
+                    TimeSpan(from)
+                ));
+            }
+        }
+        Ok(Play {
+            from: keys.from,
+            to: keys.to,
+            scale: keys.scale,
+            speed: keys.speed,
+        })
+    }
+}
+
+/// Whether to leave early.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LeaveEarly {
+    /// With which chance. Default: 100%.
+    pub chance: measure::units::Ratio,
+}
+
+impl Default for LeaveEarly {
+    fn default() -> LeaveEarly {
+        LeaveEarly {
+            chance: measure::units::Ratio(1.0),
+        }
+    }
+}
+
+/// A time, or one between two that is drawn for each client: `20s`, `5s..20s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The shortest.
+    pub least: Duration,
+    /// The longest.
+    pub most: Duration,
+}
+
+impl Span {
+    /// A time that is not drawn.
+    pub const fn exactly(time: Duration) -> Span {
+        Span {
+            least: time,
+            most: time,
+        }
+    }
+
+    /// A time out of the span, each millisecond as likely as any other.
+    pub fn draw(self, random: &mut impl Rng) -> Duration {
+        let steps = (self.most - self.least).as_millis();
+        let steps = u64::try_from(steps).unwrap_or(u64::MAX - 1);
+        // Drawn where there is nothing to choose too, so that the choices after it stay the same.
+        let drawn = random.next_u64() % (steps + 1);
+        self.least + Duration::from_millis(drawn)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let time = |text: &str| {
+            let time = text.trim().parse::<TimeSpan>();
+            time.map(|time| time.0).map_err(|error| error.to_string())
+        };
+        let Some((least, most)) = text.split_once("..") else {
+            return time(text).map(Span::exactly);
+        };
+        let (least, most) = (time(least)?, time(most)?);
+        if most < least {
+            return Err(format!(
+                "`{text}` ends before it begins; write the shorter time first, such as `5s..20s`"
+            ));
+        }
+        Ok(Span { least, most })
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        TimeSpan(self.least).fmt(out)?;
+        match self.least == self.most {
+            true => Ok(()),
+            false => write!(out, "..{}", TimeSpan(self.most)),
+        }
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A time, or one between two that is drawn for each client: `20s`, `5s..20s`.",
+            "examples": ["20s", "5s..20s"]
+        })
+    }
+}
+
+/// The value of `Scale` (RFC 2326, 12.34): from -256 to 256, and not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Scale(pub f64);
+
+/// The value of `Speed` (RFC 2326, 12.35): above 0, up to 256.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Speed(pub f64);
+
+impl TryFrom<f64> for Scale {
+    type Error = String;
+
+    fn try_from(scale: f64) -> Result<Scale, String> {
+        match scale != 0.0 && scale.abs() <= 256.0 {
+            true => Ok(Scale(scale)),
+            false => Err(format!(
+                "`scale` cannot be {scale}; write 2 for fast forward, -1 for rewind, 1 for normal, up to 256"
+            )),
+        }
+    }
+}
+
+impl TryFrom<f64> for Speed {
+    type Error = String;
+
+    fn try_from(speed: f64) -> Result<Speed, String> {
+        match speed > 0.0 && speed <= 256.0 {
+            true => Ok(Speed(speed)),
+            false => Err(format!(
+                "`speed` cannot be {speed}; write a number above 0 and up to 256, such as 2 or 0.5"
+            )),
+        }
+    }
+}
+
+impl From<Scale> for f64 {
+    fn from(scale: Scale) -> f64 {
+        scale.0
+    }
+}
+
+impl From<Speed> for f64 {
+    fn from(speed: Speed) -> f64 {
+        speed.0
+    }
+}
+
+/// Whether these actions make sense together; if not, why.
+pub fn check(actions: &[Action]) -> Result<(), String> {
+    if actions.len() > MAX_ACTIONS {
+        return Err(format!(
+            "there are {} `actions`; {MAX_ACTIONS} are the most",
+            actions.len()
+        ));
+    }
+    let leaves = |action: &Action| matches!(action, Action::Leave(leave) if leave.chance.0 >= 1.0);
+    match actions.iter().position(leaves) {
+        Some(place) if place + 1 < actions.len() => Err(format!(
+            "action {} of `actions` is `leave`, and {} follow it that no client comes to",
+            place + 1,
+            actions.len() - place - 1
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+
+    fn actions(json: &str) -> Result<Vec<Action>, String> {
+        serde_json::from_str::<Vec<Action>>(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn actions_are_written_as_they_are_read() {
+        let text = r#"[{"play":{"from":"10s","to":"40s"}},{"wait":"5s..20s"},{"pause":"3s"},{"seek":"30s..50s"},{"scale":-1.0},{"speed":0.5},{"leave":{"chance":0.3}}]"#;
+        let read = actions(text).expect("valid");
+        assert_eq!(read.len(), 7);
+        assert_eq!(check(&read), Ok(()));
+        let written = serde_json::to_string(&read).expect("plain data");
+        assert_eq!(actions(&written), Ok(read));
+    }
+
+    #[test]
+    fn senseless_actions_are_refused() {
+        for (text, says) in [
+            (r#"[{"wait":"20s..5s"}]"#, "ends before it begins"),
+            (r#"[{"wait":"5"}]"#, "a unit is missing"),
+            (r#"[{"seek":"5s.."}]"#, "missing"),
+            (r#"[{"scale":0}]"#, "cannot be 0"),
+            (r#"[{"speed":-1}]"#, "cannot be -1"),
+            (r#"[{"play":{"from":"10s","to":"5s"}}]"#, "not after `from`"),
+            (r#"[{"play":{"to":"5s","scale":-2}}]"#, "negative `scale`"),
+            (r#"[{"play":{"until":"5s"}}]"#, "unknown field"),
+            (r#"[{"leave":{"chance":2}}]"#, "share"),
+            (r#"[{"jump":"5s"}]"#, "unknown variant"),
+        ] {
+            let error = actions(text).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let read = actions(r#"[{"leave":{}},{"wait":"1s"}]"#).expect("each is valid");
+        assert!(check(&read).is_err_and(|error| error.contains("no client comes to")));
+        let many = vec![Action::Wait(Span::exactly(Duration::ZERO)); MAX_ACTIONS + 1];
+        assert!(check(&many).is_err());
+    }
+
+    #[test]
+    fn a_drawn_time_is_within_its_span() {
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let span: Span = "5s..6s".parse().expect("valid");
+        let drawn: Vec<Duration> = (0..100).map(|_| span.draw(&mut random)).collect();
+        assert!(
+            drawn
+                .iter()
+                .all(|time| (span.least..=span.most).contains(time))
+        );
+        assert!(drawn.iter().any(|time| *time != drawn[0]));
+        let exact: Span = "5s".parse().expect("valid");
+        assert_eq!(exact.draw(&mut random), Duration::from_secs(5));
+        assert_eq!(
+            (exact.to_string(), span.to_string()),
+            ("5s".into(), "5s..6s".into())
+        );
+    }
+}

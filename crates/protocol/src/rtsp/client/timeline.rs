@@ -1,0 +1,579 @@
+//! What a client does while it plays: its actions, one after the other.
+//!
+//! Whatever changes what is played begins with PAUSE and then asks PLAY, as players do: a server may take a PLAY
+//! that comes while it plays as one for later (RFC 2326, 10.5). An action that the server refuses is counted, and the
+//! client goes on as it was.
+
+use std::time::Duration;
+
+use measure::{CounterId, HistogramId, Recorder, Time};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::request::Pending;
+use super::{Client, Phase};
+use crate::media::rtp::Position;
+use crate::rtsp::actions::{Action, LeaveEarly, Play, Scale, Speed};
+use crate::rtsp::codec::{Method, Response};
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::{NptStart, Range, RtpInfo};
+use crate::rtsp::metrics as m;
+use crate::session::{Context, Outcome};
+
+/// A `Range` that begins farther than this from where it was asked for is not what was asked for: longer than from
+/// one key frame to the next.
+const FAR: Duration = Duration::from_secs(10);
+
+/// What kind of change is asked for: each has delays of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Seek,
+    Scale,
+    Speed,
+    Resume,
+}
+
+impl Kind {
+    /// Where the delay to the answer and that to the first packet are recorded.
+    fn delays(self) -> (HistogramId, HistogramId) {
+        match self {
+            Kind::Seek => (m::SEEK_DELAY, m::SEEK_TO_MEDIA),
+            Kind::Scale => (m::SCALE_DELAY, m::SCALE_TO_MEDIA),
+            Kind::Speed => (m::SPEED_DELAY, m::SPEED_TO_MEDIA),
+            Kind::Resume => (m::RESUME_DELAY, m::RESUME_TO_MEDIA),
+        }
+    }
+}
+
+/// What to ask of the server in one PLAY.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    kind: Kind,
+    /// When it was due.
+    due: Time,
+    from: Option<Duration>,
+    to: Option<Duration>,
+    scale: f64,
+    speed: f64,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    /// Nothing: the media plays, pauses or is over.
+    Nothing,
+    /// PAUSE is to be answered; then so much time passes.
+    Pausing { length: Duration },
+    /// PAUSE is to be answered; then this is asked for.
+    PausingFor(Wish),
+    /// PLAY is to be answered.
+    Asking(Wish),
+}
+
+/// How the media stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    /// It plays.
+    Plays,
+    /// It pauses, until the client's next action.
+    Pauses,
+    /// The range that was asked for is over; the media need not be.
+    AtEndOfRange,
+}
+
+/// How far a client has come with its actions.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    /// The number of the next action.
+    next: usize,
+    random: Pcg64Mcg,
+    /// When the next action is due; nothing while one is under way.
+    due: Option<Time>,
+    /// Whether a pause is over when that comes.
+    resumes: bool,
+    doing: Doing,
+    stands: Stands,
+    /// What the first packet of the new position shows the delay of, and when that was due.
+    awaited: Option<(Kind, Time)>,
+    /// Where in the media the last PLAY began and where it is to end, as far as that is known.
+    from: Option<Duration>,
+    until: Option<Duration>,
+    /// Whether it was asked to end somewhere: then the next action follows there.
+    until_asked: bool,
+    scale: f64,
+    speed: f64,
+    /// How long the whole media is.
+    end: Option<Duration>,
+}
+
+impl Timeline {
+    /// The beginning of the actions; none where there are none. All that is drawn follows from the seed.
+    pub(super) fn new(actions: &[Action], seed: u64) -> Option<Box<Timeline>> {
+        if actions.is_empty() {
+            return None;
+        }
+        Some(Box::new(Timeline {
+            next: 0,
+            // Of its own, so that the same seed chooses the same whatever happens meanwhile.
+            random: Pcg64Mcg::seed_from_u64(seed ^ 0x6163_7469_6f6e_7321),
+            due: None,
+            resumes: false,
+            doing: Doing::Nothing,
+            stands: Stands::Plays,
+            awaited: None,
+            from: None,
+            until: None,
+            until_asked: false,
+            scale: 1.0,
+            speed: 1.0,
+            end: None,
+        }))
+    }
+
+    /// When the next action is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Whether media is to come: not while it pauses, or something else is being asked for.
+    pub(super) fn plays(&self) -> bool {
+        self.stands == Stands::Plays && matches!(self.doing, Doing::Nothing)
+    }
+
+    /// How long what was asked for last takes to play, as far as that is known.
+    fn length(&self) -> Option<Duration> {
+        let media = match self.scale < 0.0 {
+            true => self.from,
+            false => self.until?.checked_sub(self.from?),
+        };
+        let rate = self.scale.abs() * self.speed;
+        let seconds = media.filter(|media| !media.is_zero())?.as_secs_f64() / rate;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    /// Where the media stands when it was last asked for and has played for so long.
+    fn moved(&self, played: Duration) -> Option<Duration> {
+        let moved = played.as_secs_f64() * self.scale.abs() * self.speed;
+        let moved = Duration::try_from_secs_f64(moved).ok()?;
+        match self.scale < 0.0 {
+            true => Some(self.from?.saturating_sub(moved)),
+            false => self.from?.checked_add(moved),
+        }
+    }
+
+    /// What an action asks for, with what stays as it was.
+    fn wish(&mut self, play: &Play, kind: Kind, due: Time) -> Wish {
+        let from = play.from.map(|from| from.draw(&mut self.random));
+        let to = play.to.map(|to| to.draw(&mut self.random));
+        Wish {
+            kind,
+            due,
+            from,
+            to,
+            scale: play.scale.map_or(self.scale, |scale| scale.0),
+            speed: play.speed.map_or(self.speed, |speed| speed.0),
+        }
+    }
+}
+
+/// The kind of what a `play` changes most.
+fn kind_of(play: &Play) -> Kind {
+    match (play.from, play.scale, play.speed) {
+        (Some(_), ..) => Kind::Seek,
+        (None, Some(_), _) => Kind::Scale,
+        (None, None, Some(_)) => Kind::Speed,
+        (None, None, None) => Kind::Resume,
+    }
+}
+
+/// Counts a refusal by its status.
+fn count_refusal(status: u16, recorder: &mut Recorder) {
+    let of_status: Option<CounterId> = match status {
+        455 => Some(m::ACTIONS_REFUSED_455),
+        457 => Some(m::ACTIONS_REFUSED_457),
+        501 => Some(m::ACTIONS_REFUSED_501),
+        551 => Some(m::ACTIONS_REFUSED_551),
+        _ => None,
+    };
+    recorder.add(m::ACTIONS_REFUSED, 1);
+    if let Some(counter) = of_status {
+        recorder.add(counter, 1);
+    }
+}
+
+/// A number as the headers write it.
+fn plain(number: f64) -> String {
+    let text = format!("{number:.3}");
+    match text.trim_end_matches('0') {
+        whole if whole.ends_with('.') => format!("{whole}0"),
+        short => short.to_owned(),
+    }
+}
+
+/// Whether a header states that number; where it is not there, the usual one is meant.
+fn states(response: &Response, name: &str, wanted: f64) -> bool {
+    let said = response
+        .headers
+        .get(name)
+        .map(|text| text.trim().parse::<f64>());
+    match said {
+        None => wanted == 1.0,
+        Some(said) => said.is_ok_and(|said| (said - wanted).abs() < 0.001),
+    }
+}
+
+/// The number that a header states; the usual one where there is none.
+fn stated(response: &Response, name: &str) -> f64 {
+    let said = response
+        .headers
+        .get(name)
+        .and_then(|text| text.trim().parse::<f64>().ok());
+    said.filter(|said| said.is_finite() && *said != 0.0)
+        .unwrap_or(1.0)
+}
+
+impl Client {
+    /// The headers of the first PLAY.
+    pub(super) fn first_play(&mut self) -> Vec<(&'static str, String)> {
+        let mut range = Range::FROM_START;
+        let mut headers = Vec::new();
+        if let Some(timeline) = &mut self.timeline
+            && let Some(Action::Play(play)) = self.config.actions.first()
+        {
+            timeline.next = 1;
+            let wish = timeline.wish(play, Kind::Seek, self.due);
+            let from = wish.from.unwrap_or_default();
+            range = Range::Npt {
+                start: Some(NptStart::At(from)),
+                end: wish.to,
+            };
+            headers = wish.headers(1.0, 1.0);
+            timeline.doing = Doing::Asking(Wish {
+                from: Some(from),
+                ..wish
+            });
+        }
+        headers.insert(0, ("Range", range.to_string()));
+        headers
+    }
+
+    /// The first PLAY was answered: the actions begin.
+    pub(super) fn begin_timeline(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
+        let end = self.length;
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        timeline.end = end;
+        let wish = match std::mem::replace(&mut timeline.doing, Doing::Nothing) {
+            Doing::Asking(wish) => wish,
+            _ => timeline.wish(&Play::default(), Kind::Seek, at),
+        };
+        timeline.due = wish.to.is_none().then_some(at);
+        self.agreed(cx, &wish, response);
+    }
+
+    /// Does the actions that are due.
+    pub(super) fn due_actions(&mut self, cx: &mut Context<'_>) {
+        while self.phase == Phase::Playing
+            && let Some(timeline) = &mut self.timeline
+            && let Some(due) = timeline.due.filter(|&due| cx.now >= due)
+        {
+            timeline.due = None;
+            if std::mem::take(&mut timeline.resumes) {
+                let wish = timeline.wish(&Play::default(), Kind::Resume, due);
+                self.ask_to_play(cx, wish);
+                continue;
+            }
+            let Some(action) = self.config.actions.get(timeline.next).cloned() else {
+                if timeline.stands == Stands::AtEndOfRange {
+                    self.tear_down(cx, Outcome::Completed, None);
+                }
+                return;
+            };
+            timeline.next += 1;
+            self.act(cx, &action, due);
+        }
+    }
+
+    fn act(&mut self, cx: &mut Context<'_>, action: &Action, due: Time) {
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        let play = match action {
+            Action::Wait(span) => {
+                timeline.due = Some(due + span.draw(&mut timeline.random));
+                return;
+            }
+            Action::Leave(LeaveEarly { chance }) => {
+                let drawn = (timeline.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+                timeline.due = Some(due);
+                if drawn < chance.0 {
+                    self.tear_down(cx, Outcome::Stopped, None);
+                }
+                return;
+            }
+            Action::Pause(span) => {
+                let length = span.draw(&mut timeline.random);
+                cx.recorder.add(m::ACTIONS, 1);
+                if timeline.stands != Stands::Plays {
+                    timeline.due = Some(due + length);
+                    return;
+                }
+                timeline.doing = Doing::Pausing { length };
+                return self.ask_pause(cx, due);
+            }
+            Action::Play(play) => play.clone(),
+            Action::Seek(to) => Play {
+                from: Some(*to),
+                ..Play::default()
+            },
+            Action::Scale(Scale(scale)) => Play {
+                scale: Some(Scale(*scale)),
+                ..Play::default()
+            },
+            Action::Speed(Speed(speed)) => Play {
+                speed: Some(Speed(*speed)),
+                ..Play::default()
+            },
+        };
+        cx.recorder.add(m::ACTIONS, 1);
+        let wish = timeline.wish(&play, kind_of(&play), due);
+        if timeline.stands == Stands::Plays {
+            timeline.doing = Doing::PausingFor(wish);
+            return self.ask_pause(cx, due);
+        }
+        self.ask_to_play(cx, wish);
+    }
+
+    fn ask_pause(&mut self, cx: &mut Context<'_>, due: Time) {
+        let url = self.aggregate.clone();
+        self.ask_due(cx, Method::Pause, url, Vec::new(), due);
+    }
+
+    fn ask_to_play(&mut self, cx: &mut Context<'_>, wish: Wish) {
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        timeline.doing = Doing::Asking(wish);
+        let mut headers = wish.headers(timeline.scale, timeline.speed);
+        if wish.from.is_some() || wish.to.is_some() {
+            let start = match wish.from {
+                Some(from) => NptStart::At(from),
+                None => NptStart::Now,
+            };
+            let range = Range::Npt {
+                start: Some(start),
+                end: wish.to,
+            };
+            headers.insert(0, ("Range", range.to_string()));
+        }
+        for stream in &self.streams {
+            cx.sinks.rtp(stream.sink).turn();
+        }
+        let url = self.aggregate.clone();
+        let due = match wish.kind {
+            // What the PAUSE before took is no delay of this request.
+            Kind::Resume => wish.due,
+            _ => cx.now,
+        };
+        self.ask_due(cx, Method::Play, url, headers, due);
+    }
+
+    /// Goes on from the answer to a request of an action.
+    pub(super) fn action_answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        pending: &Pending,
+        response: &Response,
+        at: Time,
+        refused: &str,
+    ) {
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        let granted = response.status < 300;
+        match std::mem::replace(&mut timeline.doing, Doing::Nothing) {
+            Doing::Nothing => {}
+            Doing::Pausing { length } => {
+                timeline.due = Some(at + length);
+                if granted {
+                    self.paused(cx);
+                } else {
+                    count_refusal(response.status, cx.recorder);
+                }
+                if let Some(timeline) = &mut self.timeline {
+                    timeline.resumes = granted;
+                }
+            }
+            Doing::PausingFor(wish) => {
+                if granted {
+                    self.paused(cx);
+                }
+                // A server without PAUSE may still do the rest.
+                self.ask_to_play(cx, wish);
+            }
+            Doing::Asking(wish) if granted => {
+                // Up to the end of a range that was asked for it plays.
+                timeline.due = wish.to.is_none().then_some(at);
+                timeline.stands = Stands::Plays;
+                let delay = at.since(wish.due).as_nanos() as u64;
+                cx.recorder.record(wish.kind.delays().0, delay);
+                self.play_answered = Some(at);
+                self.turn_to(cx, &wish, response, at);
+                self.agreed(cx, &wish, response);
+                self.check = Some(cx.now);
+            }
+            Doing::Asking(wish) => {
+                for stream in &self.streams {
+                    cx.sinks.rtp(stream.sink).stayed(cx.recorder);
+                }
+                let stood = timeline.stands;
+                timeline.due = Some(at);
+                if wish.kind != Kind::Resume {
+                    count_refusal(response.status, cx.recorder);
+                }
+                match (stood, wish.kind) {
+                    (Stands::Plays, _) => {
+                        if wish.kind == Kind::Resume {
+                            count_refusal(response.status, cx.recorder);
+                        }
+                        self.check = Some(cx.now);
+                    }
+                    (Stands::AtEndOfRange, _) => {}
+                    (Stands::Pauses, Kind::Resume) => {
+                        let detail = format!("{}{refused}", self.story(pending, response));
+                        self.fail(cx, Failure::of_status(response.status), detail);
+                    }
+                    // As it was before it was paused for this.
+                    (Stands::Pauses, _) => {
+                        timeline.due = None;
+                        let wish = timeline.wish(&Play::default(), Kind::Resume, at);
+                        self.ask_to_play(cx, wish);
+                    }
+                }
+            }
+        }
+    }
+
+    /// PAUSE was granted.
+    fn paused(&mut self, cx: &mut Context<'_>) {
+        let played = self
+            .arrivals(cx)
+            .map_or(Duration::ZERO, |(first, last)| last.since(first));
+        if let Some(timeline) = &mut self.timeline {
+            timeline.stands = Stands::Pauses;
+            timeline.from = timeline.moved(played);
+        }
+    }
+
+    /// Holds what the server plays now against what was asked for, and takes up how long that takes.
+    fn agreed(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response) {
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        let range = response.headers.get("Range").and_then(Range::parse);
+        let (start, end) = match range {
+            Some(Range::Npt { start, end }) => (start, end),
+            _ => (None, None),
+        };
+        let start = match start {
+            Some(NptStart::At(start)) => Some(start),
+            _ => None,
+        };
+        if let Some(from) = wish.from {
+            let distance = start.map(|start| start.abs_diff(from));
+            if let Some(distance) = distance {
+                cx.recorder
+                    .record(m::SEEK_DISTANCE, distance.as_nanos() as u64);
+            }
+            if distance.is_none_or(|distance| distance > FAR) {
+                cx.recorder.add(m::RANGE_MISMATCH, 1);
+            }
+        }
+        if !states(response, "Scale", wish.scale) {
+            cx.recorder.add(m::SCALE_MISMATCH, 1);
+        }
+        if !states(response, "Speed", wish.speed) {
+            cx.recorder.add(m::SPEED_MISMATCH, 1);
+        }
+        timeline.scale = stated(response, "Scale");
+        timeline.speed = stated(response, "Speed").abs();
+        timeline.from = start.or(wish.from).or(timeline.from);
+        timeline.until = end.or(wish.to).or(timeline.end);
+        timeline.until_asked = wish.to.is_some();
+        self.length = timeline.length();
+    }
+
+    /// Tells the receivers of the new position.
+    fn turn_to(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response, at: Time) {
+        let infos: Vec<RtpInfo> = response
+            .headers
+            .all("RTP-Info")
+            .flat_map(RtpInfo::parse_all)
+            .collect();
+        let mut to = vec![(None, None); self.streams.len()];
+        for (index, seq, rtptime) in self.match_infos(&infos) {
+            to[index] = (seq, rtptime);
+        }
+        let tells = to
+            .iter()
+            .any(|(seq, rtptime)| seq.is_some() || rtptime.is_some());
+        if let Some(timeline) = &mut self.timeline {
+            timeline.awaited = tells.then_some((wish.kind, wish.due));
+        }
+        if !tells {
+            cx.recorder.add(m::POSITION_UNTOLD, 1);
+        }
+        for (index, (seq, rtptime)) in to.into_iter().enumerate() {
+            let stream = &mut self.streams[index];
+            stream.bye = None;
+            let said = at;
+            let position = Position { seq, rtptime, said };
+            let event = cx.sinks.rtp(stream.sink).turned(position, cx.recorder);
+            if let Some(event) = event {
+                self.media_event(cx, index, event);
+            }
+        }
+    }
+
+    /// The first packet of the new position came.
+    pub(super) fn arrived_at_position(&mut self, cx: &mut Context<'_>, at: Time) {
+        if let Some(timeline) = &mut self.timeline
+            && let Some((kind, due)) = timeline.awaited.take()
+        {
+            let delay = at.since(due).as_nanos() as u64;
+            cx.recorder.record(kind.delays().1, delay);
+        }
+        self.check = Some(cx.now);
+    }
+
+    /// What was played has come to its end: says whether the client goes on with its actions.
+    pub(super) fn goes_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(timeline) = &mut self.timeline else {
+            return false;
+        };
+        let left = &self.config.actions[timeline.next.min(self.config.actions.len())..];
+        if timeline.until_asked && !left.is_empty() {
+            timeline.stands = Stands::AtEndOfRange;
+            timeline.due = Some(cx.now);
+            return true;
+        }
+        let left = left
+            .iter()
+            .filter(|action| !matches!(action, Action::Wait(_) | Action::Leave(_)));
+        cx.recorder.add(m::ACTIONS_LEFT_OUT, left.count() as u64);
+        false
+    }
+}
+
+impl Wish {
+    /// The headers for what is not as usual, or is to be as usual again.
+    fn headers(&self, scale: f64, speed: f64) -> Vec<(&'static str, String)> {
+        let wanted = [("Scale", self.scale, scale), ("Speed", self.speed, speed)];
+        wanted
+            .into_iter()
+            .filter(|(_, wanted, now)| *wanted != 1.0 || wanted != now)
+            .map(|(name, wanted, _)| (name, plain(wanted)))
+            .collect()
+    }
+}

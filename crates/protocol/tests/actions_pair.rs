@@ -1,0 +1,313 @@
+//! Clients that pause, seek and leave against the reference server, in virtual time: what they ask for they get,
+//! each delay is that of the network, and nothing of it counts as loss.
+
+use std::time::Duration;
+
+use measure::units::BitRate;
+use measure::{Catalogue, CounterId, HistogramId};
+use protocol::media::rtp::metrics::{self as rtp, RTP};
+use protocol::media::rtp::{ServedStream, StreamSummary};
+use protocol::metrics::CLIENTS;
+use protocol::rtsp::actions::Action;
+use protocol::rtsp::client::Client;
+use protocol::rtsp::config::{ClientConfig, Transport};
+use protocol::rtsp::metrics::{self as rtsp, RTSP};
+use protocol::rtsp::server::{Server, ServerConfig};
+use protocol::session::{Outcome, Output};
+use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const FIRST: SessionNumber = SessionNumber(0);
+const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
+
+fn server_config() -> ServerConfig {
+    ServerConfig {
+        bitrate: BitRate(400_000),
+        length: Some(Duration::from_secs(60)),
+        audio: true,
+        first_seq: Some(65_300),
+        ..ServerConfig::default()
+    }
+}
+
+/// A client with these actions, written as JSON.
+fn client_config(transport: Transport, actions: &str) -> ClientConfig {
+    ClientConfig {
+        transport,
+        actions: serde_json::from_str::<Vec<Action>>(actions).expect("valid actions"),
+        ..ClientConfig::default()
+    }
+}
+
+fn pair(settings: PairSettings, client: ClientConfig, server: ServerConfig) -> Pair {
+    let client = Client::new(client, "rtsp://server/a", settings.seed).expect("a URL");
+    let server = Server::new(server).expect("valid settings");
+    Pair::new(settings, Box::new(client), move |_| server.session(1))
+}
+
+fn played(settings: PairSettings, client: ClientConfig, server: ServerConfig) -> Pair {
+    let mut pair = pair(settings, client, server);
+    assert_eq!(pair.run(Duration::from_secs(300)), End::Ended);
+    pair
+}
+
+fn settings() -> PairSettings {
+    PairSettings::new(1, CATALOGUE)
+}
+
+/// What the client counted and what the server says it did, stream by stream.
+fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
+    let mut counted = Vec::new();
+    let mut served = Vec::new();
+    for (_, output) in pair.said() {
+        match output {
+            Output::Streams(streams) => counted.extend(streams.iter().cloned()),
+            Output::Served(stream) => served.push((**stream).clone()),
+            _ => {}
+        }
+    }
+    assert_eq!(counted.len(), served.len());
+    served.sort_by(|a, b| a.url.cmp(&b.url));
+    counted.sort_by(|a, b| a.url.cmp(&b.url));
+    counted.into_iter().zip(served).collect()
+}
+
+fn count(pair: &mut Pair, counter: CounterId) -> u64 {
+    pair.recorder(Side::Client).counter(counter)
+}
+
+/// How often something was measured, and the most of it, in milliseconds.
+fn delay(pair: &mut Pair, histogram: HistogramId) -> (u64, f64) {
+    match pair.recorder(Side::Client).histogram(histogram) {
+        Some(histogram) => (histogram.count(), histogram.max().unwrap_or(0) as f64 / 1e6),
+        None => (0, 0.0),
+    }
+}
+
+fn near(got: (u64, f64), count: u64, ms: f64) {
+    assert_eq!(got.0, count, "{got:?}");
+    assert!(
+        (got.1 - ms).abs() <= 0.01 * ms + 0.1,
+        "{got:?}, not {ms} ms"
+    );
+}
+
+#[test]
+fn a_pause_and_a_seek_are_no_loss_no_gap_and_no_stall() {
+    for transport in BOTH {
+        let actions = r#"[{"wait":"5s"},{"pause":"20s"},{"wait":"3s"},{"seek":"50s"}]"#;
+        let mut network = settings();
+        network.stream_delay = Duration::from_millis(20);
+        network.up.delay = Duration::from_millis(20);
+        network.down.delay = Duration::from_millis(20);
+        let mut pair = played(network, client_config(transport, actions), server_config());
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+        // 5 s, a pause of 20 s, 3 s more, and the last 10 s.
+        let took = pair.now().as_secs_f64();
+        assert!((38.0..39.5).contains(&took), "{took}");
+        for (summary, served) in told(&pair) {
+            let counts = summary.counts;
+            assert_eq!(
+                (counts.expected, counts.received, counts.restarts),
+                (served.expected, served.sent, 0),
+                "{served:?}"
+            );
+            assert_eq!(served.lost, 0);
+            // What was sent is what was watched.
+            let seconds = served.payload_bytes as f64 * 8.0;
+            let rate = if served.media == "video" {
+                400_000.0
+            } else {
+                64_000.0
+            };
+            assert!((seconds / rate - 18.0).abs() < 0.5, "{served:?}");
+            assert!(
+                summary.longest_gap < Duration::from_millis(150),
+                "{summary:?}"
+            );
+            assert!(
+                summary.jitter_mean < Some(Duration::from_millis(20)),
+                "{summary:?}"
+            );
+        }
+        assert_eq!(count(&mut pair, rtp::STALLS), 0);
+        assert_eq!(count(&mut pair, rtp::FRAMES_BROKEN), 0);
+        assert_eq!(count(&mut pair, rtp::RTP_INFO_MISMATCH), 0);
+        assert_eq!(count(&mut pair, rtsp::ACTIONS), 2);
+        assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 0);
+        assert_eq!(count(&mut pair, rtsp::RANGE_MISMATCH), 0);
+        assert_eq!(count(&mut pair, rtsp::POSITION_UNTOLD), 0);
+        // A pause before each; a round trip is 40 ms.
+        near(delay(&mut pair, rtsp::PAUSE_DELAY), 2, 40.0);
+        near(delay(&mut pair, rtsp::PLAY_DELAY), 3, 40.0);
+        near(delay(&mut pair, rtsp::RESUME_DELAY), 1, 40.0);
+        near(delay(&mut pair, rtsp::SEEK_DELAY), 1, 80.0);
+        near(delay(&mut pair, rtsp::SEEK_TO_MEDIA), 1, 80.0);
+        near(delay(&mut pair, rtsp::RESUME_TO_MEDIA), 1, 40.0);
+    }
+}
+
+#[test]
+fn the_seek_lands_on_the_key_frame_before() {
+    let actions =
+        r#"[{"play":{"from":"13s"}},{"wait":"2s"},{"seek":"31500ms"},{"wait":"2s"},{"leave":{}}]"#;
+    let client = client_config(Transport::Udp, actions);
+    let mut pair = played(settings(), client, server_config());
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+    // A key frame every two seconds: 12 s for 13 s, 30 s for 31.5 s.
+    near(delay(&mut pair, rtsp::SEEK_DISTANCE), 2, 1500.0);
+    for (_, served) in told(&pair) {
+        let rate = if served.media == "video" {
+            400_000.0
+        } else {
+            64_000.0
+        };
+        let seconds = served.payload_bytes as f64 * 8.0 / rate;
+        assert!((seconds - 4.0).abs() < 0.5, "{served:?}");
+    }
+}
+
+#[test]
+fn ranges_are_played_one_after_the_other() {
+    for transport in BOTH {
+        let actions = r#"[{"play":{"from":"10s","to":"14s"}},{"play":{"from":"40s","to":"43s"}}]"#;
+        let mut pair = played(
+            settings(),
+            client_config(transport, actions),
+            server_config(),
+        );
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+        let took = pair.now().as_secs_f64();
+        assert!((7.0..11.0).contains(&took), "{took}");
+        for (summary, served) in told(&pair) {
+            assert_eq!(summary.counts.received, served.sent);
+            let rate = if served.media == "video" {
+                400_000.0
+            } else {
+                64_000.0
+            };
+            let seconds = served.payload_bytes as f64 * 8.0 / rate;
+            assert!((seconds - 7.0).abs() < 0.5, "{served:?}");
+        }
+        assert_eq!(count(&mut pair, rtsp::ACTIONS), 1);
+    }
+}
+
+#[test]
+fn on_a_bad_network_every_count_is_still_the_server_s() {
+    for seed in 0..40 {
+        let mut network = PairSettings::new(seed, CATALOGUE);
+        network.down = NetworkSettings {
+            delay: Duration::from_millis(30),
+            ..network.down
+        };
+        network.stream_delay = Duration::from_millis(30);
+        let actions = r#"[{"wait":"2s..4s"},{"pause":"0s..4s"},{"seek":"5s..50s"},{"wait":"1s..3s"},{"seek":"0s..30s"},{"wait":"4s"},{"leave":{}}]"#;
+        let mut server = server_config();
+        server.seed = seed;
+        for fault in ["loss=3%", "duplicate=3%", "loss-burst=0.3%x5"] {
+            server.faults.add(fault).expect("a fault");
+        }
+        let transport = BOTH[seed as usize % 2];
+        let mut pair = played(network, client_config(transport, actions), server);
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+        for (summary, served) in told(&pair) {
+            let counts = summary.counts;
+            // What was under way when the client let go, it did not see.
+            assert!(served.sent - counts.received <= 10, "{counts:?} {served:?}");
+            assert!(
+                served.expected - counts.expected <= 10,
+                "{counts:?} {served:?}"
+            );
+            assert_eq!(counts.restarts + counts.malformed + counts.late, 0);
+            let lost = counts.lost().abs_diff(served.lost);
+            assert!(lost <= 5, "seed {seed}: {counts:?} {served:?}");
+        }
+        assert_eq!(count(&mut pair, rtp::RTP_INFO_MISMATCH), 0, "seed {seed}");
+        assert_eq!(count(&mut pair, rtp::STALLS), 0);
+        assert_eq!(count(&mut pair, rtsp::ACTIONS), 3);
+    }
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let run = |seed| {
+        let actions = r#"[{"wait":"1s..9s"},{"seek":"5s..50s"},{"wait":"1s..9s"},{"leave":{"chance":"50%"}}]"#;
+        let network = PairSettings::new(seed, CATALOGUE);
+        let pair = played(
+            network,
+            client_config(Transport::Tcp, actions),
+            server_config(),
+        );
+        (pair.now(), pair.outcome(FIRST).cloned())
+    };
+    let outcomes: Vec<_> = (0..20).map(run).collect();
+    assert_eq!(outcomes, (0..20).map(run).collect::<Vec<_>>());
+    let left = outcomes
+        .iter()
+        .filter(|(_, outcome)| *outcome == Some(Outcome::Stopped));
+    assert!((4..=16).contains(&left.count()), "{outcomes:?}");
+}
+
+#[test]
+fn refused_actions_are_counted_and_the_client_goes_on() {
+    // Beyond the end: it goes on where it was.
+    let actions = r#"[{"wait":"2s"},{"seek":"90s"},{"wait":"2s"},{"leave":{}}]"#;
+    let mut pair = played(
+        settings(),
+        client_config(Transport::Udp, actions),
+        server_config(),
+    );
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+    assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 1);
+    assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED_457), 1);
+    for (summary, served) in told(&pair) {
+        assert_eq!(summary.counts.lost(), 0);
+        let rate = if served.media == "video" {
+            400_000.0
+        } else {
+            64_000.0
+        };
+        assert!((served.payload_bytes as f64 * 8.0 / rate - 4.0).abs() < 0.5);
+    }
+    // A server without PAUSE: the pause is none, and a seek does without it.
+    let actions = r#"[{"wait":"2s"},{"pause":"3s"},{"seek":"50s"},{"wait":"2s"},{"leave":{}}]"#;
+    let mut server = server_config();
+    server.faults.add("refuse=pause:501").expect("a fault");
+    let mut pair = played(settings(), client_config(Transport::Tcp, actions), server);
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+    assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED_501), 1);
+    assert_eq!(delay(&mut pair, rtsp::SEEK_TO_MEDIA).0, 1);
+    for (summary, _) in told(&pair) {
+        assert_eq!(summary.counts.lost(), 0, "{summary:?}");
+    }
+}
+
+#[test]
+fn without_rtp_info_the_delay_is_not_guessed() {
+    let actions = r#"[{"wait":"2s"},{"seek":"50s"},{"wait":"2s"},{"leave":{}}]"#;
+    let server = ServerConfig {
+        rtp_info: false,
+        ..server_config()
+    };
+    let mut pair = played(settings(), client_config(Transport::Udp, actions), server);
+    assert_eq!(count(&mut pair, rtsp::POSITION_UNTOLD), 1);
+    assert_eq!(delay(&mut pair, rtsp::SEEK_DELAY).0, 1);
+    assert_eq!(delay(&mut pair, rtsp::SEEK_TO_MEDIA).0, 0);
+    assert_eq!(count(&mut pair, rtp::STALLS), 0);
+    for (summary, _) in told(&pair) {
+        assert_eq!(summary.counts.lost(), 0, "{summary:?}");
+    }
+}
+
+#[test]
+fn what_follows_the_media_s_end_is_left_out_and_counted() {
+    let actions = r#"[{"seek":"55s"},{"wait":"20s"},{"seek":"1s"},{"pause":"1s"},{"leave":{}}]"#;
+    let mut pair = played(
+        settings(),
+        client_config(Transport::Udp, actions),
+        server_config(),
+    );
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+    assert_eq!(count(&mut pair, rtsp::ACTIONS_LEFT_OUT), 2);
+}

@@ -455,6 +455,11 @@ pub enum MediaEvent {
         /// When.
         at: Time,
     },
+    /// The media's clock jumped, in a stream that has changed its position.
+    ClockJumped {
+        /// When the first packet came after it.
+        at: Time,
+    },
     /// The stream began anew with another source.
     SourceChanged {
         /// The new synchronisation source.

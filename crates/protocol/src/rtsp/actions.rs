@@ -253,14 +253,15 @@ impl From<Speed> for f64 {
 pub fn check(actions: &[Action]) -> Result<(), String> {
     if actions.len() > MAX_ACTIONS {
         return Err(format!(
-            "there are {} `actions`; {MAX_ACTIONS} are the most",
+            "there are {} `actions`; write at most {MAX_ACTIONS}",
             actions.len()
         ));
     }
     let leaves = |action: &Action| matches!(action, Action::Leave(leave) if leave.chance.0 >= 1.0);
     match actions.iter().position(leaves) {
         Some(place) if place + 1 < actions.len() => Err(format!(
-            "action {} of `actions` is `leave`, and {} follow it that no client comes to",
+            "action {} of `actions` is `leave`, and no client comes to the {} after it; \
+             take these out, or write `leave: {{chance: 30%}}`",
             place + 1,
             actions.len() - place - 1
         )),
@@ -307,7 +308,9 @@ mod tests {
             assert!(error.contains(says), "{text}: {error}");
         }
         let read = actions(r#"[{"leave":{}},{"wait":"1s"}]"#).expect("each is valid");
-        assert!(check(&read).is_err_and(|error| error.contains("no client comes to")));
+        assert!(
+            check(&read).is_err_and(|error| error.contains("no client comes to the 1 after it"))
+        );
         let many = vec![Action::Wait(Span::exactly(Duration::ZERO)); MAX_ACTIONS + 1];
         assert!(check(&many).is_err());
     }

@@ -561,6 +561,7 @@ impl Client {
                     self.check = Some(cx.now);
                 }
             }
+            MediaEvent::ClockJumped { at } => self.clock_jumped(cx, at),
             MediaEvent::Position { at } => self.arrived_at_position(cx, at),
             // It goes on after all.
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,

@@ -67,6 +67,10 @@ measure::metrics! {
         /// Of each change of position: from when it was due to the first packet of the new position, of whichever
         /// stream, as RTP-Info tells it.
         SEEK_TO_MEDIA = "seek_to_media", Seconds, "RFC 2326, 12.33";
+        /// Of each change of position after whose first packet, as RTP-Info tells it, the media's clock jumped in some
+        /// stream: from when it was due to that jump. What came before it was still of the position before, so that
+        /// this is the delay that a viewer sees, and `seek_to_media` too short.
+        SEEK_TO_JUMP = "seek_to_jump", Seconds, "RFC 2326, B";
         /// How far from the position that was asked for the server begins, either way, as its `Range` says.
         SEEK_DISTANCE = "seek_distance", Seconds, "RFC 2326, 12.29";
         /// From when playing on after a pause was due to the answer to PLAY.

@@ -52,6 +52,11 @@ measure::metrics! {
         /// above the first of them, or 3000 or more below. The lowest number that came is the base
         /// then.
         RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
+        /// Times that the RTP timestamp jumped by more than a second, or a tenth of the time since the packet
+        /// before, while the numbers went on: in streams whose client has paused or changed its position. What
+        /// reckons with the media's clock begins anew there. A server that sends what it has in store of one
+        /// position after it has told of the next does this.
+        CLOCK_JUMPS = "clock_jumps", Count, "RFC 2326, B";
         /// Packets in a TCP connection of which it is not known when the segment arrived that brought
         /// their last byte: the time is that of the last segment which one read brought, or where the
         /// kernel tells none, of reading. Their `jitter`, `early`, `lateness`, `longest_gap`,

@@ -351,7 +351,10 @@ impl RtpReceiver {
             self.judge_stray(recorder);
         }
         self.any_copy(&packet, recorder);
-        None
+        match &mut self.turn {
+            Some(turn) => turn.take_jump(),
+            None => None,
+        }
     }
 
     /// Sets the first sequence number of the stream as the server stated it (RTP-Info), before or
@@ -483,6 +486,9 @@ impl RtpReceiver {
             }
         }
         let mut base = 0;
+        if self.turn.is_some() && distance == 0 {
+            self.look_for_jump(packet, extended, recorder);
+        }
         if let Some(source) = &mut self.source {
             base = source.sequence.base();
             if distance == 0 {

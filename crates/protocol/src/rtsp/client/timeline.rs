@@ -95,13 +95,18 @@ pub(super) struct Timeline {
     stands: Stands,
     /// What the first packet of the new position shows the delay of, and when that was due.
     awaited: Option<(Kind, Time)>,
+    /// When the change of position was due that a jump of the media's clock would be of.
+    sought: Option<Time>,
     /// Where in the media the last PLAY began and where it is to end, as far as that is known.
     from: Option<Duration>,
     until: Option<Duration>,
     /// Whether it was asked to end somewhere: then the next action follows there.
     until_asked: bool,
+    /// What is wished for now.
     scale: f64,
     speed: f64,
+    /// How much media the server says to send in a second, backwards where it is negative.
+    rate: f64,
     /// How long the whole media is.
     end: Option<Duration>,
 }
@@ -121,11 +126,13 @@ impl Timeline {
             doing: Doing::Nothing,
             stands: Stands::Plays,
             awaited: None,
+            sought: None,
             from: None,
             until: None,
             until_asked: false,
             scale: 1.0,
             speed: 1.0,
+            rate: 1.0,
             end: None,
         }))
     }
@@ -142,20 +149,21 @@ impl Timeline {
 
     /// How long what was asked for last takes to play, as far as that is known.
     fn length(&self) -> Option<Duration> {
-        let media = match self.scale < 0.0 {
-            true => self.from,
-            false => self.until?.checked_sub(self.from?),
+        let media = match (self.rate < 0.0, self.until) {
+            // To the beginning, unless a place before is named.
+            (true, Some(until)) => self.from?.checked_sub(until).or(self.from),
+            (true, None) => self.from,
+            (false, until) => until?.checked_sub(self.from?),
         };
-        let rate = self.scale.abs() * self.speed;
-        let seconds = media.filter(|media| !media.is_zero())?.as_secs_f64() / rate;
+        let seconds = media.filter(|media| !media.is_zero())?.as_secs_f64() / self.rate.abs();
         Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// Where the media stands when it was last asked for and has played for so long.
     fn moved(&self, played: Duration) -> Option<Duration> {
-        let moved = played.as_secs_f64() * self.scale.abs() * self.speed;
+        let moved = played.as_secs_f64() * self.rate.abs();
         let moved = Duration::try_from_secs_f64(moved).ok()?;
-        match self.scale < 0.0 {
+        match self.rate < 0.0 {
             true => Some(self.from?.saturating_sub(moved)),
             false => self.from?.checked_add(moved),
         }
@@ -496,8 +504,8 @@ impl Client {
         if !states(response, "Speed", wish.speed) {
             cx.recorder.add(m::SPEED_MISMATCH, 1);
         }
-        timeline.scale = stated(response, "Scale");
-        timeline.speed = stated(response, "Speed").abs();
+        (timeline.scale, timeline.speed) = (wish.scale, wish.speed);
+        timeline.rate = stated(response, "Scale") * stated(response, "Speed");
         timeline.from = start.or(wish.from).or(timeline.from);
         timeline.until = end.or(wish.to).or(timeline.end);
         timeline.until_asked = wish.to.is_some();
@@ -520,6 +528,7 @@ impl Client {
             .any(|(seq, rtptime)| seq.is_some() || rtptime.is_some());
         if let Some(timeline) = &mut self.timeline {
             timeline.awaited = tells.then_some((wish.kind, wish.due));
+            timeline.sought = (wish.kind == Kind::Seek).then_some(wish.due);
         }
         if !tells {
             cx.recorder.add(m::POSITION_UNTOLD, 1);
@@ -545,6 +554,16 @@ impl Client {
             cx.recorder.record(kind.delays().1, delay);
         }
         self.check = Some(cx.now);
+    }
+
+    /// The media's clock jumped.
+    pub(super) fn clock_jumped(&mut self, cx: &mut Context<'_>, at: Time) {
+        if let Some(timeline) = &mut self.timeline
+            && let Some(due) = timeline.sought.take()
+        {
+            let delay = at.since(due).as_nanos() as u64;
+            cx.recorder.record(m::SEEK_TO_JUMP, delay);
+        }
     }
 
     /// What was played has come to its end: says whether the client goes on with its actions.

@@ -7,6 +7,7 @@ use super::*;
 use crate::metrics::CLIENTS;
 
 mod outages;
+mod turns;
 
 static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
 

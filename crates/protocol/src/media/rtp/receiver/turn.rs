@@ -76,9 +76,18 @@ pub(super) struct Turn {
     arrival: Option<Time>,
     /// The extended number with which it begins; 0 where it began with its source.
     begins: u64,
+    /// When the media's clock jumped, until it is told.
+    jumped: Option<Time>,
 }
 
 impl Turn {
+    /// A jump of the media's clock that was not told yet.
+    #[inline]
+    pub(super) fn take_jump(&mut self) -> Option<MediaEvent> {
+        let at = self.jumped.take()?;
+        Some(MediaEvent::ClockJumped { at })
+    }
+
     #[inline]
     pub(super) fn is_under_way(&self) -> bool {
         self.way != Way::There
@@ -136,6 +145,7 @@ impl RtpReceiver {
                 held: VecDeque::new(),
                 arrival,
                 begins: 0,
+                jumped: None,
             })
         });
         turn.way = Way::Asked;
@@ -213,6 +223,27 @@ impl RtpReceiver {
         self.turn
             .as_ref()
             .is_some_and(|turn| extended < turn.begins)
+    }
+
+    /// Looks whether the media's clock has jumped with a packet whose number goes on, and begins anew with it then what
+    /// reckons with that clock: some servers first send what they have still in store of the position before.
+    pub(super) fn look_for_jump(&mut self, packet: &Stray, extended: u64, recorder: &mut Recorder) {
+        let (Some(source), Some(turn)) = (&self.source, &mut self.turn) else {
+            return;
+        };
+        // What begins a source or a position has nothing before it to jump from.
+        let first = source.arrived == 0 || extended == turn.begins || turn.is_under_way();
+        if first || source.newest.until(packet.moment(), self.clock_rate) != Clocks::Disagree {
+            return;
+        }
+        turn.jumped = Some(packet.at);
+        recorder.add(m::CLOCK_JUMPS, 1);
+        let base = source.sequence.base();
+        self.finish_frames(base, recorder);
+        if let Some(turn) = &mut self.turn {
+            turn.begins = extended;
+        }
+        self.jitter.restart();
     }
 
     /// Closes all frames of a source whose lowest extended number is `base`.

@@ -1,0 +1,237 @@
+//! Another position: whose packets are whose, and what begins anew.
+
+use super::*;
+
+/// Packets in order, each a frame of 40 ms.
+struct Player {
+    bench: Bench,
+    sequence: u16,
+    timestamp: u32,
+}
+
+impl Player {
+    fn new() -> Player {
+        Player {
+            bench: Bench::new(),
+            sequence: 65_500,
+            timestamp: 1000,
+        }
+    }
+
+    fn frame(&mut self) -> Option<MediaEvent> {
+        let header = self.bench.header(self.sequence, self.timestamp, true);
+        let event = self.bench.send(&header);
+        self.bench.at += Duration::from_millis(40);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.timestamp = self.timestamp.wrapping_add(3600);
+        event
+    }
+
+    fn frames(&mut self, count: usize) {
+        for _ in 0..count {
+            assert!(!matches!(
+                self.frame(),
+                Some(MediaEvent::Position { .. } | MediaEvent::ClockJumped { .. })
+            ));
+        }
+    }
+
+    fn told(&mut self, seq: Option<u16>, rtptime: Option<u32>) -> Option<MediaEvent> {
+        let said = self.bench.at;
+        let position = Position { seq, rtptime, said };
+        self.bench
+            .receiver
+            .turned(position, &mut self.bench.recorder)
+    }
+
+    /// Asks for another position, and is told of the next packet.
+    fn turn(&mut self) {
+        self.bench.receiver.turn();
+        let event = self.told(Some(self.sequence), Some(self.timestamp));
+        assert_eq!(event, None);
+        assert_eq!(self.bench.receiver.position_arrival(), None);
+    }
+
+    fn arrives(&mut self) {
+        let at = self.bench.at;
+        assert_eq!(self.frame(), Some(MediaEvent::Position { at }));
+        assert_eq!(self.bench.receiver.position_arrival(), Some(at));
+    }
+
+    /// Ends, and demands that nothing was lost, nothing broke and nothing came late.
+    fn whole(mut self, frames: u64) {
+        self.bench.finish();
+        assert_eq!(self.bench.counts(), [frames, frames, 0, 0, 0, 0, 0]);
+        assert_eq!(self.bench.receiver.frames(), (frames, 0, 0));
+        assert_eq!(self.bench.receiver.longest_gap(), Duration::from_millis(40));
+        assert!(self.bench.receiver.mean_jitter() < Some(Duration::from_millis(1)));
+        assert_eq!(self.bench.count(m::RTP_INFO_MISMATCH), 0);
+    }
+}
+
+#[test]
+fn numbers_that_go_on_and_time_that_stood_still() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.turn();
+    player.bench.at += Duration::from_secs(30);
+    player.arrives();
+    player.frames(19);
+    player.whole(40);
+}
+
+#[test]
+fn numbers_and_times_that_begin_anew_near_and_far() {
+    for step in [700, 2999, 20_000, 65_000u16] {
+        let mut player = Player::new();
+        player.frames(20);
+        player.bench.at += Duration::from_secs(5);
+        player.sequence = player.sequence.wrapping_add(step);
+        player.timestamp = player.timestamp.wrapping_sub(900_000_000);
+        player.turn();
+        player.arrives();
+        player.frames(19);
+        player.whole(40);
+    }
+}
+
+#[test]
+fn another_source_takes_over() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.bench.ssrc = 9;
+    player.turn();
+    player.arrives();
+    player.frames(19);
+    assert_eq!(player.bench.receiver.ssrc(), Some(9));
+    player.whole(40);
+}
+
+#[test]
+fn what_was_lost_before_the_new_position_is_lost() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.sequence = player.sequence.wrapping_add(3);
+    player.timestamp = player.timestamp.wrapping_add(3 * 3600);
+    player.bench.at += Duration::from_millis(120);
+    player.turn();
+    player.arrives();
+    player.frames(19);
+    player.bench.finish();
+    assert_eq!(player.bench.counts(), [43, 40, 0, 0, 0, 0, 0]);
+    assert_eq!(player.bench.values(m::LOSS_BURST_LENGTH), [(3, 1)]);
+}
+
+#[test]
+fn stragglers_of_the_old_position_are_told_apart() {
+    let mut player = Player::new();
+    player.frames(20);
+    // Two are on their way when the server answers, and come after it: one before the first packet of the new
+    // position, one behind it.
+    let (first, second) = (player.sequence, player.sequence.wrapping_add(1));
+    let timestamp = player.timestamp;
+    player.sequence = player.sequence.wrapping_add(2);
+    player.timestamp = player.timestamp.wrapping_add(200_000);
+    player.bench.at += Duration::from_millis(50);
+    player.turn();
+    let header = player.bench.header(first, timestamp, true);
+    assert_eq!(player.bench.send(&header), None);
+    player.arrives();
+    let header = player.bench.header(second, timestamp + 3600, true);
+    assert_eq!(player.bench.send(&header), None);
+    player.frames(19);
+    player.bench.finish();
+    assert_eq!(player.bench.counts(), [42, 42, 0, 1, 0, 0, 0]);
+    assert_eq!(player.bench.receiver.frames().2, 0);
+    assert!(player.bench.receiver.mean_jitter() < Some(Duration::from_millis(200)));
+}
+
+#[test]
+fn packets_that_outrun_the_answer_are_of_the_new_position() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.bench.receiver.turn();
+    let at = player.bench.at;
+    let (seq, rtptime) = (player.sequence, player.timestamp);
+    player.frames(5);
+    assert_eq!(player.bench.receiver.counts().received, 20);
+    let event = player.told(Some(seq), Some(rtptime));
+    assert_eq!(event, Some(MediaEvent::Position { at }));
+    player.frames(15);
+    player.whole(40);
+}
+
+#[test]
+fn a_refusal_changes_nothing_and_holds_back_no_more_than_it_may() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.bench.receiver.turn();
+    player.frames(200);
+    assert_eq!(player.bench.receiver.counts().received, 220 - 64);
+    player.bench.receiver.stayed(&mut player.bench.recorder);
+    player.frames(20);
+    player.whole(240);
+    // At the end of the session too.
+    let mut player = Player::new();
+    player.frames(20);
+    player.bench.receiver.turn();
+    player.frames(20);
+    player.whole(40);
+}
+
+#[test]
+fn what_the_server_said_wrongly_is_given_up_and_counted() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.bench.receiver.turn();
+    let wrong = player.sequence.wrapping_add(5000);
+    assert_eq!(player.told(Some(wrong), None), None);
+    player.frames(60);
+    player.bench.finish();
+    assert_eq!(player.bench.counts(), [80, 80, 0, 0, 0, 0, 0]);
+    assert_eq!(player.bench.count(m::RTP_INFO_MISMATCH), 1);
+    assert!(player.bench.receiver.position_arrival().is_some());
+}
+
+#[test]
+fn a_clock_that_jumps_later_is_told_and_is_no_stall() {
+    let mut player = Player::new();
+    player.frames(20);
+    player.turn();
+    player.arrives();
+    player.frames(19);
+    // The new position really begins here.
+    player.timestamp = player.timestamp.wrapping_sub(140_000);
+    let at = player.bench.at;
+    assert_eq!(player.frame(), Some(MediaEvent::ClockJumped { at }));
+    player.frames(19);
+    assert_eq!(player.bench.count(m::CLOCK_JUMPS), 1);
+    player.whole(60);
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_comes_while_it_turns_breaks_anything(
+        packets in prop::collection::vec((0u8..6, any::<u16>(), any::<u32>(), 0u64..3000), 0..300),
+    ) {
+        let mut bench = Bench::new();
+        for (what, sequence, timestamp, millis) in packets {
+            bench.at += Duration::from_millis(millis);
+            let said = bench.at;
+            let position = |seq, rtptime| Position { seq, rtptime, said };
+            match what {
+                0 => bench.receiver.turn(),
+                1 => drop(bench.receiver.turned(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),
+                2 => drop(bench.receiver.turned(position(None, None), &mut bench.recorder)),
+                3 => bench.receiver.stayed(&mut bench.recorder),
+                _ => {
+                    let header = bench.header(sequence % 512, timestamp, true);
+                    bench.send(&header);
+                }
+            }
+        }
+        bench.finish();
+        let [expected, received, ..] = bench.counts();
+        prop_assert!(received <= expected);
+    }
+}

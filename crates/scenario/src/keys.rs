@@ -75,6 +75,9 @@ impl KeyError {
                     .help(suggest(word, words.iter().copied()))
             }
             Kind::Other(message) => match message.split_once("; ") {
+                Some((message, help)) if message.starts_with("must be ") => {
+                    Problem::new(origin, format!("`{full}`: {message}")).help(help)
+                }
                 Some((message, help)) => Problem::new(origin, message).help(help),
                 None => Problem::new(origin, format!("`{full}`: {message}")),
             },
@@ -226,7 +229,11 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
         match &self.0.value {
             Value::List(items) => visitor.visit_seq(Items(items.iter())),
-            _ => Err(self.wrong("a list")),
+            _ => Err(KeyError::new(Kind::Other(format!(
+                "must be a list, and is {}; write each item on a line that begins with `- `",
+                self.0.kind()
+            )))
+            .at(&self.0.origin)),
         }
     }
 
@@ -259,11 +266,16 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     ) -> Result<V::Value, KeyError> {
         match &self.0.value {
             Value::Scalar { text, .. } => visitor
-                .visit_enum(text.as_str().into_deserializer())
+                .visit_enum(Word(text))
                 .map_err(|error: KeyError| error.at(&self.0.origin)),
             Value::Map(entries) => match entries.as_slice() {
                 [entry] => visitor.visit_enum(Choice(entry)),
-                _ => Err(self.wrong("a mapping with one key")),
+                several => Err(KeyError::new(Kind::Other(format!(
+                    "must be one key with its value, and has {}; \
+                     write each on a line of its own that begins with `- `",
+                    several.len()
+                )))
+                .at(&self.0.origin)),
             },
             _ => Err(self.wrong("a word")),
         }
@@ -330,6 +342,64 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 }
 
+/// A choice by a word alone.
+#[derive(Clone, Copy)]
+struct Word<'a>(&'a str);
+
+impl Word<'_> {
+    fn has_no_value(self, value: &str) -> KeyError {
+        let word = shown(self.0);
+        KeyError::new(Kind::Other(format!(
+            "`{word}` has no value; write `{word}: {value}`"
+        )))
+    }
+}
+
+impl<'de> EnumAccess<'de> for Word<'de> {
+    type Error = KeyError;
+    type Variant = Word<'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Word<'de>), KeyError> {
+        let value = seed.deserialize(IntoDeserializer::<KeyError>::into_deserializer(self.0))?;
+        Ok((value, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Word<'de> {
+    type Error = KeyError;
+
+    fn unit_variant(self) -> Result<(), KeyError> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
+        // What may be empty is to be written so, as the schema says.
+        let empty = de::value::MapDeserializer::<_, KeyError>::new(std::iter::empty::<(
+            &'static str,
+            &'static str,
+        )>());
+        Err(match seed.deserialize(empty) {
+            Ok(_) => self.has_no_value("{}"),
+            Err(_) => self.has_no_value("VALUE"),
+        })
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, KeyError> {
+        Err(self.has_no_value("VALUE"))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, KeyError> {
+        Err(self.has_no_value("VALUE"))
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Choice<'a>(&'a Entry);
 
@@ -358,8 +428,11 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
-        seed.deserialize(Reader(&self.0.node))
-            .map_err(|error| error.at(&self.0.node.origin))
+        seed.deserialize(Reader(&self.0.node)).map_err(|error| {
+            let mut error: KeyError = error.at(&self.0.node.origin);
+            error.keys.push(self.0.key.clone());
+            error
+        })
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, KeyError> {

@@ -452,5 +452,9 @@ fn check_problem(own: &Node, key: &str, message: &str) -> Problem {
             .map(|entry| &entry.node.origin),
         _ => None,
     };
-    Problem::new(origin.unwrap_or(&own.origin), message)
+    let origin = origin.unwrap_or(&own.origin);
+    match message.split_once("; ") {
+        Some((message, help)) => Problem::new(origin, message).help(help),
+        None => Problem::new(origin, message),
+    }
 }

@@ -1,5 +1,6 @@
 //! The command from outside: real processes, real sockets, on the loopback interface.
 
+mod actions;
 mod bad_input;
 mod calibrate;
 mod demo;

@@ -119,7 +119,7 @@ name: VLC has no RTP over TCP
     );
 }
 
-fn have_gstreamer() -> bool {
+pub(crate) fn have_gstreamer() -> bool {
     let folders = [
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/aarch64-linux-gnu",

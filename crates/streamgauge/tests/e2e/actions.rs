@@ -1,0 +1,87 @@
+//! Clients that pause and seek, against real servers and the embedded one.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Process, RUN_WITHIN, Report, alone, folder, free_port, have, streamgauge};
+
+const CLIENTS: u64 = 3;
+
+/// Runs clients that pause once and seek twice, the second time back, and gives the report.
+fn acts(server: &str, transport: &str) -> Report {
+    let _alone = alone();
+    let folder = folder();
+    let port = free_port();
+    let text = format!(
+        "name: {server} over {transport}
+server:
+  launch: {server}
+  port: {port}
+  clips: {{ directory: clips, count: 1, length: 30s, video: 500kbps }}
+clients:
+  viewers:
+    protocol: rtsp
+    urls: [\"rtsp://127.0.0.1:{port}/clip1\"]
+    transport: {transport}
+    load: {{ clients: {CLIENTS}, one_every: 200ms }}
+    actions:
+      - wait: 2s
+      - pause: 1s
+      - wait: 2s
+      - seek: 15s..20s
+      - wait: 3s
+      - seek: 2s
+      - wait: 3s
+      - leave: {{}}
+"
+    );
+    fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");
+    let arguments = ["run", "test.yaml", "--json", "out.json"];
+    let run = Process::start(streamgauge(arguments), folder.path());
+    // Making the clip is part of it.
+    run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    report.tester_was_fit();
+    let populations = &report.0["populations"];
+    assert_eq!(report.clients("stopped"), CLIENTS, "{populations}");
+    let count = |name: &str| report.metric(name).as_u64();
+    assert_eq!(count("actions"), Some(3 * CLIENTS), "{populations}");
+    for none in [
+        "actions_refused",
+        "range_mismatch",
+        "position_untold",
+        "restarts",
+        "stalls",
+    ] {
+        assert_eq!(count(none), Some(0), "{none}: {populations}");
+    }
+    let often = |name: &str| report.metric(name)["count"].as_u64();
+    assert_eq!(often("seek_delay"), Some(2 * CLIENTS));
+    assert_eq!(often("seek_to_media"), Some(2 * CLIENTS));
+    assert_eq!(often("resume_to_media"), Some(CLIENTS));
+    report
+}
+
+#[test]
+fn gstreamer_pauses_and_seeks() {
+    if have("ffmpeg") && crate::servers::have_gstreamer() {
+        for transport in ["udp", "tcp"] {
+            let report = acts("gstreamer", transport);
+            // A pause of a second is no gap.
+            let gap: &Value = &report.metric("longest_gap")["max"];
+            assert!(gap.as_f64() < Some(0.8), "{gap}");
+        }
+    }
+}
+
+#[test]
+fn vlc_pauses_and_seeks_late() {
+    if have("ffmpeg") && have("vlc") {
+        let report = acts("vlc", "udp");
+        // It goes on with what it had in store of the old position, and says nothing of it. So it does in a pause,
+        // which is therefore a gap once it is over.
+        assert!(report.metric("clock_jumps").as_u64() > Some(0));
+    }
+}

@@ -646,3 +646,45 @@ fn settings_that_make_no_server_say_why() {
     };
     assert!(error(timeout).contains("timeout"));
 }
+
+#[test]
+fn a_range_is_played_from_its_key_frame_to_its_end() {
+    let mut talk = Talk::new(config());
+    let session = talk.set_up_tcp();
+    let play = |talk: &mut Talk, range: &str| {
+        let answer = talk.ask("PLAY rtsp://h/a", &[&session, range]);
+        let range = answer.headers.get("Range").map(str::to_owned);
+        (answer.status, range)
+    };
+    let range = |text: &str| (200, Some(text.to_owned()));
+    assert_eq!(
+        play(&mut talk, "Range: npt=2.5-3.5"),
+        range("npt=2.000-3.500")
+    );
+    talk.wait(3);
+    // At its end it stands: there is no goodbye, and another range may follow.
+    assert_eq!(talk.running.len(), 0);
+    assert!(
+        !talk
+            .reports
+            .iter()
+            .any(|report| matches!(report, rtcp::Packet::Bye { .. }))
+    );
+    assert_eq!(talk.status("PLAY rtsp://h/a", &[&session]), 457);
+    assert_eq!(play(&mut talk, "Range: npt=5-4"), (457, None));
+    assert_eq!(play(&mut talk, "Range: npt=4-"), range("npt=4.000-7.000"));
+    talk.wait(1);
+    // While it plays too.
+    assert_eq!(play(&mut talk, "Range: npt=0-99"), range("npt=0.000-7.000"));
+    assert_eq!(talk.running.len(), 1);
+    assert_eq!(talk.status("PAUSE rtsp://h/a", &[&session]), 200);
+    // Live there is no other time than now.
+    let mut talk = Talk::new(ServerConfig {
+        length: None,
+        ..config()
+    });
+    let session = talk.set_up_tcp();
+    for (range, status) in [("Range: npt=5-", 457), ("Range: npt=now-", 200)] {
+        assert_eq!(talk.status("PLAY rtsp://h/a", &[&session, range]), status);
+    }
+}

@@ -370,3 +370,34 @@ fn without_a_log_the_first_departure_alone_is_timed() {
     assert!(served.departures.is_empty());
     assert!(served.first_left_nanos > Some(3_000_000_000), "{served:?}");
 }
+
+#[test]
+fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
+    let clip = clip();
+    let mut flow = RtpFlow::new(settings(&clip, &[], Some(10)));
+    flow.start(Time::ZERO);
+    let second = Time::from_start(Duration::from_secs(1));
+    let before = run(&mut flow, second, |_| true);
+    for (from, until, seconds) in [(4, None, 6), (0, Some(2), 2), (9, Some(30), 1)] {
+        let at = second + Duration::from_secs(20);
+        let until = until.map(Duration::from_secs);
+        flow.seek(Duration::from_secs(from), until);
+        assert_eq!(flow.next_due(), None);
+        assert_eq!(flow.position(), Duration::from_secs(from));
+        let (seq, timestamp) = flow.next_position(at);
+        flow.start(at);
+        let seen = run(&mut flow, Time::NEVER, |_| true);
+        assert_eq!((seen[0].seq, seen[0].timestamp), (seq, timestamp));
+        assert_eq!(seen[0].at, at);
+        // It begins with the first packet of that frame, whatever the loop's length.
+        assert_eq!(seen[0].payload, before[0].payload);
+        let frames: std::collections::BTreeSet<u32> =
+            seen.iter().map(|packet| packet.timestamp).collect();
+        assert_eq!(frames.len(), seconds * 25, "from {from} s");
+        let numbers = seen
+            .windows(2)
+            .map(|pair| pair[1].seq.wrapping_sub(pair[0].seq));
+        assert!(numbers.into_iter().all(|step| step == 1));
+    }
+    assert_eq!(flow.served().lost, 0);
+}

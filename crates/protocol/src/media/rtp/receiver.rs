@@ -10,16 +10,16 @@ use super::jitter::Jitter;
 use super::metrics as m;
 use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
-use super::sequence::{MAX_DROPOUT, Place, Sequence, WINDOW};
-use crate::media::rtcp::{ReportBlock, SenderReportInfo};
+use super::sequence::{MAX_DROPOUT, Place, Sequence};
 use crate::session::{Arrival, MediaEvent};
 
+mod report;
+mod stray;
 mod turn;
 
+use report::Report;
+use stray::Stray;
 pub use turn::Position;
-
-/// How far apart the sequence numbers of the two packets may be that begin a stream anew.
-const NEAR: u16 = 16;
 
 /// Without a packet for less than this, numbers cannot have come round to those of the last few.
 const ROUND_MIN: Duration = Duration::from_secs(1);
@@ -161,51 +161,6 @@ impl Source {
     }
 }
 
-/// A packet that fits no stream as yet: the first of a new one, or a stray.
-#[derive(Clone, Copy, Debug)]
-struct Stray {
-    ssrc: u32,
-    sequence: u16,
-    marker: bool,
-    /// Whether it is far behind in the stream that is received, so late where nothing follows it.
-    behind: bool,
-    /// Whether it is of the source that is received and its time fits: what lies between was lost.
-    after_outage: bool,
-    timestamp: u32,
-    payload_length: usize,
-    at: Time,
-}
-
-impl Stray {
-    #[inline]
-    fn new(header: &Header, at: Time) -> Stray {
-        Stray {
-            ssrc: header.ssrc,
-            sequence: header.sequence,
-            marker: header.marker,
-            behind: false,
-            after_outage: false,
-            timestamp: header.timestamp,
-            payload_length: header.payload_length,
-            at,
-        }
-    }
-
-    #[inline]
-    fn moment(&self) -> Moment {
-        Moment {
-            at: self.at,
-            timestamp: self.timestamp,
-        }
-    }
-
-    /// Whether another packet would be of the stream, were this one the highest of it.
-    fn is_near(&self, other: &Stray) -> bool {
-        let ahead = other.sequence.wrapping_sub(self.sequence);
-        ahead < MAX_DROPOUT || u64::from(ahead.wrapping_neg()) < WINDOW
-    }
-}
-
 /// What the server said of the first sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
@@ -219,18 +174,6 @@ enum Base {
     Agreed,
     /// Something that is no longer of interest: it was wrong, or of a stream that began anew.
     Past,
-}
-
-/// What is known from sender reports.
-#[derive(Clone, Copy, Debug, Default)]
-struct Report {
-    ssrc: u32,
-    /// The last one's arrival, and the middle of its NTP time.
-    last: Option<(Time, u32)>,
-    packets: u32,
-    /// Whether the sender's count begins where our base is.
-    comparable: bool,
-    ended: bool,
 }
 
 /// A set of payload types.
@@ -530,142 +473,6 @@ impl RtpReceiver {
             self.last_arrival = Some(packet.at);
         }
         self.jitter.packet(packet.at, packet.timestamp, recorder);
-    }
-
-    /// Takes a packet that does not fit the stream.
-    #[cold]
-    fn stray(&mut self, mut packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
-        if let Some(first) = self.stray
-            && first.ssrc == packet.ssrc
-        {
-            let apart = packet.sequence.wrapping_sub(first.sequence) as i16;
-            if apart == 0 {
-                self.counts.duplicated += 1;
-                recorder.add(m::DUPLICATED, 1);
-                return None;
-            }
-            if first.after_outage && self.follows(&first, &packet) {
-                self.stray = None;
-                self.go_on(&first, recorder);
-                return self.take_here(packet, recorder);
-            }
-            if apart.unsigned_abs() <= NEAR {
-                self.stray = None;
-                return self.begin_anew(&first, &packet, recorder);
-            }
-        }
-        self.judge_stray(recorder);
-        packet.after_outage = self
-            .source
-            .as_ref()
-            .is_some_and(|source| source.is_after_outage(&packet, self.clock_rate));
-        self.stray = Some(packet);
-        None
-    }
-
-    /// Whether a packet bears out that the one before it, which came after an outage, is of the
-    /// stream: by its number, or by its time where there was another outage between them.
-    fn follows(&self, first: &Stray, second: &Stray) -> bool {
-        first.is_near(second)
-            || first.moment().until(second.moment(), self.clock_rate) != Clocks::Disagree
-    }
-
-    /// Goes on after an outage: all up to this packet was lost.
-    fn go_on(&mut self, packet: &Stray, recorder: &mut Recorder) {
-        if let Some(source) = &mut self.source {
-            let (extended, grown) = source.sequence.skip(packet.sequence, recorder);
-            self.first_copy(packet, extended, grown, 0, recorder);
-            self.any_copy(packet, recorder);
-        }
-    }
-
-    /// Gives up a packet that nothing followed.
-    #[cold]
-    fn judge_stray(&mut self, recorder: &mut Recorder) {
-        match self.stray.take() {
-            Some(stray) if stray.behind => {
-                self.counts.late += 1;
-                recorder.add(m::LATE, 1);
-                if let Some(source) = &mut self.source {
-                    source.arrived += 1;
-                }
-            }
-            Some(_) => self.malformed(recorder),
-            None => {}
-        }
-    }
-
-    #[cold]
-    fn malformed(&mut self, recorder: &mut Recorder) {
-        self.counts.malformed += 1;
-        recorder.add(m::MALFORMED, 1);
-    }
-
-    /// Takes the sender's report in. Reports of another source than the one received are counted
-    /// and otherwise ignored.
-    ///
-    /// The sender's own count of packets tells what was lost after the last packet that came, but
-    /// only where it counts from our base: a server that sends one stream to many counts from
-    /// before our time. It is taken to count from our base where at least one report stated no more
-    /// packets than we then expected, such as the one sent right before the first packet.
-    pub fn sender_report(&mut self, report: &SenderReportInfo, at: Time, recorder: &mut Recorder) {
-        self.counts.sender_reports += 1;
-        recorder.add(m::SENDER_REPORTS, 1);
-        let expected = match &self.source {
-            Some(source) if source.ssrc != report.ssrc => return,
-            Some(source) => source.sequence.span(),
-            None => 0,
-        };
-        if self.report.ssrc != report.ssrc {
-            self.report = Report::default();
-        }
-        self.report.ssrc = report.ssrc;
-        self.report.last = Some((at, (report.ntp_time >> 16) as u32));
-        self.report.packets = report.packet_count;
-        // After a restart of the same source its count goes on, but our base is new.
-        self.report.comparable |= u64::from(report.packet_count) <= expected;
-    }
-
-    /// Says that the source has ended (RTCP BYE): its last report is then the final one.
-    ///
-    /// Ask for [`RtpReceiver::finish`] only when what was still on its way had time to arrive, or
-    /// it counts as lost.
-    pub fn source_ended(&mut self, ssrc: u32) {
-        if self.source.as_ref().is_some_and(|s| s.ssrc == ssrc) {
-            self.report.ended = true;
-        }
-    }
-
-    /// The reception report about this source, and the beginning of the next report's interval (RFC
-    /// 3550, 6.4.1 and A.3). Empty and about source 0 where no packet came yet: ask
-    /// [`RtpReceiver::ssrc`] first.
-    pub fn report_block(&mut self, now: Time) -> ReportBlock {
-        let Some(source) = &mut self.source else {
-            return ReportBlock::default();
-        };
-        let expected = source.sequence.span();
-        let (expected_before, arrived_before) = source.reported;
-        source.reported = (expected, source.arrived);
-        let interval = expected.saturating_sub(expected_before);
-        let lost = interval.saturating_sub(source.arrived - arrived_before);
-        let fraction = (lost * 256).checked_div(interval).unwrap_or(0).min(255);
-        let cumulative = expected as i64 - source.arrived as i64;
-        let (last_sr, delay) = match self.report.last {
-            Some((at, middle)) => {
-                let delay = now.since(at).as_nanos() * 65_536 / 1_000_000_000;
-                (middle, u32::try_from(delay).unwrap_or(u32::MAX))
-            }
-            None => (0, 0),
-        };
-        ReportBlock {
-            ssrc: source.ssrc,
-            fraction_lost: fraction as u8,
-            cumulative_lost: cumulative.clamp(-0x80_0000, 0x7f_ffff) as i32,
-            extended_highest: source.sequence.reported_highest(),
-            jitter: self.jitter.in_clock(),
-            last_sr,
-            delay_since_last_sr: delay,
-        }
     }
 
     /// What was counted so far.

@@ -4,6 +4,7 @@ use measure::{Catalogue, CounterId, Group, HistogramId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 use crate::metrics::CLIENTS;
 
 mod outages;

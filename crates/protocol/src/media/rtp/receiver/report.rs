@@ -1,0 +1,88 @@
+//! Reports of the sender, and ours on what it sends (RFC 3550, 6.4).
+
+use measure::{Recorder, Time};
+
+use super::super::metrics as m;
+use super::RtpReceiver;
+use crate::media::rtcp::{ReportBlock, SenderReportInfo};
+
+/// What is known from sender reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Report {
+    pub(super) ssrc: u32,
+    /// The last one's arrival, and the middle of its NTP time.
+    pub(super) last: Option<(Time, u32)>,
+    pub(super) packets: u32,
+    /// Whether the sender's count begins where our base is.
+    pub(super) comparable: bool,
+    pub(super) ended: bool,
+}
+
+impl RtpReceiver {
+    /// Takes the sender's report in. Reports of another source than the one received are counted
+    /// and otherwise ignored.
+    ///
+    /// The sender's own count of packets tells what was lost after the last packet that came, but
+    /// only where it counts from our base: a server that sends one stream to many counts from
+    /// before our time. It is taken to count from our base where at least one report stated no more
+    /// packets than we then expected, such as the one sent right before the first packet.
+    pub fn sender_report(&mut self, report: &SenderReportInfo, at: Time, recorder: &mut Recorder) {
+        self.counts.sender_reports += 1;
+        recorder.add(m::SENDER_REPORTS, 1);
+        let expected = match &self.source {
+            Some(source) if source.ssrc != report.ssrc => return,
+            Some(source) => source.sequence.span(),
+            None => 0,
+        };
+        if self.report.ssrc != report.ssrc {
+            self.report = Report::default();
+        }
+        self.report.ssrc = report.ssrc;
+        self.report.last = Some((at, (report.ntp_time >> 16) as u32));
+        self.report.packets = report.packet_count;
+        // After a restart of the same source its count goes on, but our base is new.
+        self.report.comparable |= u64::from(report.packet_count) <= expected;
+    }
+
+    /// Says that the source has ended (RTCP BYE): its last report is then the final one.
+    ///
+    /// Ask for [`RtpReceiver::finish`] only when what was still on its way had time to arrive, or
+    /// it counts as lost.
+    pub fn source_ended(&mut self, ssrc: u32) {
+        if self.source.as_ref().is_some_and(|s| s.ssrc == ssrc) {
+            self.report.ended = true;
+        }
+    }
+
+    /// The reception report about this source, and the beginning of the next report's interval (RFC
+    /// 3550, 6.4.1 and A.3). Empty and about source 0 where no packet came yet: ask
+    /// [`RtpReceiver::ssrc`] first.
+    pub fn report_block(&mut self, now: Time) -> ReportBlock {
+        let Some(source) = &mut self.source else {
+            return ReportBlock::default();
+        };
+        let expected = source.sequence.span();
+        let (expected_before, arrived_before) = source.reported;
+        source.reported = (expected, source.arrived);
+        let interval = expected.saturating_sub(expected_before);
+        let lost = interval.saturating_sub(source.arrived - arrived_before);
+        let fraction = (lost * 256).checked_div(interval).unwrap_or(0).min(255);
+        let cumulative = expected as i64 - source.arrived as i64;
+        let (last_sr, delay) = match self.report.last {
+            Some((at, middle)) => {
+                let delay = now.since(at).as_nanos() * 65_536 / 1_000_000_000;
+                (middle, u32::try_from(delay).unwrap_or(u32::MAX))
+            }
+            None => (0, 0),
+        };
+        ReportBlock {
+            ssrc: source.ssrc,
+            fraction_lost: fraction as u8,
+            cumulative_lost: cumulative.clamp(-0x80_0000, 0x7f_ffff) as i32,
+            extended_highest: source.sequence.reported_highest(),
+            jitter: self.jitter.in_clock(),
+            last_sr,
+            delay_since_last_sr: delay,
+        }
+    }
+}

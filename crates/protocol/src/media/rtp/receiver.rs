@@ -242,17 +242,21 @@ impl RtpReceiver {
     /// Takes in a packet that may be of the stream.
     #[inline]
     fn take(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
-        if let Some(turn) = &self.turn
-            && turn.is_under_way()
-        {
-            return self.take_turning(packet, recorder);
+        match self.turn {
+            // All that new positions need is left out of this.
+            None => self.take_here::<false>(packet, recorder),
+            Some(_) => self.take_turned(packet, recorder),
         }
-        self.take_here(packet, recorder)
     }
 
-    /// Takes in a packet that may be of the stream, at the position that plays.
+    /// Takes in a packet that may be of the stream, at the position that plays. Where `TURNED` is false, the position has
+    /// never changed.
     #[inline]
-    fn take_here(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
+    fn take_here<const TURNED: bool>(
+        &mut self,
+        packet: Stray,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
         let Some(source) = &mut self.source else {
             self.begin(&packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
@@ -273,8 +277,8 @@ impl RtpReceiver {
                 grown,
                 distance,
             } => {
-                let straggles = self.straggles(extended);
-                self.first_copy(&packet, extended, grown, distance, recorder);
+                let straggles = TURNED && self.straggles(extended);
+                self.first_copy::<TURNED>(&packet, extended, grown, distance, recorder);
                 if straggles {
                     // The media's clock has jumped since.
                     self.arrived();
@@ -295,8 +299,8 @@ impl RtpReceiver {
         }
         self.any_copy(&packet, recorder);
         match &mut self.turn {
-            Some(turn) => turn.take_jump(),
-            None => None,
+            Some(turn) if TURNED => turn.take_jump(),
+            _ => None,
         }
     }
 
@@ -354,7 +358,7 @@ impl RtpReceiver {
             self.report = Report::default();
         }
         self.first_arrival.get_or_insert(packet.at);
-        self.first_copy(packet, extended, 1, 0, recorder);
+        self.first_copy::<true>(packet, extended, 1, 0, recorder);
         self.compare_base(recorder);
         self.any_copy(packet, recorder);
     }
@@ -381,7 +385,7 @@ impl RtpReceiver {
                 distance,
             } = source.sequence.place(second.sequence, recorder)
         {
-            self.first_copy(second, extended, grown, distance, recorder);
+            self.first_copy::<true>(second, extended, grown, distance, recorder);
             self.any_copy(second, recorder);
         }
         (old != Some(first.ssrc)).then_some(MediaEvent::SourceChanged { ssrc: first.ssrc })
@@ -401,7 +405,7 @@ impl RtpReceiver {
 
     /// Counts a packet that is not there yet.
     #[inline]
-    fn first_copy(
+    fn first_copy<const TURNED: bool>(
         &mut self,
         packet: &Stray,
         extended: u64,
@@ -429,7 +433,7 @@ impl RtpReceiver {
             }
         }
         let mut base = 0;
-        if self.turn.is_some() && distance == 0 {
+        if TURNED && distance == 0 {
             self.look_for_jump(packet, extended, recorder);
         }
         if let Some(source) = &mut self.source {
@@ -438,7 +442,7 @@ impl RtpReceiver {
                 source.newest = packet.moment();
             }
         }
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.turn.as_ref().filter(|_| TURNED) {
             if extended < turn.begins() {
                 // The frames of the position before are closed.
                 return;

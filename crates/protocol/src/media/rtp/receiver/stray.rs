@@ -77,7 +77,7 @@ impl RtpReceiver {
             if first.after_outage && self.follows(&first, &packet) {
                 self.stray = None;
                 self.go_on(&first, recorder);
-                return self.take_here(packet, recorder);
+                return self.take_here::<true>(packet, recorder);
             }
             if apart.unsigned_abs() <= NEAR {
                 self.stray = None;
@@ -104,7 +104,7 @@ impl RtpReceiver {
     pub(super) fn go_on(&mut self, packet: &Stray, recorder: &mut Recorder) {
         if let Some(source) = &mut self.source {
             let (extended, grown) = source.sequence.skip(packet.sequence, recorder);
-            self.first_copy(packet, extended, grown, 0, recorder);
+            self.first_copy::<true>(packet, extended, grown, 0, recorder);
             self.any_copy(packet, recorder);
         }
     }

@@ -176,17 +176,26 @@ impl RtpReceiver {
         let Some(turn) = &mut self.turn else { return };
         turn.way = Way::There;
         for packet in std::mem::take(&mut turn.held) {
-            self.take_here(packet, recorder);
+            self.take_here::<true>(packet, recorder);
+        }
+    }
+
+    /// Takes in a packet of a stream that has changed its position.
+    #[inline(never)]
+    pub(super) fn take_turned(
+        &mut self,
+        packet: Stray,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        match &self.turn {
+            Some(turn) if turn.is_under_way() => self.take_turning(packet, recorder),
+            _ => self.take_here::<true>(packet, recorder),
         }
     }
 
     /// Takes in a packet while the position changes.
     #[cold]
-    pub(super) fn take_turning(
-        &mut self,
-        packet: Stray,
-        recorder: &mut Recorder,
-    ) -> Option<MediaEvent> {
+    fn take_turning(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         let turn = self.turn.as_mut()?;
         let Way::Told(to) = turn.way else {
             let first = match turn.held.len() {
@@ -194,14 +203,14 @@ impl RtpReceiver {
                 _ => None,
             };
             turn.held.push_back(packet);
-            return first.and_then(|first| self.take_here(first, recorder));
+            return first.and_then(|first| self.take_here::<true>(first, recorder));
         };
         if to.has(&packet, self.clock_rate) {
             self.arrive(&packet, &to, recorder);
             return Some(MediaEvent::Position { at: packet.at });
         }
         if packet.at.since(to.said) < STRAGGLING {
-            return self.take_here(packet, recorder);
+            return self.take_here::<true>(packet, recorder);
         }
         // Which was the first is not known then, and no delay is measured by it.
         recorder.add(m::RTP_INFO_MISMATCH, 1);
@@ -273,7 +282,7 @@ impl RtpReceiver {
             if let Some(turn) = &mut self.turn {
                 turn.begins = begins;
             }
-            self.take_here(*packet, recorder);
+            self.take_here::<true>(*packet, recorder);
             return;
         }
         self.end_source(recorder);

@@ -311,3 +311,158 @@ fn what_follows_the_media_s_end_is_left_out_and_counted() {
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
     assert_eq!(count(&mut pair, rtsp::ACTIONS_LEFT_OUT), 2);
 }
+
+/// Seconds of media that were sent, by the bytes.
+fn sent(served: &ServedStream) -> f64 {
+    let rate = match served.media.as_str() {
+        "video" => 400_000.0,
+        _ => 64_000.0,
+    };
+    served.payload_bytes as f64 * 8.0 / rate
+}
+
+#[test]
+fn scale_changes_how_much_media_passes_at_the_same_bit_rate() {
+    // 10 s as usual, and of the 50 s left what the scale makes of them.
+    for (scale, seconds) in [("2", 35.0), ("0.5", 110.0), ("-1", 20.0), ("-4", 12.5)] {
+        for transport in BOTH {
+            let actions = format!(r#"[{{"wait":"10s"}},{{"scale":{scale}}}]"#);
+            let client = client_config(transport, &actions);
+            let mut pair = played(settings(), client, server_config());
+            assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed), "{scale}");
+            for (summary, served) in told(&pair) {
+                let counts = summary.counts;
+                assert_eq!((counts.lost(), counts.restarts), (0, 0));
+                assert_eq!(counts.received, served.sent);
+                assert!((sent(&served) - seconds).abs() < 0.7, "{scale}: {served:?}");
+            }
+            assert_eq!(count(&mut pair, rtsp::SCALE_MISMATCH), 0);
+            assert_eq!(count(&mut pair, rtsp::RANGE_MISMATCH), 0);
+            assert_eq!(count(&mut pair, rtp::RTP_INFO_MISMATCH), 0);
+            assert_eq!(count(&mut pair, rtp::CLOCK_JUMPS), 0);
+            assert_eq!(count(&mut pair, rtp::STALLS), 0);
+            assert_eq!(delay(&mut pair, rtsp::SCALE_TO_MEDIA).0, 1);
+        }
+    }
+}
+
+#[test]
+fn speed_changes_how_fast_all_of_it_comes() {
+    for (speed, took) in [("2", 35.0), ("0.5", 110.0)] {
+        for transport in BOTH {
+            let actions = format!(r#"[{{"wait":"10s"}},{{"speed":{speed}}}]"#);
+            let client = client_config(transport, &actions);
+            let mut pair = played(settings(), client, server_config());
+            assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed), "{speed}");
+            let now = pair.now().as_secs_f64();
+            assert!((now - took).abs() < 1.5, "{speed}: {now}");
+            for (summary, served) in told(&pair) {
+                let counts = summary.counts;
+                assert_eq!((counts.lost(), counts.restarts), (0, 0));
+                assert!((sent(&served) - 60.0).abs() < 0.7, "{speed}: {served:?}");
+            }
+            assert_eq!(count(&mut pair, rtsp::SPEED_MISMATCH), 0);
+            assert_eq!(count(&mut pair, rtsp::SPEED_CLOCK_MISMATCH), 0);
+            assert_eq!(count(&mut pair, rtp::CLOCK_JUMPS), 0);
+            // Who plays as usual runs dry where it comes more slowly.
+            assert_eq!(count(&mut pair, rtp::STALLS) > 0, speed == "0.5");
+            assert_eq!(delay(&mut pair, rtsp::SPEED_TO_MEDIA).0, 1);
+        }
+    }
+}
+
+#[test]
+fn after_any_change_it_goes_on_as_usual() {
+    let actions = r#"[{"wait":"4s"},{"speed":4},{"wait":"5s"},{"speed":1},{"scale":-2},{"wait":"5s"},
+        {"play":{"scale":1,"from":"50s"}},{"wait":"1s"},{"pause":"3s"}]"#;
+    for transport in BOTH {
+        let client = client_config(transport, actions);
+        let mut pair = played(settings(), client, server_config());
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+        for (summary, served) in told(&pair) {
+            let counts = summary.counts;
+            assert_eq!((counts.lost(), counts.restarts), (0, 0), "{summary:?}");
+            // 4 s, 20 s, 5 s, and from 50 s to the end.
+            assert!((sent(&served) - 39.0).abs() < 1.0, "{served:?}");
+        }
+        for none in [
+            rtsp::SCALE_MISMATCH,
+            rtsp::SPEED_MISMATCH,
+            rtsp::SPEED_CLOCK_MISMATCH,
+            rtsp::RANGE_MISMATCH,
+            rtsp::POSITION_MISMATCH,
+            rtp::RTP_INFO_MISMATCH,
+            rtp::CLOCK_JUMPS,
+            rtp::STALLS,
+        ] {
+            assert_eq!(count(&mut pair, none), 0, "{none:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_do_what_it_says_is_caught() {
+    let actions = |change: &str| {
+        format!(r#"[{{"wait":"12s"}},{change},{{"wait":"10s"}},{{"pause":"1s"}},{{"leave":{{}}}}]"#)
+    };
+    for (fault, change, counter, stated) in [
+        (
+            "pretend=scale",
+            r#"{"scale":2}"#,
+            rtsp::POSITION_MISMATCH,
+            rtsp::SCALE_MISMATCH,
+        ),
+        (
+            "pretend=scale",
+            r#"{"scale":-1}"#,
+            rtsp::POSITION_MISMATCH,
+            rtsp::SCALE_MISMATCH,
+        ),
+        (
+            "pretend=speed",
+            r#"{"speed":2}"#,
+            rtsp::SPEED_CLOCK_MISMATCH,
+            rtsp::SPEED_MISMATCH,
+        ),
+        (
+            "pretend=speed",
+            r#"{"speed":0.5}"#,
+            rtsp::SPEED_CLOCK_MISMATCH,
+            rtsp::SPEED_MISMATCH,
+        ),
+        (
+            "pretend=range",
+            r#"{"seek":"40s"}"#,
+            rtsp::POSITION_MISMATCH,
+            rtsp::RANGE_MISMATCH,
+        ),
+    ] {
+        for transport in BOTH {
+            let client = client_config(transport, &actions(change));
+            let honest = played(settings(), client.clone(), server_config());
+            let mut server = server_config();
+            server.faults.add(fault).expect("a fault");
+            let lying = played(settings(), client, server);
+            for (mut pair, times) in [(honest, 0), (lying, 1)] {
+                assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
+                assert_eq!(count(&mut pair, counter), times, "{fault} {change}");
+                assert_eq!(count(&mut pair, stated), 0, "{fault} {change}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_range_may_begin_where_the_media_is() {
+    let actions = r#"[{"wait":"5s"},{"play":{"to":"12s"}},{"play":{"to":"20s"}}]"#;
+    let client = client_config(Transport::Udp, actions);
+    let mut pair = played(settings(), client, server_config());
+    assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+    for (summary, served) in told(&pair) {
+        assert_eq!(summary.counts.lost(), 0, "{summary:?}");
+        // From a key frame again, of which there is one every two seconds.
+        assert!((20.0..24.5).contains(&sent(&served)), "{served:?}");
+    }
+    assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 0);
+    assert_eq!(count(&mut pair, rtsp::RANGE_MISMATCH), 0);
+}

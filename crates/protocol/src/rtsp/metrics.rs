@@ -39,6 +39,14 @@ measure::metrics! {
         /// Answers to PLAY that state another `Speed` than was asked for, or none where it was not 1: then the
         /// server sends as usual.
         SPEED_MISMATCH = "speed_mismatch", Count, "RFC 2326, 12.35";
+        /// Of the answers to PLAY that state another `Speed` than 1, those after which the RTP timestamps of a stream did not
+        /// go that fast, by more than a quarter, up to the next action: the server sends as usual, or gives faster media new
+        /// timestamps, as for `Scale`. Judged where it took at least 2 s.
+        SPEED_CLOCK_MISMATCH = "speed_clock_mismatch", Count, "RFC 2326, 12.35 and B";
+        /// Answers to PLAY that go on from where the media is, after a pause, `scale` or `speed`, and whose `Range` begins
+        /// elsewhere: more than 2 s, and a quarter of what was played, from where the positions, `Scale` and `Speed` that
+        /// the server stated before lead. It did not do what it stated.
+        POSITION_MISMATCH = "position_mismatch", Count, "RFC 2326, 12.29 and 12.34";
         /// Answers to PLAY of actions whose `RTP-Info` tells neither number nor time of any stream's first
         /// packet. The delay to the new position's first packet is not known then, and recorded nowhere.
         POSITION_UNTOLD = "position_untold", Count, "RFC 2326, 12.33";

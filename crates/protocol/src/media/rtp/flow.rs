@@ -19,6 +19,11 @@ use super::header::Header;
 use super::served::{Handover, Log, ServedStream, Tally};
 pub use crate::media::clip::Clip;
 
+mod course;
+
+pub use course::Course;
+use course::{Pace, Segment};
+
 /// How the packets of one frame are spread over time.
 #[derive(
     Clone,
@@ -186,34 +191,14 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 /// Where a flow stands in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// It has not begun.
     Idle,
     /// It sends.
     Running(Segment),
-    /// It pauses.
-    Paused,
-}
-
-/// What is sent without a break: from a start to the next pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
-    /// When it began.
-    since: Time,
-    /// Media time with which it began, in nanoseconds.
-    from: u64,
-    /// RTP timestamp with which it began, less the schedule's ticks there.
-    base: u32,
-}
-
-impl Segment {
-    /// When what has that media time is due.
-    #[inline]
-    fn due(&self, at: u64) -> Time {
-        // Within a segment media time never goes back.
-        self.since + Duration::from_nanos(at.saturating_sub(self.from))
-    }
+    /// It pauses, having played for so many nanoseconds by its timestamps.
+    Paused { played: u64 },
 }
 
 /// Sends one RTP stream.
@@ -232,6 +217,7 @@ pub struct RtpFlow {
     began: Time,
     /// How far a packet's place in the clip is ahead of its number, since it was sought.
     shift: u64,
+    pace: Pace,
     /// Where the media ends.
     length: Option<Duration>,
     tally: Tally,
@@ -297,6 +283,7 @@ impl RtpFlow {
             state: State::Idle,
             began: Time::ZERO,
             shift: 0,
+            pace: Pace::USUAL,
             length: settings.length,
             tally: Tally::default(),
             log: settings.log.then(Box::default),
@@ -309,56 +296,17 @@ impl RtpFlow {
     pub fn start(&mut self, at: Time) {
         match self.state {
             State::Idle => self.began = at,
-            State::Paused => {}
+            State::Paused { .. } => {}
             State::Running(_) => return,
         }
         self.state = State::Running(self.segment(at));
     }
 
-    /// What a start at that time begins: with the next packet, and with timestamps that have gone on as time
-    /// has, so that they neither jump nor go back wherever in the media it is (RFC 2326, B).
-    fn segment(&self, at: Time) -> Segment {
-        let elapsed = match self.state {
-            State::Idle => 0,
-            _ => ticks(at.since(self.began), self.clip.clock_rate),
-        };
-        Segment {
-            since: at,
-            from: self.schedule.at,
-            base: self
-                .first_timestamp
-                .wrapping_add(elapsed)
-                .wrapping_sub(self.schedule.ticks),
-        }
-    }
-
-    /// Goes elsewhere in the media: to its first frame at or after `from`, and no farther than `until` or the
-    /// stream's end. Sequence numbers go on. What was being sent pauses.
-    pub fn seek(&mut self, from: Duration, until: Option<Duration>) {
-        self.pause();
-        let clip = &self.clip;
-        let until = match (until, self.length) {
-            (Some(until), Some(length)) => Some(until.min(length)),
-            (until, length) => until.or(length),
-        };
-        let schedule = &mut self.schedule;
-        schedule.frames_end = until.map_or(u64::MAX, |until| clip.frame_rate.frames_within(until));
-        let frame = clip.frame_rate.frames_within(from);
-        let in_loop = frame % u64::from(clip.frames);
-        schedule.frames_before = frame - in_loop;
-        schedule.place = clip
-            .packets
-            .partition_point(|packet| u64::from(packet.frame) < in_loop);
-        let packets = clip.packets.len() as u64;
-        let place = schedule.place as u64;
-        self.shift = (place + packets - schedule.number % packets) % packets;
-        schedule.enter(frame, clip, self.pacing);
-    }
-
     /// Sends nothing for now. What was held back is lost.
     pub fn pause(&mut self) {
-        if let State::Running(_) = self.state {
-            self.state = State::Paused;
+        if let State::Running(segment) = self.state {
+            let played = self.played_to_next(segment);
+            self.state = State::Paused { played };
             if let Some(faulty) = &mut self.faults {
                 faulty.waiting.clear();
                 faulty.held.clear();
@@ -526,17 +474,6 @@ impl RtpFlow {
             _ => self.segment(at).base.wrapping_add(self.schedule.ticks),
         };
         (seq, timestamp)
-    }
-
-    /// Media time of the next packet: where a pause stands, or how much has been played.
-    pub fn position(&self) -> Duration {
-        Duration::from_nanos(self.schedule.at)
-    }
-
-    /// The RTP timestamp that belongs to a time (RFC 3550, 6.4.1).
-    pub fn timestamp_at(&self, at: Time) -> u32 {
-        self.first_timestamp
-            .wrapping_add(ticks(at.since(self.began), self.clip.clock_rate))
     }
 
     /// Packets that left, second copies included, and bytes of their payload: what a sender report

@@ -12,7 +12,7 @@ mod sequence;
 mod served;
 mod summary;
 
-pub use flow::{Clip, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
+pub use flow::{Clip, Course, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
 pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use served::{Departure, Handover, ServedStream};
 pub use summary::StreamSummary;

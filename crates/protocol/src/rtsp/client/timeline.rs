@@ -24,6 +24,13 @@ use crate::session::{Context, Outcome};
 /// one key frame to the next.
 const FAR: Duration = Duration::from_secs(10);
 
+/// Where media goes on this far from where it must be, or less, it is there: what a server had in store, and from one key
+/// frame to the next.
+const ASTRAY: Duration = Duration::from_secs(2);
+
+/// How long a speed must have held to be judged.
+const JUDGED: f64 = 2.0;
+
 /// What kind of change is asked for: each has delays of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -107,6 +114,10 @@ pub(super) struct Timeline {
     speed: f64,
     /// How much media the server says to send in a second, backwards where it is negative.
     rate: f64,
+    /// `Speed` as the server stated it last.
+    stated_speed: f64,
+    /// Where the media must be by what the server stated, and how much of it was played to there, once it has paused.
+    paused_at: Option<(Duration, Duration)>,
     /// How long the whole media is.
     end: Option<Duration>,
 }
@@ -133,6 +144,8 @@ impl Timeline {
             scale: 1.0,
             speed: 1.0,
             rate: 1.0,
+            stated_speed: 1.0,
+            paused_at: None,
             end: None,
         }))
     }
@@ -186,7 +199,7 @@ impl Timeline {
 
 /// The kind of what a `play` changes most.
 fn kind_of(play: &Play) -> Kind {
-    match (play.from, play.scale, play.speed) {
+    match (play.from.or(play.to), play.scale, play.speed) {
         (Some(_), ..) => Kind::Seek,
         (None, Some(_), _) => Kind::Scale,
         (None, None, Some(_)) => Kind::Speed,
@@ -358,10 +371,14 @@ impl Client {
         self.ask_due(cx, Method::Pause, url, Vec::new(), due);
     }
 
-    fn ask_to_play(&mut self, cx: &mut Context<'_>, wish: Wish) {
+    fn ask_to_play(&mut self, cx: &mut Context<'_>, mut wish: Wish) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
+        if wish.to.is_some() {
+            // `now` is for live media (RFC 2326, 3.6).
+            wish.from = wish.from.or(timeline.from);
+        }
         timeline.doing = Doing::Asking(wish);
         let mut headers = wish.headers(timeline.scale, timeline.speed);
         if wish.from.is_some() || wish.to.is_some() {
@@ -416,6 +433,9 @@ impl Client {
             Doing::PausingFor(wish) => {
                 if granted {
                     self.paused(cx);
+                } else {
+                    // It has played on, nobody knows how far.
+                    timeline.from = None;
                 }
                 // A server without PAUSE may still do the rest.
                 self.ask_to_play(cx, wish);
@@ -470,8 +490,31 @@ impl Client {
             .map_or(Duration::ZERO, |(first, last)| last.since(first));
         if let Some(timeline) = &mut self.timeline {
             timeline.stands = Stands::Pauses;
+            let began = timeline.from;
             timeline.from = timeline.moved(played);
+            timeline.paused_at = began
+                .zip(timeline.from)
+                .map(|(began, at)| (at, at.abs_diff(began)));
         }
+        self.judge_speed(cx);
+    }
+
+    /// Holds the speed that the server stated last against that of the timestamps.
+    fn judge_speed(&mut self, cx: &mut Context<'_>) {
+        let Some(timeline) = &mut self.timeline else {
+            return;
+        };
+        let stated = std::mem::replace(&mut timeline.stated_speed, 1.0);
+        if stated == 1.0 {
+            return;
+        }
+        let untrue = self.streams.iter().any(|stream| {
+            let clock = cx.sinks.rtp(stream.sink).clock_at_position();
+            clock.is_some_and(|(media, took)| {
+                took >= JUDGED && (media / took / stated - 1.0).abs() > 0.25
+            })
+        });
+        cx.recorder.add(m::SPEED_CLOCK_MISMATCH, u64::from(untrue));
     }
 
     /// Holds what the server plays now against what was asked for, and takes up how long that takes.
@@ -498,6 +541,12 @@ impl Client {
                 cx.recorder.add(m::RANGE_MISMATCH, 1);
             }
         }
+        if let (None, Some((at, played)), Some(start)) =
+            (wish.from, timeline.paused_at.take(), start)
+            && at.abs_diff(start) > ASTRAY.max(played / 4)
+        {
+            cx.recorder.add(m::POSITION_MISMATCH, 1);
+        }
         if !states(response, "Scale", wish.scale) {
             cx.recorder.add(m::SCALE_MISMATCH, 1);
         }
@@ -505,7 +554,8 @@ impl Client {
             cx.recorder.add(m::SPEED_MISMATCH, 1);
         }
         (timeline.scale, timeline.speed) = (wish.scale, wish.speed);
-        timeline.rate = stated(response, "Scale") * stated(response, "Speed");
+        timeline.stated_speed = stated(response, "Speed").abs();
+        timeline.rate = stated(response, "Scale") * timeline.stated_speed;
         timeline.from = start.or(wish.from).or(timeline.from);
         timeline.until = end.or(wish.to).or(timeline.end);
         timeline.until_asked = wish.to.is_some();
@@ -568,12 +618,14 @@ impl Client {
 
     /// What was played has come to its end: says whether the client goes on with its actions.
     pub(super) fn goes_on(&mut self, cx: &mut Context<'_>) -> bool {
+        self.judge_speed(cx);
         let Some(timeline) = &mut self.timeline else {
             return false;
         };
         let left = &self.config.actions[timeline.next.min(self.config.actions.len())..];
         if timeline.until_asked && !left.is_empty() {
             timeline.stands = Stands::AtEndOfRange;
+            timeline.from = timeline.until;
             timeline.due = Some(cx.now);
             return true;
         }

@@ -57,6 +57,27 @@ pub struct ControlFaults {
     /// which there is some between two frames. 1 to 64 bytes that can be told from messages and frames:
     /// each is 128 or above.
     pub garbage: f64,
+    /// Answers to PLAY that state what was asked for, and play as usual, or on from where it is.
+    pub pretend: Vec<Pretence>,
+}
+
+/// What the answer to PLAY states and is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pretence {
+    /// The position of `Range`.
+    Range,
+    /// `Scale`.
+    Scale,
+    /// `Speed`.
+    Speed,
+}
+
+impl Pretence {
+    const ALL: [(&str, Pretence); 3] = [
+        ("range", Pretence::Range),
+        ("scale", Pretence::Scale),
+        ("speed", Pretence::Speed),
+    ];
 }
 
 /// All that the reference server does wrong on purpose. Nothing by default.
@@ -73,7 +94,7 @@ pub struct ServerFaults {
 }
 
 /// The faults of the conversation, as they are written.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "refuse=setup:461",
     "refuse=describe:503@10%",
     "silent=describe",
@@ -84,6 +105,7 @@ const KNOWN: [&str; 10] = [
     "slow=play:2s@10%",
     "content-length",
     "garbage=0.1%",
+    "pretend=scale",
 ];
 
 impl ServerFaults {
@@ -141,6 +163,15 @@ impl ControlFaults {
             "slow" => slowness(value).map(|slowness| self.slow.push(slowness)),
             "content-length" => share_or_all(value).map(|share| self.content_length = share),
             "garbage" => share_or_all(value).map(|share| self.garbage = share),
+            "pretend" => match Pretence::ALL.iter().find(|(name, _)| *name == value) {
+                Some((_, pretence)) => {
+                    self.pretend.push(*pretence);
+                    Ok(())
+                }
+                None => Err(
+                    "write what: `pretend=range`, `pretend=scale` or `pretend=speed`".to_owned(),
+                ),
+            },
             _ => return None,
         })
     }

@@ -5,13 +5,40 @@ use std::time::Duration;
 use measure::Time;
 
 use super::casts::Part;
+use super::faults::Pretence;
 use super::sdp;
 use super::session::ServerSession;
 use super::streams::{Carrier, Playing, REPORT_EVERY};
-use crate::media::rtp::RtpFlow;
+use crate::media::rtp::{Course, RtpFlow};
 use crate::rtsp::codec::{Headers, Request, Response};
 use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::session::{Context, Output};
+
+/// The most that `Scale` and `Speed` are, and the least is its inverse: what is farther is answered with this.
+const FACTOR_MAX: f64 = 16.0;
+
+/// The value of `Scale` or `Speed`: what is done of what was asked for.
+fn factor(request: &Request, name: &str) -> Result<f64, u16> {
+    let Some(text) = request.headers.get(name) else {
+        return Ok(1.0);
+    };
+    let asked: f64 = text.trim().parse().map_err(|_| 400u16)?;
+    if asked == 0.0 || !asked.is_finite() {
+        return Err(400);
+    }
+    let size = asked.abs().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
+    Ok(size.copysign(asked))
+}
+
+/// A number as headers write it.
+fn number(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let short = text.trim_end_matches('0');
+    match short.ends_with('.') {
+        true => format!("{short}0"),
+        false => short.to_owned(),
+    }
+}
 
 impl ServerSession {
     pub(super) fn play(
@@ -22,40 +49,34 @@ impl ServerSession {
         let selected = self.selected(request)?;
         let shared = self.shared.clone();
         let now = cx.now;
-        let asked = match request.headers.get("Range").map(Range::parse) {
-            None => None,
-            Some(Some(Range::Npt { start, end })) => self.position(start, end)?,
-            Some(Some(_)) => return Err(501),
-            Some(None) => return Err(400),
-        };
+        let wanted = self.wanted(cx, request, &selected)?;
+        let pretends = |what| shared.config.faults.control.pretend.contains(&what);
         let conversation = self.conversation(request)?;
         let id = conversation.id.clone();
-        // What is sent once for all is where it is, as live media is.
-        let asked = match asked {
-            Some((from, _))
-                if conversation
-                    .streams
-                    .iter()
-                    .any(|stream| stream.cast.is_some()) =>
-            {
-                if !from.is_zero() {
-                    return Err(457);
-                }
-                None
-            }
-            asked => asked,
-        };
-        if let Some((from, until)) = asked {
+        if let Some(wanted) = wanted {
             // Asked for while it plays, it is played at once: RFC 2326, 10.5 would have it wait for the end of
             // what plays, which no client means.
+            let mut course = wanted;
+            if pretends(Pretence::Range) {
+                course.from = None;
+            }
+            if pretends(Pretence::Scale) {
+                course.scale = 1.0;
+            }
+            if pretends(Pretence::Speed) {
+                course.speed = 1.0;
+            }
             for &index in &selected {
                 let stream = &mut conversation.streams[index];
                 if stream.playing == Playing::Yes {
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });
                 }
                 stream.playing = Playing::No;
-                stream.until = until;
-                cx.flows.with(stream.flow, |flow| flow.seek(from, until));
+                stream.until = match course.scale < 0.0 {
+                    true => course.until.or(Some(Duration::ZERO)),
+                    false => course.until,
+                };
+                cx.flows.with(stream.flow, |flow| flow.direct(course));
             }
         }
         if selected
@@ -65,8 +86,9 @@ impl ServerSession {
             return Err(457);
         }
         let mut infos = Vec::new();
-        let mut position = Duration::MAX;
+        let mut position: Option<Duration> = None;
         let mut until = None;
+        let mut pace = (1.0, 1.0);
         let mut begun = Vec::new();
         for index in selected {
             let stream = &mut conversation.streams[index];
@@ -76,8 +98,8 @@ impl ServerSession {
             if stream.playing == Playing::No {
                 // What others play already is sent already.
                 let starts = stream.cast.as_ref().is_none_or(Part::play);
-                let ((seq, rtptime), at) = cx.flows.with(stream.flow, |flow| {
-                    let begins = (flow.next_position(now), flow.position());
+                let ((seq, rtptime), at, paced) = cx.flows.with(stream.flow, |flow| {
+                    let begins = (flow.next_position(now), flow.position(), flow.pace());
                     flow.start(now);
                     begins
                 });
@@ -86,7 +108,10 @@ impl ServerSession {
                     seq: Some(seq),
                     rtptime: Some(rtptime),
                 });
-                position = position.min(at);
+                let back = paced.0 < 0.0;
+                let first = |other: Duration| if back { other.max(at) } else { other.min(at) };
+                position = Some(position.map_or(at, first));
+                pace = paced;
                 until = until.or(stream.until);
                 stream.playing = Playing::Yes;
                 stream.base_told |= shared.config.rtp_info;
@@ -108,9 +133,26 @@ impl ServerSession {
         let mut headers = Headers::new();
         headers.push("Session", id);
         if !infos.is_empty() {
+            if let Some(wanted) = wanted {
+                if pretends(Pretence::Range) {
+                    position = wanted.from.or(position);
+                }
+                if pretends(Pretence::Scale) {
+                    pace.0 = wanted.scale;
+                }
+                if pretends(Pretence::Speed) {
+                    pace.1 = wanted.speed;
+                }
+            }
+            for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
+                // Stated where it is not as usual, or was asked for.
+                if actual != 1.0 || request.headers.get(name).is_some() {
+                    headers.push(name, number(actual));
+                }
+            }
             let range = match sdp::range(&shared) {
                 Range::Npt { end: Some(end), .. } => Range::Npt {
-                    start: Some(NptStart::At(position)),
+                    start: position.map(NptStart::At),
                     end: Some(until.unwrap_or(end)),
                 },
                 live => live,
@@ -128,25 +170,66 @@ impl ServerSession {
         Ok(response)
     }
 
-    /// Where in the media a range begins and ends; `None` where it begins where the media stands. It begins with
-    /// the key frame at or before what was asked for, as without one nobody can show anything.
-    fn position(
-        &self,
-        start: Option<NptStart>,
-        end: Option<Duration>,
-    ) -> Result<Option<(Duration, Option<Duration>)>, u16> {
-        let Some(NptStart::At(start)) = start else {
+    /// What a PLAY asks to be done otherwise than it is; `None` where it just goes on. Media begins with the key frame at or
+    /// before what was asked for, as without one nobody can show anything.
+    fn wanted(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &Request,
+        selected: &[usize],
+    ) -> Result<Option<Course>, u16> {
+        let (start, end) = match request.headers.get("Range").map(Range::parse) {
+            None => (None, None),
+            Some(Some(Range::Npt { start, end })) => (start, end),
+            Some(Some(_)) => return Err(501),
+            Some(None) => return Err(400),
+        };
+        let start = match start {
+            Some(NptStart::At(start)) => Some(start),
+            _ => None,
+        };
+        let scale = factor(request, "Scale")?;
+        let speed = factor(request, "Speed")?;
+        if speed < 0.0 {
+            return Err(400);
+        }
+        let length = self.shared.config.length;
+        let clip = self.shared.clips[0].clone();
+        let conversation = self.conversation(request)?;
+        // What is sent once for all is where it is, as live media is: there is no other time than now.
+        let shared = conversation
+            .streams
+            .iter()
+            .any(|stream| stream.cast.is_some());
+        let Some(length) = length.filter(|_| !shared) else {
+            return match start {
+                Some(start) if !start.is_zero() => Err(457),
+                _ => Ok(None),
+            };
+        };
+        let Some(stream) = selected.first().map(|&index| &conversation.streams[index]) else {
             return Ok(None);
         };
-        let Some(length) = self.shared.config.length else {
-            // Live: there is no other time than now.
-            return if start.is_zero() { Ok(None) } else { Err(457) };
+        let (at, pace) = cx
+            .flows
+            .with(stream.flow, |flow| (flow.position(), flow.pace()));
+        if start.is_none() && end.is_none() && (scale, speed) == pace {
+            return Ok(None);
+        }
+        let begin = start.unwrap_or(at);
+        let nothing = match scale < 0.0 {
+            true => begin.is_zero() || begin > length || end.is_some_and(|end| end >= begin),
+            false => begin >= length || end.is_some_and(|end| end <= begin),
         };
-        if start >= length || end.is_some_and(|end| end <= start) {
+        if nothing {
             return Err(457);
         }
-        let from = self.shared.clips[0].key_frame_before(start);
-        Ok(Some((from, end.filter(|&end| end < length))))
+        Ok(Some(Course {
+            from: start.map(|start| clip.key_frame_before(start)),
+            until: end.filter(|&end| end < length),
+            scale,
+            speed,
+        }))
     }
 
     /// The first play sets the clocks of what is done wrong later.

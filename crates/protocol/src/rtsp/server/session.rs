@@ -296,6 +296,10 @@ impl ServerSession {
         else {
             return;
         };
+        if cx.flows.with(flow, |flow| flow.next_due().is_some()) {
+            // It was asked to play on meanwhile.
+            return;
+        }
         stream.playing = Playing::Ended;
         stream.report_at = None;
         if let Some(part) = &stream.cast {

@@ -381,7 +381,11 @@ fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
     for (from, until, seconds) in [(4, None, 6), (0, Some(2), 2), (9, Some(30), 1)] {
         let at = second + Duration::from_secs(20);
         let until = until.map(Duration::from_secs);
-        flow.seek(Duration::from_secs(from), until);
+        flow.direct(Course {
+            from: Some(Duration::from_secs(from)),
+            until,
+            ..Course::ON
+        });
         assert_eq!(flow.next_due(), None);
         assert_eq!(flow.position(), Duration::from_secs(from));
         let (seq, timestamp) = flow.next_position(at);
@@ -400,4 +404,52 @@ fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
         assert!(numbers.into_iter().all(|step| step == 1));
     }
     assert_eq!(flow.served().lost, 0);
+}
+
+#[test]
+fn scale_changes_what_is_sent_and_speed_how_fast() {
+    let clip = clip();
+    let seconds = Duration::from_secs;
+    // Of ten seconds from 20 s: how many frames, how long it takes, where it ends.
+    for (scale, speed, until, frames, took, end) in [
+        (2.0, 1.0, 30, 125, 5.0, 30),
+        (0.5, 1.0, 30, 500, 20.0, 30),
+        (1.0, 2.0, 30, 250, 5.0, 30),
+        (1.0, 0.5, 30, 250, 20.0, 30),
+        (4.0, 2.0, 30, 63, 1.25, 30),
+        (-1.0, 1.0, 10, 250, 10.0, 10),
+        (-4.0, 1.0, 10, 63, 2.5, 10),
+    ] {
+        let mut flow = RtpFlow::new(settings(&clip, &[], Some(60)));
+        flow.start(Time::ZERO);
+        run(&mut flow, Time::from_start(seconds(1)), |_| true);
+        flow.direct(Course {
+            from: Some(seconds(20)),
+            until: Some(seconds(until)),
+            scale,
+            speed,
+        });
+        let at = Time::from_start(seconds(3));
+        let (_, timestamp) = flow.next_position(at);
+        flow.start(at);
+        let seen = run(&mut flow, Time::NEVER, |_| true);
+        assert_eq!(seen[0].timestamp, timestamp);
+        let mut stamps: Vec<u32> = seen.iter().map(|packet| packet.timestamp).collect();
+        stamps.dedup();
+        assert_eq!(stamps.len(), frames, "{scale} {speed}");
+        // The timestamps are those of what is shown, whatever it is (RFC 2326, B).
+        assert!(stamps.windows(2).all(|pair| pair[1] - pair[0] == 3600));
+        let lasted = seen[seen.len() - 1].at.since(at).as_secs_f64();
+        assert!((lasted - took).abs() < 0.1, "{scale} {speed}: {lasted}");
+        let apart = flow.position().abs_diff(seconds(end));
+        assert!(apart < Duration::from_millis(200), "{:?}", flow.position());
+        // As usual again: not before the last timestamp, however fast it went.
+        flow.direct(Course {
+            from: Some(seconds(40)),
+            ..Course::ON
+        });
+        let back = seen[seen.len() - 1].at;
+        let next = flow.next_position(back).1;
+        assert!(next.wrapping_sub(stamps[stamps.len() - 1]) as i32 > 0);
+    }
 }

@@ -74,6 +74,8 @@ pub(super) struct Turn {
     held: VecDeque<Stray>,
     /// When the first packet came of the position that plays.
     arrival: Option<Time>,
+    /// The first packet of that position, where that is not the stream's first.
+    first: Option<Moment>,
     /// The extended number with which it begins; 0 where it began with its source.
     begins: u64,
     /// When the media's clock jumped, until it is told.
@@ -144,6 +146,7 @@ impl RtpReceiver {
                 way: Way::There,
                 held: VecDeque::new(),
                 arrival,
+                first: None,
                 begins: 0,
                 jumped: None,
             })
@@ -226,6 +229,17 @@ impl RtpReceiver {
         None
     }
 
+    /// Of the position that plays, where it is not the stream's first: how far the media's clock has gone by the timestamps,
+    /// and how long that took, in seconds.
+    pub fn clock_at_position(&self) -> Option<(f64, f64)> {
+        let (turn, source) = (self.turn.as_ref()?, self.source.as_ref()?);
+        let first = turn.first.filter(|_| !turn.is_under_way())?;
+        let newest = source.newest;
+        let stamped = newest.timestamp.wrapping_sub(first.timestamp) as i32;
+        let media = f64::from(stamped) / f64::from(self.clock_rate.max(1));
+        Some((media, newest.at.since(first.at).as_secs_f64()))
+    }
+
     /// Whether a packet is of the position before that which plays.
     #[inline]
     pub(super) fn straggles(&self, extended: u64) -> bool {
@@ -266,6 +280,7 @@ impl RtpReceiver {
         if let Some(turn) = &mut self.turn {
             turn.way = Way::There;
             turn.arrival = Some(packet.at);
+            turn.first = Some(packet.moment());
         }
         // The time that nothing was to come is no gap.
         self.last_arrival = self.last_arrival.map(|_| packet.at);

@@ -184,6 +184,13 @@ impl ClientConfig {
         }
     }
 
+    /// What each client does while it plays, in words; `None` where it just plays.
+    pub fn actions(&self) -> Option<String> {
+        match self {
+            ClientConfig::Rtsp(config) => rtsp::actions::in_words(&config.actions),
+        }
+    }
+
     /// Whether media comes from multicast groups, which clients share.
     pub fn is_multicast(&self) -> bool {
         match self {

@@ -292,10 +292,14 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         0 | 1 => hide_password(first),
         count => format!("{} and {} more", hide_password(first), count - 1),
     };
-    vec![
+    let mut lines = vec![
         format!("{name}: {how}; they {leave}{rejoin}"),
         format!("{name}: {} from {urls}", plan.protocol),
-    ]
+    ];
+    if let Some(actions) = population.config.actions() {
+        lines.push(format!("{name}: each {actions}"));
+    }
+    lines
 }
 
 /// A URL without the password that it may hold.

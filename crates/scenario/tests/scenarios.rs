@@ -371,6 +371,14 @@ fn the_description_says_what_will_happen_and_what_it_takes() {
     let secret = SMALL.replace("rtsp://h/a", "rtsp://me:secret@h/a");
     let lines = parse(&secret).describe().lines().join("\n");
     assert!(lines.contains("rtsp://me:***@h/a"), "{lines}");
+    assert!(!lines.contains("viewers: each"), "{lines}");
+    let acting = SMALL.replace(
+        "load:",
+        "actions: [{wait: 5s..20s}, {pause: 3s}, {leave: {}}], load:",
+    );
+    let lines = parse(&acting).describe().lines().join("\n");
+    let words = "viewers: each plays on for 5s..20s, pauses for 3s, leaves\n";
+    assert!(lines.contains(words), "{lines}");
     assert!(!lines.contains("secret"));
 }
 

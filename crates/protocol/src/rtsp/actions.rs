@@ -249,6 +249,51 @@ impl From<Speed> for f64 {
     }
 }
 
+impl fmt::Display for Action {
+    /// In words, as what a client does: `seeks to 30s..50s`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Play(play) => play.fmt(out),
+            Action::Wait(span) => write!(out, "plays on for {span}"),
+            Action::Pause(span) => write!(out, "pauses for {span}"),
+            Action::Seek(span) => write!(out, "seeks to {span}"),
+            Action::Scale(Scale(scale)) => write!(out, "asks for scale {scale}"),
+            Action::Speed(Speed(speed)) => write!(out, "asks for speed {speed}"),
+            Action::Leave(LeaveEarly { chance }) if chance.0 >= 1.0 => out.write_str("leaves"),
+            Action::Leave(LeaveEarly { chance }) => write!(out, "leaves with a chance of {chance}"),
+        }
+    }
+}
+
+impl fmt::Display for Play {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("plays")?;
+        if let Some(from) = self.from {
+            write!(out, " from {from}")?;
+        }
+        if let Some(to) = self.to {
+            write!(out, " to {to}")?;
+        }
+        if let Some(Scale(scale)) = self.scale {
+            write!(out, " at scale {scale}")?;
+        }
+        match self.speed {
+            Some(Speed(speed)) => write!(out, " at speed {speed}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What clients with these actions do, in words; `None` where there are none. Of many, the first.
+pub fn in_words(actions: &[Action]) -> Option<String> {
+    const SHOWN: usize = 12;
+    let mut words: Vec<String> = actions.iter().take(SHOWN).map(Action::to_string).collect();
+    if actions.len() > SHOWN {
+        words.push(format!("and {} more", actions.len() - SHOWN));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 /// Whether these actions make sense together; if not, why.
 pub fn check(actions: &[Action]) -> Result<(), String> {
     if actions.len() > MAX_ACTIONS {
@@ -285,6 +330,12 @@ mod tests {
         let text = r#"[{"play":{"from":"10s","to":"40s"}},{"wait":"5s..20s"},{"pause":"3s"},{"seek":"30s..50s"},{"scale":-1.0},{"speed":0.5},{"leave":{"chance":0.3}}]"#;
         let read = actions(text).expect("valid");
         assert_eq!(read.len(), 7);
+        let words = "plays from 10s to 40s, plays on for 5s..20s, pauses for 3s, seeks to 30s..50s, \
+                     asks for scale -1, asks for speed 0.5, leaves with a chance of 30%";
+        assert_eq!(in_words(&read).as_deref(), Some(words));
+        let many = vec![Action::Pause(Span::exactly(Duration::ZERO)); 15];
+        assert!(in_words(&many).is_some_and(|words| words.ends_with(", and 3 more")));
+        assert_eq!(in_words(&[]), None);
         assert_eq!(check(&read), Ok(()));
         let written = serde_json::to_string(&read).expect("plain data");
         assert_eq!(actions(&written), Ok(read));

@@ -1,4 +1,4 @@
-//! Clients that pause and seek, against real servers and the embedded one.
+//! Clients that pause, seek and ask for fast forward, against real servers and the embedded one.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::{Process, RUN_WITHIN, Report, alone, folder, free_port, have
 
 const CLIENTS: u64 = 3;
 
-/// Runs clients that pause once and seek twice, the second time back, and gives the report.
+/// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and leave, and gives the report.
 fn acts(server: &str, transport: &str) -> Report {
     let _alone = alone();
     let folder = folder();
@@ -27,13 +27,15 @@ clients:
     transport: {transport}
     load: {{ clients: {CLIENTS}, one_every: 200ms }}
     actions:
-      - wait: 2s
+      - wait: 1s
       - pause: 1s
       - wait: 2s
       - seek: 15s..20s
-      - wait: 3s
+      - wait: 2s
       - seek: 2s
-      - wait: 3s
+      - wait: 2s
+      - scale: 2
+      - wait: 1s
       - leave: {{}}
 "
     );
@@ -47,7 +49,7 @@ clients:
     let populations = &report.0["populations"];
     assert_eq!(report.clients("stopped"), CLIENTS, "{populations}");
     let count = |name: &str| report.metric(name).as_u64();
-    assert_eq!(count("actions"), Some(3 * CLIENTS), "{populations}");
+    assert_eq!(count("actions"), Some(4 * CLIENTS), "{populations}");
     for none in [
         "actions_refused",
         "range_mismatch",
@@ -57,6 +59,8 @@ clients:
     ] {
         assert_eq!(count(none), Some(0), "{none}: {populations}");
     }
+    // Both say that they do not: one plays as usual, the other calls it `Speed`.
+    assert_eq!(count("scale_mismatch"), Some(CLIENTS), "{populations}");
     let often = |name: &str| report.metric(name)["count"].as_u64();
     assert_eq!(often("seek_delay"), Some(2 * CLIENTS));
     assert_eq!(often("seek_to_media"), Some(2 * CLIENTS));

@@ -1,11 +1,12 @@
 //! This process and its machine, looked at once a window: what no worker can see of itself.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use measure::{Recorder, Window, tester};
 
-/// Fewer clock ticks than this tell no share.
-const TICKS_ENOUGH: u64 = 10;
+/// Less processor time than this, of all processors together, tells no share: /proc counts in steps of mostly 10 ms.
+const TIME_ENOUGH: Duration = Duration::from_millis(100);
 
 /// This process, and what the kernel says of its machine.
 #[derive(Debug)]
@@ -14,14 +15,33 @@ pub(crate) struct Process {
     cpu_nanos: u64,
     /// Dropped packets of each processor; none where the kernel does not tell.
     softnet: Option<Vec<u32>>,
-    /// Clock ticks of all processors, in all and stolen; none where the kernel does not tell.
-    ticks: Option<Ticks>,
+    /// What was stolen of all processors' time; none where the kernel does not tell.
+    stolen: Option<Stolen>,
 }
 
+/// What a hypervisor took of the processors' time, and of how many of them.
+///
+/// It is held against the time that passed, and not against the sum of all kinds of time: on most kernels those of busy
+/// time are what the timer's tick finds, which is far off for programs that wake by timers. Stolen time is a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticks {
-    all: u64,
-    stolen: u64,
+struct Stolen {
+    at: Instant,
+    processors: u32,
+    ticks: u64,
+}
+
+impl Stolen {
+    /// What share was stolen from `before` on; none where that is not long enough ago, or a processor came or went.
+    fn share_since(&self, before: &Stolen, ticks_per_second: u64) -> Option<f64> {
+        let passed = self.at.saturating_duration_since(before.at);
+        let all = passed.checked_mul(self.processors)?;
+        if self.processors != before.processors || all < TIME_ENOUGH {
+            return None;
+        }
+        let ticks = self.ticks.saturating_sub(before.ticks) as f64;
+        let share = ticks / ticks_per_second.max(1) as f64 / all.as_secs_f64();
+        Some(share.min(1.0))
+    }
 }
 
 impl Process {
@@ -30,7 +50,7 @@ impl Process {
             recorder: Recorder::new(tester::TESTER_CATALOGUE),
             cpu_nanos: net::clock::process_cpu_nanos(),
             softnet: softnet(),
-            ticks: ticks(),
+            stolen: stolen(),
         }
     }
 
@@ -71,20 +91,20 @@ impl Process {
     }
 
     fn take_steal(&mut self) {
-        match (self.ticks, ticks()) {
+        match (self.stolen, stolen()) {
             (Some(before), Some(now)) => {
-                let all = now.all.saturating_sub(before.all);
                 // Windows may be closed one right after the other.
-                if all >= TICKS_ENOUGH {
-                    let stolen = now.stolen.saturating_sub(before.stolen);
-                    let share = stolen as f64 / all as f64;
-                    self.recorder.set(tester::STEAL, share.min(1.0));
-                    self.ticks = Some(now);
+                if let Some(share) = now.share_since(&before, net::clock::ticks_per_second()) {
+                    self.recorder.set(tester::STEAL, share);
+                    self.stolen = Some(now);
+                } else if now.processors != before.processors {
+                    self.recorder.unset(tester::STEAL);
+                    self.stolen = Some(now);
                 }
             }
             (_, now) => {
                 self.recorder.unset(tester::STEAL);
-                self.ticks = now;
+                self.stolen = now;
             }
         }
     }
@@ -94,8 +114,13 @@ fn softnet() -> Option<Vec<u32>> {
     parse_softnet(&fs::read_to_string("/proc/net/softnet_stat").ok()?)
 }
 
-fn ticks() -> Option<Ticks> {
-    parse_ticks(&fs::read_to_string("/proc/stat").ok()?)
+fn stolen() -> Option<Stolen> {
+    let (ticks, processors) = parse_stolen(&fs::read_to_string("/proc/stat").ok()?)?;
+    Some(Stolen {
+        at: Instant::now(),
+        processors,
+        ticks,
+    })
 }
 
 /// The second column of each processor's line, hexadecimal: packets dropped because its queue was full.
@@ -122,20 +147,18 @@ fn newly_dropped(before: &[u32], now: &[u32]) -> u64 {
         .sum()
 }
 
-/// The line of all processors: user, nice, system, idle, iowait, irq, softirq, steal. What follows is
-/// contained in user and nice.
-fn parse_ticks(text: &str) -> Option<Ticks> {
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = line
-        .split_ascii_whitespace()
-        .take(8)
-        .map(|field| field.parse().ok())
-        .collect::<Option<_>>()?;
-    let stolen = *fields.get(7)?;
-    let all = fields
-        .iter()
-        .fold(0u64, |sum, field| sum.saturating_add(*field));
-    Some(Ticks { all, stolen })
+/// The stolen time of all processors, in clock ticks, and how many of them there are. The first line is that of all: user,
+/// nice, system, idle, iowait, irq, softirq, steal; one for each processor follows.
+fn parse_stolen(text: &str) -> Option<(u64, u32)> {
+    let mut lines = text.lines();
+    let fields = lines.next()?.strip_prefix("cpu ")?;
+    let stolen = fields.split_ascii_whitespace().nth(7)?.parse().ok()?;
+    let of_one = |line: &&str| {
+        line.strip_prefix("cpu")
+            .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    let processors = u32::try_from(lines.take_while(of_one).count()).ok()?;
+    (processors > 0).then_some((stolen, processors))
 }
 
 #[cfg(test)]
@@ -156,30 +179,42 @@ mod tests {
 
     #[test]
     fn stolen_time_is_the_eighth_field() {
-        let text = "cpu  100 10 50 800 20 5 5 10 7 7\ncpu0 1 1 1 1 1 1 1 1\n";
-        let ticks = parse_ticks(text).expect("it is a line of the kernel's");
-        assert_eq!(
-            ticks,
-            Ticks {
-                all: 1000,
-                stolen: 10
-            }
-        );
+        let text =
+            "cpu  100 10 50 800 20 5 5 10 7 7\ncpu0 1 1 1 1 1 1 1 1\ncpu1 1 1\nintr 1\ncpu9 1\n";
+        assert_eq!(parse_stolen(text), Some((10, 2)));
         for text in [
             "",
-            "cpu  1 2 3",
+            "cpu  1 2 3\ncpu0 1",
             "cpu0 1 2 3 4 5 6 7 8",
-            "cpu  1 2 3 4 5 6 7 x",
+            "cpu  1 2 3 4 5 6 7 x\ncpu0 1",
+            "cpu  1 2 3 4 5 6 7 8",
         ] {
-            assert_eq!(parse_ticks(text), None, "{text}");
+            assert_eq!(parse_stolen(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_stolen_is_held_against_the_time_that_passed() {
+        let begin = Instant::now();
+        let stolen = |after: u64, processors, ticks| Stolen {
+            at: begin + Duration::from_millis(after),
+            processors,
+            ticks,
+        };
+        let before = stolen(0, 2, 1000);
+        let share = |now: Stolen| now.share_since(&before, 100);
+        assert_eq!(share(stolen(1000, 2, 1050)), Some(0.25));
+        assert_eq!(share(stolen(1000, 2, 1000)), Some(0.0));
+        assert_eq!(share(stolen(1000, 2, 1300)), Some(1.0));
+        assert_eq!(share(stolen(40, 2, 1001)), None, "too soon");
+        assert_eq!(share(stolen(1000, 4, 1050)), None, "two more");
     }
 
     #[test]
     fn this_machine_tells_what_linux_tells() {
         let process = Process::new();
         assert!(process.softnet.is_some());
-        assert!(process.ticks.is_some());
+        assert!(process.stolen.is_some());
         assert_eq!(process.unknown(), Vec::<&str>::new());
     }
 }

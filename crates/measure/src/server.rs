@@ -42,8 +42,9 @@ crate::metrics! {
         /// Memory in the queues of all UDP sockets of this machine (of this network namespace), not
         /// of the server alone: the kernel keeps no such figure by process.
         UDP_MEMORY = "udp_memory", Bytes, "proc(5), /proc/net/sockstat, UDP mem in pages", Max;
-        /// Processor time of the server's whole machine, in seconds per second: all that was not idle, waiting for a disk or
-        /// taken by a hypervisor. Of a server on another machine, from its node_exporter.
+        /// Processor time of the server's whole machine, in seconds per second: the time that passed on all its cores but for
+        /// what was idle, waiting for a disk or taken by a hypervisor. (Those three are clocks; the kinds of busy time are only
+        /// sampled by most kernels.) Of a server on another machine, from its node_exporter.
         MACHINE_CPU = "machine_cpu", Cores, "proc(5), /proc/stat", Max;
         /// Processor cores of the server's machine. Of a server on another machine, from its node_exporter.
         MACHINE_CORES = "machine_cores", Count, "proc(5), /proc/stat", Max;

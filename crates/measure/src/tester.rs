@@ -62,8 +62,8 @@ crate::metrics! {
         /// The share of the window in which a worker could have run and waited for a processor, of the
         /// worker that waited most. Unknown where the kernel does not account for it.
         CPU_WAIT = "cpu_wait", Ratio, "proc(5), /proc/pid/task/tid/schedstat, 2nd field", Max;
-        /// The share of this machine's processor time in the window that its hypervisor gave to other
-        /// machines.
+        /// The share of this machine's processor time in the window (processors times the time that passed) that its
+        /// hypervisor gave to other machines.
         STEAL = "steal", Ratio, "proc(5), /proc/stat, 8th field of cpu", Max;
         /// Resident set size of this process.
         RSS = "rss", Bytes, "proc(5), /proc/pid/statm, resident", Max;

@@ -103,6 +103,11 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
+/// How many of the clock ticks in which /proc counts time make a second (proc(5), USER_HZ).
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,8 +43,13 @@ pub struct Exporters {
 struct Answer {
     /// Processor time of the group, in seconds.
     group_cpu: Option<f64>,
-    /// That of the machine, all that is not idle, waiting for disks, or taken by its hypervisor.
-    machine_cpu: Option<f64>,
+    /// That of the machine which was idle, waiting for disks, or taken by its hypervisor, of all cores together.
+    ///
+    /// On most kernels only these are clocks. What the kernel tells of busy time by kind is what the timer's tick finds, and
+    /// programs that wake by timers run in step with it: so busy is what else passed.
+    machine_unused: Option<f64>,
+    /// The machine's own clock at that time.
+    machine_time: Option<f64>,
     cores: Option<u64>,
     pss: Option<f64>,
     rss: Option<f64>,
@@ -166,18 +171,34 @@ impl Asker {
         if let Some((_, then, before)) = before {
             let seconds = at.duration_since(then).as_secs_f64();
             // A count that went back was begun anew: with the server, or with its machine.
-            let rate = |now: Option<f64>, before: Option<f64>| {
-                let more = now? - before?;
-                (more >= 0.0 && seconds > 0.0).then(|| more / seconds)
-            };
-            observation.cpu = rate(answer.group_cpu, before.group_cpu);
-            observation.machine_cpu = rate(answer.machine_cpu, before.machine_cpu);
+            let used = answer.group_cpu.zip(before.group_cpu);
+            observation.cpu = used
+                .map(|(now, before)| (now - before) / seconds)
+                .filter(|cores| cores.is_finite() && *cores >= 0.0);
+            observation.machine_cpu = machine_cpu(&answer, &before, seconds);
             if let (Some(now), Some(before)) = (answer.receive_errors, before.receive_errors) {
                 observation.udp_receive_errors = (now - before).max(0.0) as u64;
             }
         }
         observation
     }
+}
+
+/// How many cores the machine kept busy between two answers that came so many seconds one after the other.
+fn machine_cpu(now: &Answer, before: &Answer, seconds: f64) -> Option<f64> {
+    let cores = now.cores.filter(|cores| before.cores == Some(*cores))? as f64;
+    // By the machine's own clock the figures are of the same moment, however long they were under way; unless it was set.
+    let passed = now.machine_time.zip(before.machine_time);
+    let passed = passed
+        .map(|(now, before)| now - before)
+        .filter(|passed| (passed - seconds).abs() <= seconds / 2.0)
+        .unwrap_or(seconds);
+    let unused = now.machine_unused? - before.machine_unused?;
+    // Waiting for disks may go back a little; all that goes back was begun anew.
+    if unused < -1.0 || passed <= 0.0 {
+        return None;
+    }
+    Some((cores - unused.max(0.0) / passed).clamp(0.0, cores))
 }
 
 impl Drop for Asker {
@@ -268,10 +289,12 @@ fn read_node(text: &str, answer: &mut Answer) {
                     cores.insert(core);
                 }
                 let mode = sample.label("mode").unwrap_or_default();
-                if !matches!(mode.as_str(), "idle" | "iowait" | "steal") {
-                    answer.machine_cpu = Some(answer.machine_cpu.unwrap_or(0.0) + sample.value);
+                if matches!(mode.as_str(), "idle" | "iowait" | "steal") {
+                    answer.machine_unused =
+                        Some(answer.machine_unused.unwrap_or(0.0) + sample.value);
                 }
             }
+            "node_time_seconds" => answer.machine_time = Some(sample.value),
             "node_sockstat_UDP_mem_bytes" => answer.udp_memory = Some(sample.value),
             "node_netstat_Udp_RcvbufErrors" => answer.receive_errors = Some(sample.value),
             _ => {}

@@ -47,14 +47,22 @@ fn process(seconds: f64) -> String {
     group("vlc", seconds) + &group("bash", 1e6)
 }
 
+/// A machine of two cores that is busy on 1.5 of them, of which its kernel's sampling tells nothing.
 fn node(number: u64) -> String {
-    let busy = number as f64;
+    let time = number as f64;
     format!(
-        "node_cpu_seconds_total{{cpu=\"0\",mode=\"idle\"}} 5000\n\
-         node_cpu_seconds_total{{cpu=\"0\",mode=\"user\"}} {busy}\n\
-         node_cpu_seconds_total{{cpu=\"1\",mode=\"system\"}} {busy}\n\
+        "node_cpu_seconds_total{{cpu=\"0\",mode=\"idle\"}} {}\n\
+         node_cpu_seconds_total{{cpu=\"0\",mode=\"user\"}} 7\n\
+         node_cpu_seconds_total{{cpu=\"1\",mode=\"iowait\"}} {}\n\
+         node_cpu_seconds_total{{cpu=\"1\",mode=\"steal\"}} {}\n\
+         node_cpu_seconds_total{{cpu=\"1\",mode=\"system\"}} 7\n\
+         node_time_seconds {}\n\
          node_sockstat_UDP_mem_bytes 663552\n\
          node_netstat_Udp_RcvbufErrors {}\n",
+        5000.0 + 0.25 * time,
+        100.0 + 0.125 * time,
+        0.125 * time,
+        1.7e9 + time,
         number * 3
     )
 }
@@ -91,10 +99,43 @@ fn figures_of_the_group_and_of_the_machine_are_told_apart() {
     );
     let second = next(&mut asker);
     let (group, machine) = (second.cpu.expect("two"), second.machine_cpu.expect("two"));
-    // Half a second and two seconds of processor time, within a second and however late the answer was.
+    // Half a second of processor time, within a second and however late the answer was.
     assert!(group > 0.0 && group <= 0.5, "{group}");
-    assert!((machine / group - 4.0).abs() < 1e-6, "{machine} {group}");
+    // A core and a half, unless an answer was very late.
+    assert!((0.8..=2.0).contains(&machine), "{machine}");
     assert_eq!(second.udp_receive_errors, 3);
+}
+
+#[test]
+fn busy_is_what_passed_and_was_not_idle() {
+    let answer = |unused: f64, time: Option<f64>| Answer {
+        machine_unused: Some(unused),
+        machine_time: time,
+        cores: Some(4),
+        ..Answer::default()
+    };
+    let before = answer(1000.0, Some(50.0));
+    let cpu = |now: &Answer, seconds| machine_cpu(now, &before, seconds);
+    // Of a machine that tells its time, that counts; unless its clock was set.
+    assert_eq!(cpu(&answer(1001.0, Some(51.0)), 1.25), Some(3.0));
+    assert_eq!(cpu(&answer(1001.0, Some(3651.0)), 1.25), Some(3.2));
+    assert_eq!(cpu(&answer(1001.0, None), 1.25), Some(3.2));
+    assert_eq!(
+        cpu(&answer(999.9, Some(51.0)), 1.0),
+        Some(4.0),
+        "iowait goes back"
+    );
+    assert_eq!(cpu(&answer(1005.0, Some(51.0)), 1.0), Some(0.0));
+    assert_eq!(
+        cpu(&answer(3.0, Some(51.0)), 1.0),
+        None,
+        "it was started anew"
+    );
+    let grown = Answer {
+        cores: Some(5),
+        ..answer(1001.0, Some(51.0))
+    };
+    assert_eq!(cpu(&grown, 1.0), None);
 }
 
 #[test]

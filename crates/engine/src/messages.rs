@@ -66,4 +66,6 @@ pub(crate) struct ClientState {
     /// When it ended and how; none while it lives.
     pub(crate) ended: Option<(Time, protocol::session::Outcome)>,
     pub(crate) streams: Vec<StreamSummary>,
+    /// What the server says of the media, of a client that is there to ask.
+    pub(crate) described: Option<Box<measure::media::MediaDescription>>,
 }

@@ -210,6 +210,24 @@ pub fn client(config: &ClientConfig, url: &str, seed: u64) -> Result<Box<dyn Ses
     }
 }
 
+/// A session that asks what the media of `url` is, as [`client`] would before it plays: it says
+/// [`crate::session::Output::Described`], or fails, and ends. None where that cannot be asked for.
+///
+/// An error says what is wrong with the URL.
+pub fn asking(
+    config: &ClientConfig,
+    url: &str,
+    seed: u64,
+) -> Option<Result<Box<dyn Session>, String>> {
+    match config {
+        ClientConfig::Rtsp(config) => Some(
+            rtsp::client::Client::asking(config.clone(), url, seed)
+                .map(|client| Box::new(client) as Box<dyn Session>)
+                .map_err(|error| error.to_string()),
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -237,6 +237,8 @@ pub enum Output {
         /// When.
         at: Time,
     },
+    /// What the server says of the media, by a session that is there to ask for it.
+    Described(Box<measure::media::MediaDescription>),
     /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row in
     /// the run file.
     Streams(Vec<StreamSummary>),

@@ -474,3 +474,41 @@ fn many_seeds_agree() {
     }
     assert_eq!(ended, 300);
 }
+
+#[test]
+fn a_client_that_only_asks_learns_what_is_served_and_plays_nothing() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let server = Server::new(ServerConfig {
+            auth: AuthScheme::Digest,
+            user: Some("me".to_owned()),
+            password: "secret".to_owned(),
+            ..server_config()
+        })
+        .unwrap();
+        let url = "rtsp://me:secret@server/a";
+        let client = Client::asking(over(transport), url, 1).unwrap();
+        let sessions = server.clone();
+        let mut pair = Pair::new(settings(1), Box::new(client), move |_| sessions.session(1));
+        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
+        let said: Vec<_> = pair
+            .said()
+            .iter()
+            .filter_map(|(_, output)| match output {
+                Output::Described(said) => Some(said),
+                Output::Served(_) | Output::Playing { .. } => panic!("{output:?}"),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said.len(), 1, "{transport:?}");
+        assert_eq!(said[0].length, Some(10.0));
+        assert_eq!(said[0].unstated(), [] as [&str; 0]);
+        let [video, audio] = &said[0].streams[..] else {
+            panic!("two streams: {said:?}");
+        };
+        assert_eq!(video.codec.as_deref(), Some("H264"));
+        assert!(video.resolution.is_some());
+        assert_eq!(audio.kind, "audio");
+        assert!(said[0].bitrate >= Some(400_000), "{said:?}");
+    }
+}

@@ -133,6 +133,11 @@ impl Worker {
                     client.streams = streams;
                 }
             }
+            Output::Described(said) => {
+                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                    client.described = Some(said);
+                }
+            }
             Output::Note(Note { kind, text }) => {
                 let population = self.slot(key).map(|slot| slot.population);
                 self.note(kind, population, text);

@@ -171,6 +171,7 @@ impl Worker {
             begun,
             first_media: None,
             streams: Vec::new(),
+            described: None,
         };
         let session = match session {
             Ok(session) => session,
@@ -354,6 +355,7 @@ impl Worker {
         let mut state = client.state(population);
         state.ended = Some((ended, outcome));
         state.streams = client.streams;
+        state.described = client.described;
         self.report(Report::Client(Box::new(state)));
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Client {
     pub(super) begun: Time,
     pub(super) first_media: Option<Time>,
     pub(super) streams: Vec<protocol::media::rtp::StreamSummary>,
+    /// What the server says of the media, of a client that is there to ask.
+    pub(super) described: Option<Box<measure::media::MediaDescription>>,
 }
 
 impl Client {
@@ -71,6 +73,7 @@ impl Client {
             first_media: self.first_media,
             ended: None,
             streams: Vec::new(),
+            described: None,
         }
     }
 }

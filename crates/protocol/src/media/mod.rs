@@ -2,6 +2,7 @@
 
 mod audio;
 pub mod clip;
+pub mod described;
 pub mod h264;
 pub mod rtcp;
 pub mod rtp;

@@ -29,6 +29,8 @@ pub struct Description {
     pub medias: Vec<Media>,
     /// How many streams there are that are not RTP, and left out.
     pub not_rtp: usize,
+    /// Bandwidth of the whole in bit/s (`b=TIAS`, RFC 3890, else `b=AS`).
+    pub bandwidth: Option<u64>,
 }
 
 /// What a stream carries.
@@ -89,6 +91,8 @@ pub struct Media {
     pub sender_reports: Option<u64>,
     /// Bandwidth of the stream in bit/s (`b=AS`, which is written in kbit/s).
     pub bandwidth: Option<u64>,
+    /// Bandwidth of the stream without the headers below RTP, in bit/s (`b=TIAS`, RFC 3890).
+    pub transport_independent: Option<u64>,
 }
 
 /// One payload type of a stream.
@@ -100,6 +104,8 @@ pub struct Format {
     pub encoding: Option<String>,
     /// The clock of the timestamps in Hz, where it is known.
     pub clock_rate: Option<u32>,
+    /// The channels of sound, where they are stated (RFC 8866, 6.6).
+    pub channels: Option<u32>,
     /// The encoding's parameters, as they are written.
     pub fmtp: Option<String>,
 }
@@ -151,6 +157,8 @@ impl Description {
             range: attribute(&session.attributes, "range").and_then(|range| Range::parse(&range)),
             medias: Vec::new(),
             not_rtp: 0,
+            bandwidth: bandwidth(&session.bandwidths, "TIAS")
+                .or_else(|| kilobits(bandwidth(&session.bandwidths, "AS"))),
         };
         for media in &session.medias {
             if !media.proto.to_ascii_uppercase().contains("RTP/") {
@@ -183,7 +191,8 @@ impl Description {
                 sources: only_from,
                 receiver_reports: any("RR"),
                 sender_reports: any("RS"),
-                bandwidth: own("AS").map(|kilobits| kilobits.saturating_mul(1000)),
+                bandwidth: kilobits(own("AS")),
+                transport_independent: own("TIAS"),
             });
         }
         Ok(description)
@@ -323,6 +332,10 @@ fn bandwidth(bandwidths: &[sdp_types::Bandwidth], kind: &str) -> Option<u64> {
         .map(|bandwidth| bandwidth.bandwidth)
 }
 
+fn kilobits(number: Option<u64>) -> Option<u64> {
+    number.map(|kilobits| kilobits.saturating_mul(1000))
+}
+
 fn address(connection: &sdp_types::Connection) -> Option<IpAddr> {
     let text = &connection.connection_address;
     text.split('/').next()?.parse().ok()
@@ -387,10 +400,12 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
             .next()
             .and_then(|rate| rate.parse().ok())
             .filter(|&rate| rate > 0);
+        let channels = parts.next().and_then(|count| count.parse().ok());
         formats.push(Format {
             payload_type,
             encoding: encoding.or(known.map(|(name, _)| name)).map(str::to_owned),
             clock_rate: clock_rate.or(known.map(|(_, rate)| rate)),
+            channels,
             fmtp: of("fmtp", payload_type),
         });
     }

@@ -90,6 +90,8 @@ pub struct Client {
     /// What is asked for now: the URL given, or the one redirected to.
     url: Url,
     phase: Phase,
+    /// Whether it leaves once the media is described.
+    only_asks: bool,
     random: Pcg64Mcg,
     auth: Authenticator,
     connection: Connection,
@@ -152,6 +154,7 @@ impl Client {
             config,
             url,
             phase: Phase::Idle,
+            only_asks: false,
             connection: Connection {
                 channel: ChannelId(0),
                 open: false,
@@ -175,6 +178,15 @@ impl Client {
             check: None,
             ending: None,
             deadline: None,
+        })
+    }
+
+    /// A client that asks what the media of `url` is, says so, and leaves without playing any.
+    pub fn asking(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+        let client = Client::new(config, url, seed)?;
+        Ok(Client {
+            only_asks: true,
+            ..client
         })
     }
 

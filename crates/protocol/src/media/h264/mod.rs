@@ -10,5 +10,6 @@ mod bits;
 mod encoder;
 pub mod packets;
 mod picture;
+pub mod sps;
 
 pub use encoder::{H264Settings, H264Stream, SettingsError};

@@ -8,6 +8,7 @@ use super::media::Stream;
 use super::multicast::Described;
 use super::request::Pending;
 use super::{Client, MAX_REDIRECTS, Phase};
+use crate::media::described;
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
 use crate::media::sdp::Description;
 use crate::rtsp::auth::Authenticator;
@@ -18,7 +19,7 @@ use crate::rtsp::headers::{
     Cast, Lower, Ports, Range, RtpInfo, Session as SessionId, Transport, parse_methods,
 };
 use crate::rtsp::url;
-use crate::session::{Context, Open, Output, Port, Sink, beside, bind_beside};
+use crate::session::{Context, Open, Outcome, Output, Port, Sink, beside, bind_beside};
 
 impl Client {
     pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
@@ -192,6 +193,12 @@ impl Client {
                 self.story(pending, response)
             );
             return self.fail(cx, Failure::NoStreams, detail);
+        }
+        if self.only_asks {
+            let said = Box::new(described::describe(&description));
+            cx.out.push_back(Output::Described(said));
+            self.ending = Some((Outcome::Completed, cx.now));
+            return self.finish(cx);
         }
         self.aggregate = url::control(&self.base, description.control.as_deref());
         self.length = description.length();

@@ -7,6 +7,7 @@ mod coordinator;
 mod crew;
 mod error;
 mod machine;
+mod media;
 mod messages;
 mod ownership;
 mod process;
@@ -21,6 +22,7 @@ mod worker;
 
 pub use control::Control;
 pub use error::EngineError;
+pub use media::{DESCRIBE_WITHIN, describe};
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 pub use run::{Options, files_needed, run, workers};
 pub use serve::{Pacing, ServeFinished, ServeOptions, ServeProgress, serve};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use load::Share;
+use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, PortRange};
@@ -19,6 +20,7 @@ use crate::coordinator::Coordinator;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::machine;
+use crate::media;
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
@@ -38,7 +40,10 @@ pub struct Options {
     /// Clients to be traced, such as `viewers/17`, or `17` where there is one population; at most 8. The files
     /// stand beside the run file. Default none.
     pub trace: Vec<String>,
+    /// Whether servers are asked what their media is before the run begins, all URLs. Default no.
+    pub describe: bool,
 }
+
 /// How many clients one worker is given before another is started, where the scenario names no number.
 /// One core stands for some thousands; a second worker takes a core that the server may want.
 const CLIENTS_A_WORKER: u64 = 1000;
@@ -86,6 +91,11 @@ fn run_duties(
     let invalid = sut
         .as_ref()
         .map_or_else(Vec::new, |sut| ownership::check(scenario, sut, false));
+    let media = if options.describe {
+        ask_about_media(scenario, control, progress)?
+    } else {
+        Media::default()
+    };
     let header = Header {
         started_at: since_1970(&Clock::start()),
         ..header
@@ -116,6 +126,7 @@ fn run_duties(
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
     run_file.meta("receive_path", reception.name().into());
     run_file.meta("receive_hint", reception.hint().into());
+    run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());
     let coordinator = Coordinator {
         scenario,
         control,
@@ -240,23 +251,44 @@ fn start_server(
         ..sut::Options::default()
     };
     let progress = std::cell::RefCell::new(progress);
-    let tell = |step: sut::Progress| {
-        (progress.borrow_mut())(&Progress {
-            elapsed: Duration::ZERO,
-            phase: Phase::Launching(in_words(&step)),
-            populations: Vec::new(),
-            server_cpu: None,
-            tester: TesterProgress {
-                healthy: true,
-                ..TesterProgress::default()
-            },
-        });
-    };
+    let tell = |step: sut::Progress| (progress.borrow_mut())(&before_it_begins(in_words(&step)));
     // The scenario's paths are resolved already.
     match Sut::start_with(&server.into(), Path::new(""), &options, &tell) {
         Ok(sut) => Ok(Some(sut)),
         Err(sut::SutError::Cancelled) => Err(EngineError::Stopped),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks the servers what their media is, and tells at once what differs too much.
+fn ask_about_media(
+    scenario: &Scenario,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Media, EngineError> {
+    let urls: usize = scenario.populations.iter().map(|p| p.urls.len()).sum();
+    let what = if urls == 1 { "its URL" } else { "all URLs" };
+    progress(&before_it_begins(format!(
+        "asking what the media of {what} is"
+    )));
+    let media = media::describe(scenario, media::DESCRIBE_WITHIN, control)?;
+    for difference in &media.differences {
+        let (population, text) = (&difference.population, &difference.text);
+        progress(&before_it_begins(format!("warning: {population}: {text}")));
+    }
+    Ok(media)
+}
+
+fn before_it_begins(text: String) -> Progress {
+    Progress {
+        elapsed: Duration::ZERO,
+        phase: Phase::Launching(text),
+        populations: Vec::new(),
+        server_cpu: None,
+        tester: TesterProgress {
+            healthy: true,
+            ..TesterProgress::default()
+        },
     }
 }
 
@@ -365,7 +397,7 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Result<Vec<Duty>, Engin
 
 /// What the clients of a population speak TLS with. What that needs is read now where a URL asks for it, and else
 /// when a server sends a client on to one that does.
-fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
+pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
     let config = population.config.tls();
     let tls = net::tls::Client::new(net::tls::Trust {
         anybody: !config.verify,

@@ -189,14 +189,14 @@ impl Compare<'_> {
             }
         }
         let rates = alike.into_values().max_by_key(Vec::len)?;
-        let (deviation, figures) = self.spread(&rates, |rate| {
+        let (deviation, figures) = self.spread(&rates, "Mbit/s", |rate| {
             format!("{:.3}", rate / 1e6)
                 .trim_end_matches('0')
                 .trim_end_matches('.')
                 .to_owned()
         })?;
         let text = format!(
-            "the bit rates of the URLs differ: {figures} Mbit/s{}; what {} clients that pick at random ask for \
+            "the bit rates of the URLs differ: {figures}{}; what {} clients that pick at random ask for \
              together then differs by {:.1} % from seed to seed (standard deviation)",
             self.of(rates.len()),
             self.clients,
@@ -215,11 +215,11 @@ impl Compare<'_> {
             .iter()
             .filter_map(|media| Some(media.length?.min(latest)))
             .collect();
-        let (deviation, figures) = self.spread(&lengths, |seconds| {
+        let (deviation, figures) = self.spread(&lengths, "s", |seconds| {
             format!("{seconds:.1}").trim_end_matches(".0").to_owned()
         })?;
         let text = format!(
-            "clients play for times that differ with the URL: {figures} s{}; how long {} clients that pick at random \
+            "clients play for times that differ with the URL: {figures}{}; how long {} clients that pick at random \
              play together then differs by {:.1} % from seed to seed (standard deviation)",
             self.of(lengths.len()),
             self.clients,
@@ -260,7 +260,7 @@ impl Compare<'_> {
         }
         let text = format!(
             "the formats of the URLs differ: {}{}; which share of {} clients that pick at random plays one of them differs by \
-             {:.1} points of a hundred from seed to seed (standard deviation)",
+             {:.1} percentage points from seed to seed (standard deviation)",
             shown.join(", "),
             self.of(described.len()),
             self.clients,
@@ -271,7 +271,12 @@ impl Compare<'_> {
 
     /// The relative standard deviation of a sum of as many picks as there are clients, and the figures in words; none
     /// where it is not worth a word.
-    fn spread(&self, figures: &[f64], show: impl Fn(f64) -> String) -> Option<(f64, String)> {
+    fn spread(
+        &self,
+        figures: &[f64],
+        unit: &str,
+        show: impl Fn(f64) -> String,
+    ) -> Option<(f64, String)> {
         let count = figures.len() as f64;
         let mean = figures.iter().sum::<f64>() / count;
         if figures.len() < 2 || mean <= 0.0 {
@@ -288,7 +293,7 @@ impl Compare<'_> {
         let most = figures.iter().copied().fold(0.0, f64::max);
         (deviation > UNCERTAIN).then(|| {
             let text = format!(
-                "{} to {}, on average {}, coefficient of variation {variation:.2}",
+                "{} to {} {unit}, on average {}, coefficient of variation {variation:.2}",
                 show(least),
                 show(most),
                 show(mean)
@@ -374,7 +379,7 @@ mod tests {
         assert!((differences[0].deviation - 0.05).abs() < 1e-12);
         let text = &differences[0].text;
         assert!(
-            text.contains("1 to 3, on average 2, coefficient of variation 0.50 Mbit/s"),
+            text.contains("1 to 3 Mbit/s, on average 2, coefficient of variation 0.50"),
             "{text}"
         );
         assert!(

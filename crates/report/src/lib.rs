@@ -5,6 +5,7 @@ pub mod human;
 pub mod json;
 mod limits;
 mod loss;
+pub mod media;
 pub mod model;
 pub mod paint;
 pub mod schema;

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use measure::media::Media;
 use measure::tester::WorkerFigures;
 use measure::totals::Statistic;
 use measure::{Finding, Metric, Totals, Unit};
@@ -36,6 +37,8 @@ pub struct Report {
     #[serde(serialize_with = "population_map")]
     #[schemars(schema_with = "schema::populations")]
     pub populations: Vec<Population>,
+    /// What the servers said of their media before the run; empty where they were not asked.
+    pub media: Media,
     /// What the server under test spent; null where none was observed.
     #[schemars(schema_with = "schema::server")]
     pub server: Option<Metrics>,

@@ -148,7 +148,7 @@ impl Report {
         let mut tester = of_name(TESTER)
             .map(|subject| sums.metrics(subject))
             .unwrap_or_default();
-        let unknown: Vec<String> = list(reader, "unknown")?;
+        let unknown: Vec<String> = noted(reader, "unknown")?;
         tester.forget(|name| unknown.iter().any(|unknown| unknown == name));
         let seen: Vec<&Metrics> = populations.iter().map(|found| &found.metrics).collect();
         let (each, where_lost) = loss::attribute(&seen, &tester);
@@ -173,13 +173,14 @@ impl Report {
             verdict,
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
+            media: noted(reader, "media")?,
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
             server_limits: sums.evidence.limits(header.machine.cores),
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,
-                health: list(reader, "health")?,
-                workers: list(reader, "workers")?,
+                health: noted(reader, "health")?,
+                workers: noted(reader, "workers")?,
                 where_lost,
                 metrics: tester,
             },
@@ -234,11 +235,14 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
     })
 }
 
-/// A list that was noted about the run; empty where there is none, or one of another program's making.
-fn list<T: serde::de::DeserializeOwned>(reader: &Reader, key: &str) -> Result<Vec<T>, ReportError> {
+/// What was noted about the run; nothing where nothing was, or only another program knows what it means.
+fn noted<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
+where
+    T: serde::de::DeserializeOwned + Default,
+{
     let noted = reader.meta(key)?;
     Ok(noted
-        .and_then(|list| serde_json::from_value(list).ok())
+        .and_then(|value| serde_json::from_value(value).ok())
         .unwrap_or_default())
 }
 

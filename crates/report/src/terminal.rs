@@ -40,6 +40,7 @@ const NAME: usize = 16;
 const REASONS_SHOWN: usize = 4;
 const THRESHOLDS_SHOWN: usize = 10;
 const FAILURES_SHOWN: usize = 4;
+const MEDIA_SHOWN: usize = 4;
 
 /// The summary, ready to be printed.
 pub fn summary(report: &Report, layout: Layout) -> String {
@@ -49,6 +50,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     };
     screen.verdict(report);
     screen.thresholds(report);
+    screen.media(report);
     for population in &report.populations {
         // A server that is watched runs on this machine.
         screen.population(population, report.server.is_some());
@@ -194,6 +196,33 @@ impl Screen {
             let _ = writeln!(self.text, "  {mark} {written:<column$}  {measured}");
         }
         self.more(all.len(), shown, "thresholds");
+    }
+
+    /// What was to be played. Many URLs that are alike are worth a line, and what differs too much one each.
+    fn media(&mut self, report: &Report) {
+        let media = &report.media;
+        if media.urls.is_empty() {
+            return;
+        }
+        self.heading("media", "as its server describes it");
+        let lines = crate::media::lines(media);
+        let (urls, warnings) = lines.split_at(media.urls.len());
+        let shown = match self.layout.everything {
+            true => urls.len(),
+            false => MEDIA_SHOWN,
+        };
+        let room = self.layout.width.saturating_sub(4).max(20);
+        for line in urls.iter().take(shown).chain(warnings) {
+            // Two rows each at most: the whole text is in the run file.
+            let line = match line.starts_with("warning") {
+                true => one_line(line),
+                false => cut(&one_line(line), 2 * room),
+            };
+            for (index, part) in fold(&line, room).iter().enumerate() {
+                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
+            }
+        }
+        self.more(urls.len(), shown, "URLs");
     }
 
     fn population(&mut self, population: &Population, server_is_here: bool) {

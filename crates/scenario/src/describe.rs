@@ -303,7 +303,7 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
 }
 
 /// A URL without the password that it may hold.
-pub(crate) fn hide_password(url: &str) -> String {
+pub fn hide_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };

@@ -28,7 +28,7 @@ mod yaml;
 
 use std::path::Path;
 
-pub use describe::{Description, PopulationPlan};
+pub use describe::{Description, PopulationPlan, hide_password};
 pub use error::{Problem, ScenarioError};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,

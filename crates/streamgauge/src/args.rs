@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Prove on this machine that what is measured is true: against a reference server with known faults
     Calibrate(Calibrate),
-    /// Validate a scenario file and say what it will need and do; sends nothing
+    /// Validate a scenario file, say what it will need and do, and ask the server what its media is; plays nothing
     Check(Check),
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
@@ -138,6 +138,9 @@ pub(crate) struct Results {
     /// folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Begin without asking the server what the media of each URL is (its bit rate, length and codecs)
+    #[arg(long)]
+    pub(crate) no_describe: bool,
 }
 
 /// How the tester receives.
@@ -362,6 +365,9 @@ pub(crate) struct Check {
     /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Send nothing: do not ask the server what the media of each URL is
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,12 +1,15 @@
-//! `streamgauge check`: what a scenario will need and do, without any traffic.
+//! `streamgauge check`: what a scenario will need and do, and what its servers say of their media.
 
-use scenario::Plan;
+use engine::Control;
+use measure::media::Media;
+use scenario::{Plan, Scenario, ServerStart};
 
 use crate::args;
 use crate::commands::{run, series};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
+use crate::signals::Watch;
 
 pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, Failure> {
     let plan = run::load(&arguments.scenario, &arguments.set, None, Vec::new())?;
@@ -29,5 +32,70 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         Plan::Series(series) => series::check(series)?,
     }
     console.say("the scenario is good");
-    Ok(Exit::Pass)
+    if arguments.offline {
+        return Ok(Exit::Pass);
+    }
+    ask(&first, console)
+}
+
+/// Asks the servers of a scenario what their media is.
+fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
+    let start = scenario.server.as_ref().map(|server| &server.start);
+    if let Some(ServerStart::Launch { .. } | ServerStart::Command(_)) = start {
+        console.say("media: not asked for, because the run starts the server itself; it will ask");
+        return Ok(Exit::Pass);
+    }
+    let control = Control::new();
+    let _watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let media = match engine::describe(scenario, engine::DESCRIBE_WITHIN, &control) {
+        Ok(media) => media,
+        Err(engine::EngineError::Stopped) => return Ok(Exit::Stopped),
+        Err(error) => return Err(Failure::bad(error)),
+    };
+    if !console.quiet {
+        let lines: Vec<String> = report::media::lines(&media)
+            .into_iter()
+            .map(|line| format!("media: {line}\n"))
+            .collect();
+        console.print(&lines.concat())?;
+    }
+    Ok(exit_of(&media))
+}
+
+/// Something is wrong where no server says anything at all; that one of several does not may well be meant.
+fn exit_of(media: &Media) -> Exit {
+    let known = |url: &measure::media::DescribedUrl| url.description.is_some();
+    match media.urls.is_empty() || media.urls.iter().any(known) {
+        true => Exit::Pass,
+        false => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::media::{DescribedUrl, MediaDescription};
+
+    #[test]
+    fn only_where_nothing_is_known_has_it_failed() {
+        let url = |known: bool| DescribedUrl {
+            population: "viewers".to_owned(),
+            url: "rtsp://h/a".to_owned(),
+            description: known.then(MediaDescription::default),
+            failure: None,
+        };
+        for (known, code) in [
+            (&[][..], 0),
+            (&[true], 0),
+            (&[false, true], 0),
+            (&[false, false], 99),
+        ] {
+            let media = Media {
+                urls: known.iter().map(|&known| url(known)).collect(),
+                ..Media::default()
+            };
+            assert_eq!(exit_of(&media).code(), code, "{known:?}");
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         overwrite: play.results.out.is_some(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: play.tracing.trace.clone(),
+        describe: !play.results.no_describe,
     };
     let control = Control::new();
     let watch = Watch::start(control.clone())

@@ -119,6 +119,7 @@ impl Course<'_> {
             overwrite: self.play.results.out.is_some(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
+            describe: !self.play.results.no_describe,
         };
         let finished = self.run(&scenario, &options);
         Ok(match finished {

@@ -99,11 +99,11 @@ fn arguments_that_do_not_exist() {
 }
 
 #[test]
-fn check_sends_nothing() {
+fn check_offline_sends_nothing() {
     let folder = folder();
     let server = Scripted::start(|_| Answer::Good);
     fs::write(folder.path().join("test.yaml"), scenario(&server.url(), "")).expect("written");
-    run(folder.path(), ["check", "test.yaml"]).expect(0);
+    run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
     assert_eq!(established(server.port), 0);
 }
 
@@ -118,7 +118,11 @@ fn examples_are_valid() {
             .extension()
             .is_some_and(|extension| extension == "yaml")
         {
-            run(folder.path(), ["check".as_ref(), path.as_os_str()]).expect(0);
+            run(
+                folder.path(),
+                ["check".as_ref(), "--offline".as_ref(), path.as_os_str()],
+            )
+            .expect(0);
             checked += 1;
         }
     }

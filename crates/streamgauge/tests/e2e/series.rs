@@ -203,7 +203,7 @@ fn every_combination_is_checked_before_anything_starts() {
         folder.path(),
         "vary: {clients.viewers.load.clients: [1, 2]}",
     );
-    let finished = run(folder.path(), ["check", "s.yaml"]).expect(0);
+    let finished = run(folder.path(), ["check", "--offline", "s.yaml"]).expect(0);
     assert!(finished.stdout.contains("2 runs"), "{}", finished.stdout);
     run(
         folder.path(),

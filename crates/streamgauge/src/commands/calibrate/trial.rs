@@ -175,6 +175,7 @@ pub(super) fn play(
         overwrite: true,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: Vec::new(),
+        describe: false,
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,

@@ -1,0 +1,198 @@
+//! Asking servers what their media is, before any of it is played.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use load::{Load, Shape, Share};
+use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
+use net::{Clock, PortRange};
+use protocol::registry;
+use protocol::session::Outcome;
+use scenario::{Leave, Pick, Population, Scenario};
+
+use crate::control::Control;
+use crate::crew::{Crew, Duty};
+use crate::error::EngineError;
+use crate::messages::{ClientState, Command, Report};
+use crate::run::tls;
+use crate::trace::Traced;
+use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
+
+/// How long a scenario's servers are asked at most, all URLs together.
+pub const DESCRIBE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How many are asked at one time: few, so that no server is troubled before its run begins.
+const AT_ONCE: usize = 8;
+
+/// How long those that are told to stop may take.
+const STOP_WITHIN: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether time is up.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// What each URL of a scenario is found out to be.
+type Answers = BTreeMap<String, Result<MediaDescription, String>>;
+
+/// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password of the population
+/// that has it. Nothing is played. Populations whose protocol cannot be asked are left out.
+///
+/// At most eight are asked at a time, and all together within `within`; what is not known by then is said to be so.
+/// A server that does not answer is no error.
+///
+/// # Errors
+/// What keeps a run from beginning too, or the user stopped it.
+pub fn describe(
+    scenario: &Scenario,
+    within: Duration,
+    control: &Control,
+) -> Result<Media, EngineError> {
+    let deadline = Instant::now() + within;
+    let mut found = Media::default();
+    for population in &scenario.populations {
+        if !can_be_asked(population) {
+            continue;
+        }
+        let answers = ask(population, scenario.seed, deadline, control)?;
+        let too_late = || {
+            let within = within.as_secs_f64();
+            Err(format!("not asked: {within:.0} s were not enough for all"))
+        };
+        // A URL that stands there twice is picked twice as often.
+        let picked: Vec<DescribedUrl> = population
+            .urls
+            .iter()
+            .map(|url| {
+                let answer = answers.get(url).cloned().unwrap_or_else(too_late);
+                DescribedUrl {
+                    population: population.name.clone(),
+                    url: scenario::hide_password(url),
+                    failure: answer.as_ref().err().cloned(),
+                    description: answer.ok(),
+                }
+            })
+            .collect();
+        if population.pick == Pick::Random {
+            let picking = Picking {
+                clients: population.load.clients_max(),
+                leave: match population.leave {
+                    Leave::AtEnd => None,
+                    Leave::After(stay) => Some(stay),
+                },
+            };
+            let differences = media::differences(&population.name, &picked, picking);
+            found.differences.extend(differences);
+        }
+        let mut seen = BTreeSet::new();
+        let once = picked.into_iter().zip(&population.urls);
+        let once = once.filter(|&(_, url)| seen.insert(url));
+        found.urls.extend(once.map(|(described, _)| described));
+    }
+    Ok(found)
+}
+
+/// Whether anything of it can be asked for.
+fn can_be_asked(population: &Population) -> bool {
+    let first = population.urls.first();
+    first.is_some_and(|url| registry::asking(&population.config, url, 0).is_some())
+}
+
+/// Asks for every URL of a population, some at a time.
+fn ask(
+    population: &Population,
+    seed: u64,
+    deadline: Instant,
+    control: &Control,
+) -> Result<Answers, EngineError> {
+    let mut urls: Vec<String> = population.urls.clone();
+    urls.sort_unstable();
+    urls.dedup();
+    let tls = tls(population)?;
+    let config = population.config.clone();
+    let client: MakeClient = Arc::new(move |url, seed| {
+        registry::asking(&config, url, seed)
+            .unwrap_or_else(|| Err("its protocol has no descriptions".to_owned()))
+    });
+    let mut answers = Answers::new();
+    for some in urls.chunks(AT_ONCE) {
+        if control.is_stopped() {
+            return Err(EngineError::Stopped);
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        let load = Load {
+            shape: Shape::AtOnce {
+                clients: some.len() as u64,
+            },
+            rejoin: false,
+        };
+        let plan = PopulationPlan {
+            name: population.name.clone(),
+            catalogue: population.config.protocol().catalogue,
+            clients: Some(ClientPlan {
+                share: Share::new(&load, 0, 1),
+                urls: some.to_vec(),
+                pick: Pick::InTurn,
+                leave: Leave::AtEnd,
+                client: client.clone(),
+                tls: tls.clone(),
+                traced: Traced::default(),
+            }),
+        };
+        let duty = Duty {
+            populations: vec![plan],
+            serving: Vec::new(),
+            // None is received.
+            ports: PortRange::new(0..0),
+            ring: None,
+            goes_first: false,
+        };
+        let mut crew = Crew::start(vec![duty], STOP_WITHIN, seed)?;
+        crew.begin(&Clock::start());
+        hear(&mut answers, &crew, deadline, control);
+    }
+    Ok(answers)
+}
+
+/// Takes in what a crew learns, until it has ended or time is up.
+fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control) {
+    let begun = Clock::start();
+    let mut told = false;
+    loop {
+        match crew.reports.recv_timeout(LOOK_UP) {
+            Ok(Report::Client(client)) => {
+                if let Some((url, answer)) = answer_of(*client) {
+                    answers.insert(url, answer);
+                }
+            }
+            Ok(Report::Finished { .. }) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(_) => {}
+            // What it said before it ended has been taken in.
+            Err(RecvTimeoutError::Timeout) if crew.is_gone(0) => return,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = Instant::now();
+        if control.is_stopped() || now >= deadline + STOP_WITHIN {
+            // Dropping the crew ends it.
+            return;
+        }
+        if now >= deadline && !told {
+            told = true;
+            let until = begun.now() + STOP_WITHIN;
+            crew.tell(|| Command::Stop { until });
+        }
+    }
+}
+
+/// What a client that has ended found out.
+fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, String>)> {
+    let (_, outcome) = client.ended?;
+    let answer = match (client.described, outcome) {
+        (Some(said), _) => Ok(*said),
+        (None, Outcome::Failed(failure)) => Err(format!("{}: {}", failure.reason, failure.detail)),
+        (None, Outcome::Completed | Outcome::Stopped) => Err("no answer in time".to_owned()),
+    };
+    Some((client.url, answer))
+}

@@ -1,0 +1,129 @@
+//! What servers say of their media before a run, and what of it is warned of.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::support::{Report, Server, alone, folder, number, run};
+
+fn scenario(folder: &Path, urls: &[String], clients: u32) {
+    let text = format!(
+        "clients: {{viewers: {{protocol: rtsp, urls: {urls:?}, load: {{clients: {clients}}}, leave: {{after: 1s}}}}}}\n\
+         duration: 3s\n"
+    );
+    fs::write(folder.join("s.yaml"), text).expect("written");
+}
+
+#[test]
+fn media_that_differs_too_much_is_warned_of_with_its_figures() {
+    let _alone = alone();
+    let folder = folder();
+    let small = Server::start(folder.path(), &["--bitrate", "1Mbps", "--length", "5s"]);
+    let large = Server::start(folder.path(), &["--bitrate", "3Mbps", "--length", "5s"]);
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = closed.local_addr().expect("bound").port();
+    drop(closed);
+    let urls = [
+        small.url(),
+        large.url(),
+        format!("rtsp://ann:secret@127.0.0.1:{nobody}/a"),
+    ];
+    scenario(folder.path(), &urls, 4);
+    let checked = run(folder.path(), ["check", "s.yaml"]).expect(0);
+    // sd / mean is 0.5 of the two, and four clients make it half of that.
+    for text in [
+        "H264",
+        "1 Mbit/s, 5 s",
+        "3 Mbit/s, 5 s",
+        "not known: refused",
+        "coefficient of variation 0.50 (known of 2 of 3 URLs)",
+        "25.0 % from seed to seed",
+    ] {
+        assert!(
+            checked.stdout.contains(text),
+            "no {text} in {}",
+            checked.stdout
+        );
+    }
+    assert!(!checked.stdout.contains("secret"), "{}", checked.stdout);
+    // Enough clients even it out; the one that is not there is said, and no error.
+    scenario(folder.path(), &urls[..2], 1000);
+    let checked = run(folder.path(), ["check", "s.yaml"]).expect(0);
+    assert!(!checked.stdout.contains("warning"), "{}", checked.stdout);
+
+    scenario(folder.path(), &urls[..2], 4);
+    let finished = run(
+        folder.path(),
+        ["run", "s.yaml", "--json", "out.json", "-o", "a.run"],
+    )
+    .expect(0);
+    assert!(
+        finished.stdout.contains("25.0 % from seed"),
+        "{}",
+        finished.stdout
+    );
+    let media = &Report::read(&folder.path().join("out.json")).0["media"];
+    assert_eq!(media["urls"].as_array().map(Vec::len), Some(2), "{media}");
+    let described = &media["urls"][1]["description"];
+    assert_eq!(number(&described["bitrate"]), 3_000_000, "{media}");
+    assert_eq!(described["length"].as_f64(), Some(5.0), "{media}");
+    assert_eq!(described["streams"][0]["codec"], "H264");
+    assert_eq!(media["differences"][0]["kind"], "bit_rate");
+
+    run(
+        folder.path(),
+        [
+            "run",
+            "s.yaml",
+            "--no-describe",
+            "--json",
+            "out.json",
+            "-o",
+            "a.run",
+        ],
+    )
+    .expect(0);
+    let media = &Report::read(&folder.path().join("out.json")).0["media"];
+    assert_eq!(media["urls"].as_array().map(Vec::len), Some(0), "{media}");
+}
+
+#[test]
+fn a_server_is_asked_as_its_clients_would_ask_it() {
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--user", "ann:secret", "--length", "5s"]);
+    let port = server.port;
+    scenario(folder.path(), &[server.url()], 1);
+    let checked = run(folder.path(), ["check", "s.yaml"]).expect(99);
+    assert!(
+        checked.stdout.contains("not known: status_401"),
+        "{}",
+        checked.stdout
+    );
+    let url = format!("rtsp://ann:secret@127.0.0.1:{port}/a");
+    scenario(folder.path(), &[url], 1);
+    let checked = run(folder.path(), ["check", "s.yaml"]).expect(0);
+    assert!(checked.stdout.contains("ann:***@"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("H264"), "{}", checked.stdout);
+    let (served, _) = server.stop();
+    assert!(served.is_empty(), "nothing was played: {served:?}");
+}
+
+#[test]
+fn a_server_that_says_nothing_holds_a_check_up_for_some_seconds_only() {
+    let folder = folder();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("bound").port();
+    let urls: Vec<String> = (0..20)
+        .map(|n| format!("rtsp://127.0.0.1:{port}/{n}"))
+        .collect();
+    scenario(folder.path(), &urls, 1);
+    let begun = std::time::Instant::now();
+    let checked = run(folder.path(), ["check", "s.yaml"]).expect(99);
+    assert!(begun.elapsed().as_secs() < 20);
+    assert!(checked.stdout.contains("not known: not asked"));
+    assert!(
+        checked.stdout.contains("timeout_options"),
+        "{}",
+        checked.stdout
+    );
+}

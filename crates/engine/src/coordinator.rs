@@ -227,7 +227,14 @@ impl Coordinator<'_> {
     fn look_at_server(&mut self, at: Time) -> Option<Window> {
         let sut = self.sut.as_mut()?;
         sut.sample(&mut self.server);
-        if let Some(how) = sut.has_exited().filter(|_| !self.server_is_gone) {
+        let lines = sut.take_log_lines();
+        let ended = sut.has_exited();
+        for line in lines {
+            let text = format!("matches `{}`: {}", line.pattern, line.text);
+            self.event(at, "server_log", Some("server".to_owned()), text);
+        }
+        let sut = self.sut.as_ref()?;
+        if let Some(how) = ended.filter(|_| !self.server_is_gone) {
             self.server_is_gone = true;
             let tail = sut.log_tail();
             let last = tail
@@ -310,6 +317,7 @@ impl Coordinator<'_> {
             };
             let text = format!("processor time of the server is taken from {source}");
             self.event(now, "cpu_source", Some("server".to_owned()), text);
+            self.keep_the_servers_log(&sut);
             let report = sut.stop();
             if report.killed {
                 let text = "the server did not end when asked to and was killed".to_owned();
@@ -336,6 +344,22 @@ impl Coordinator<'_> {
             traces,
             run_file_error: broken.or(finished.err().map(|error| error.to_string())),
         }
+    }
+
+    /// What the server's log complained of, by pattern.
+    fn keep_the_servers_log(&self, sut: &Sut) {
+        let (counts, more) = sut.log_counts();
+        let counts = counts.into_iter().map(|count| server::LogComplaint {
+            pattern: count.pattern,
+            lines: count.lines,
+            first: count.first,
+        });
+        let log = server::ServerLog {
+            complaints: counts.collect(),
+            more,
+        };
+        let log = serde_json::to_value(log).unwrap_or_default();
+        self.run_file.meta("server_log", log);
     }
 
     fn tell_of_traces(&mut self) {

@@ -87,7 +87,7 @@ fn run_duties(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
-    let sut = start_server(scenario, control, progress)?;
+    let mut sut = start_server(scenario, control, progress)?;
     let invalid = sut
         .as_ref()
         .map_or_else(Vec::new, |sut| ownership::check(scenario, sut, false));
@@ -118,6 +118,9 @@ fn run_duties(
     let workers = crew.len();
     // From here on the run has begun: whatever had to be made ready is.
     let clock = Clock::start();
+    if let Some(sut) = &mut sut {
+        sut.begin();
+    }
     traces.begin(&clock);
     crew.begin(&clock);
     // The whole machine shares this clock: by it another process's times can be held against ours.

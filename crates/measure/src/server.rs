@@ -3,7 +3,30 @@
 //! The figures come from the observed process and all its descendants. Where the server and the
 //! tester share a machine, the kernel's work for a loopback packet is charged to its sender.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::metric::{Catalogue, Group};
+
+/// What a server's log complained of in a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerLog {
+    /// By pattern, the most frequent first.
+    pub complaints: Vec<LogComplaint>,
+    /// Whether there was more than could be looked at, so that counts are too low.
+    pub more: bool,
+}
+
+/// Lines of a server's log that match a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogComplaint {
+    /// The pattern, a regular expression.
+    pub pattern: String,
+    /// How many lines match it, and no pattern before it.
+    pub lines: u64,
+    /// The first of them.
+    pub first: String,
+}
 
 crate::metrics! {
     /// The server's process tree.
@@ -15,6 +38,11 @@ crate::metrics! {
         /// Datagrams that the server's machine dropped because a socket's receive queue was full: of all its
         /// sockets. Of a server on another machine, from its node_exporter.
         UDP_RECEIVE_ERRORS = "udp_receive_errors", Count, "RFC 4113, udpInErrors; proc(5), /proc/net/snmp, RcvbufErrors";
+        /// Lines of the server's log that complain: what it prints where it was launched, and a file that was named, from the
+        /// beginning of the run on. What a complaint looks like, `server.log.match` says, or else the usual words: error, failed,
+        /// too many open files, too old, dropped, timed out, out of memory. Of a flood only the first 10,000 lines
+        /// of a second are looked at, for 50 ms.
+        LOG_COMPLAINTS = "log_complaints", Count, "";
         /// How often an exporter of the server's machine did not answer, or not within 3 s: the figures of such a second
         /// are missing.
         SCRAPES_FAILED = "scrapes_failed", Count, "";
@@ -39,6 +67,9 @@ crate::metrics! {
         THREADS = "threads", Count, "proc(5), /proc/pid/stat, num_threads", Max;
         /// Open file descriptors of the process tree.
         FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/fd", Max;
+        /// Open file descriptors of the one process of the tree that is nearest to its limit on them, as a share of that. At 1 it
+        /// takes no connection any more.
+        FILE_DESCRIPTORS_SHARE = "file_descriptors_share", Ratio, "proc(5), /proc/pid/fd, /proc/pid/limits, Max open files", Max;
         /// Memory in the queues of all UDP sockets of this machine (of this network namespace), not
         /// of the server alone: the kernel keeps no such figure by process.
         UDP_MEMORY = "udp_memory", Bytes, "proc(5), /proc/net/sockstat, UDP mem in pages", Max;

@@ -4,11 +4,18 @@
 //! leaves no trace in what is measured.
 
 use measure::metric::Source;
+use measure::server::ServerLog;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
 
 /// A core counts as taken up from this share of it on.
 const SATURATED: f64 = 0.95;
+
+/// A process is near its limit on file descriptors from this share of it on.
+const NEAR_THE_LIMIT: f64 = 0.95;
+
+/// How many kinds of complaints of the log are quoted.
+const COMPLAINTS_SHOWN: usize = 3;
 
 /// How many windows something must be seen in: one alone may be anything.
 const WINDOWS_MIN: usize = 3;
@@ -45,6 +52,10 @@ pub enum LimitKind {
     FlatBitRate,
     /// The kernel dropped datagrams because the server did not fetch them.
     SocketDrops,
+    /// A process of the server had nearly as many file descriptors open as it may.
+    FileDescriptors,
+    /// The server's log complained.
+    Log,
     /// The server's memory grew while the number of clients did not.
     MemoryGrowth,
 }
@@ -73,6 +84,9 @@ pub(crate) struct Point {
     hottest_thread: Option<f64>,
     tester_cpu: Option<f64>,
     uss: Option<f64>,
+    descriptors_share: Option<f64>,
+    descriptors: Option<f64>,
+    log_complaints: f64,
     socket_drops: f64,
     /// Of a server on another machine: that machine's processor time, its cores, and what it dropped at full queues.
     machine_cpu: Option<f64>,
@@ -134,6 +148,9 @@ impl Evidence {
                 point.cpu = gauge("cpu");
                 point.hottest_thread = gauge("cpu_hottest_thread");
                 point.uss = gauge("uss");
+                point.descriptors_share = gauge("file_descriptors_share");
+                point.descriptors = gauge("file_descriptors");
+                point.log_complaints = counter("log_complaints").unwrap_or(0) as f64;
                 point.socket_drops = counter("socket_drops").unwrap_or(0) as f64;
                 point.machine_cpu = gauge("machine_cpu");
                 point.machine_cores = gauge("machine_cores");
@@ -143,8 +160,9 @@ impl Evidence {
         }
     }
 
-    /// What can be said. `cores` is how many the machine has, on which the server runs beside the tester.
-    pub(crate) fn limits(&self, cores: u32) -> Vec<Limit> {
+    /// What can be said. `cores` is how many the machine has, on which the server runs beside the tester; `log` is
+    /// what its log complained of.
+    pub(crate) fn limits(&self, cores: u32, log: &ServerLog) -> Vec<Limit> {
         [
             self.thread(),
             self.cores(cores),
@@ -152,7 +170,9 @@ impl Evidence {
             self.flat(),
             self.socket_drops(),
             self.receive_errors(),
+            self.descriptors(),
             self.memory(),
+            self.log(log),
         ]
         .into_iter()
         .flatten()
@@ -185,6 +205,57 @@ impl Evidence {
             format!(
                 "the {cores:.0} cores of the server's machine were taken up (up to {most:.2}) {times}, {from}"
             )
+        })
+    }
+
+    fn descriptors(&self) -> Option<Limit> {
+        let seen = self.where_at_least(|point| point.descriptors_share, NEAR_THE_LIMIT);
+        let most = largest(&seen, |point| point.descriptors_share) * 100.0;
+        let open = largest(&seen, |point| point.descriptors);
+        let first = seen.first()?;
+        // None left is enough, however soon some were given back.
+        if seen.len() < WINDOWS_MIN && most < 100.0 {
+            return None;
+        }
+        Some(Limit {
+            kind: LimitKind::FileDescriptors,
+            text: format!(
+                "a process of the server had up to {most:.0} % of the file descriptors open that it may ({open:.0} in all of its \
+                 processes) {}, {}: at 100 % it can take no connection any more",
+                times(seen.len(), self.points.len()),
+                from(first)
+            ),
+            first_at: first.start,
+            windows: seen.len() as u64,
+        })
+    }
+
+    fn log(&self, log: &ServerLog) -> Option<Limit> {
+        let seen: Vec<&Point> = self
+            .points
+            .iter()
+            .filter(|p| p.log_complaints > 0.0)
+            .collect();
+        let first = seen.first()?;
+        let lines: f64 = seen.iter().map(|point| point.log_complaints).sum();
+        let more = if log.more { " or more" } else { "" };
+        let mut text = format!(
+            "the server's log complained in {lines:.0} lines{more}, {}, {}",
+            times(seen.len(), self.points.len()),
+            from(first)
+        );
+        for (index, complaint) in log.complaints.iter().take(COMPLAINTS_SHOWN).enumerate() {
+            text += if index == 0 { ": " } else { "; " };
+            text += &format!(
+                "{} such as \u{201c}{}\u{201d}",
+                complaint.lines, complaint.first
+            );
+        }
+        Some(Limit {
+            kind: LimitKind::Log,
+            text,
+            first_at: first.start,
+            windows: seen.len() as u64,
         })
     }
 
@@ -417,6 +488,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use measure::server::LogComplaint;
+
     use super::*;
 
     /// A run of windows of a second, each as `of` makes it out of its number.
@@ -441,7 +514,11 @@ mod tests {
     }
 
     fn kinds(evidence: &Evidence) -> Vec<LimitKind> {
-        evidence.limits(2).iter().map(|limit| limit.kind).collect()
+        limits(evidence).iter().map(|limit| limit.kind).collect()
+    }
+
+    fn limits(evidence: &Evidence) -> Vec<Limit> {
+        evidence.limits(2, &ServerLog::default())
     }
 
     #[test]
@@ -463,7 +540,7 @@ mod tests {
             })
         };
         assert_eq!(kinds(&hot(2.0)), [], "two windows may be anything");
-        let limits = hot(5.0).limits(2);
+        let limits = hot(5.0).limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert_eq!((limits[0].kind, limits[0].windows), (LimitKind::Thread, 5));
         assert!(
@@ -476,7 +553,7 @@ mod tests {
             point.tester_cpu = Some(0.45);
         });
         assert_eq!(kinds(&cores), [LimitKind::Cores]);
-        assert_eq!(cores.limits(4), [], "there are more");
+        assert_eq!(cores.limits(4, &ServerLog::default()), [], "there are more");
     }
 
     #[test]
@@ -489,7 +566,7 @@ mod tests {
                 point.receive_errors = if cores > 4.0 { 1.0 } else { 0.0 };
             })
         };
-        let limits = remote(4.0).limits(2);
+        let limits = remote(4.0).limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert!(
             limits[0]
@@ -498,7 +575,7 @@ mod tests {
             "{}",
             limits[0].text
         );
-        let limits = remote(8.0).limits(2);
+        let limits = remote(8.0).limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert!(
             limits[0].text.contains("dropped 60 datagrams"),
@@ -516,7 +593,7 @@ mod tests {
             })
         };
         assert_eq!(kinds(&ramp(200.0)), []);
-        let limits = ramp(145.0).limits(2);
+        let limits = ramp(145.0).limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert_eq!(limits[0].kind, LimitKind::FlatBitRate);
         assert!(limits[0].text.contains("Mbit/s (+"), "{}", limits[0].text);
@@ -531,11 +608,65 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_near_their_limit_are_told_from_many() {
+        let with = |share: f64| {
+            run(60, move |at, point| {
+                point.descriptors = Some(1000.0);
+                point.descriptors_share = Some(if at < 20.0 { 0.1 } else { share });
+            })
+        };
+        assert_eq!(kinds(&with(0.94)), []);
+        let limits = limits(&with(1.0));
+        assert_eq!(limits.len(), 1);
+        assert_eq!(limits[0].kind, LimitKind::FileDescriptors);
+        assert_eq!((limits[0].first_at, limits[0].windows), (20.0, 40));
+        let text = &limits[0].text;
+        assert!(
+            text.contains("up to 100 %") && text.contains("(1000 in all"),
+            "{text}"
+        );
+        let once = |share: f64| {
+            run(60, move |at, point| {
+                point.descriptors_share = Some(if at == 20.0 { share } else { 0.5 })
+            })
+        };
+        assert_eq!(kinds(&once(0.99)), []);
+        assert_eq!(kinds(&once(1.0)), [LimitKind::FileDescriptors]);
+    }
+
+    #[test]
+    fn what_the_log_complains_of_is_quoted() {
+        let evidence = run(60, |at, point| {
+            point.log_complaints = if at >= 50.0 { 4.0 } else { 0.0 };
+        });
+        let complaint = |lines, first: &str| LogComplaint {
+            pattern: String::new(),
+            lines,
+            first: first.to_owned(),
+        };
+        let log = ServerLog {
+            complaints: vec![complaint(38, "too old"), complaint(2, "no files")],
+            more: false,
+        };
+        let limits_of = limits;
+        let limits = evidence.limits(2, &log);
+        assert_eq!(limits.len(), 1);
+        assert_eq!((limits[0].kind, limits[0].first_at), (LimitKind::Log, 50.0));
+        assert!(
+            limits[0].text.contains("40 lines, in 10 of 60 windows, first at 50 s with 100 clients playing: 38 such as \u{201c}too old\u{201d}; 2 such as"),
+            "{}",
+            limits[0].text
+        );
+        // Of a run that was cut off only the count is known.
+        assert_eq!(limits_of(&evidence).len(), 1);
+    }
+
+    #[test]
     fn drops_are_summed() {
         let evidence = run(60, |at, point| {
             point.socket_drops = if at == 7.0 || at == 9.0 { 21.0 } else { 0.0 };
         });
-        let limits = evidence.limits(2);
+        let limits = evidence.limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert!(
             limits[0].text.contains("dropped 42 datagrams"),
@@ -551,7 +682,7 @@ mod tests {
         let leak = run(120, move |at, point| {
             point.uss = Some(50e6 + sampled(at) * 200e3)
         });
-        let limits = leak.limits(2);
+        let limits = leak.limits(2, &ServerLog::default());
         assert_eq!(limits.len(), 1);
         assert_eq!(limits[0].kind, LimitKind::MemoryGrowth);
         assert!(

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use measure::media::Media;
+use measure::server::ServerLog;
 use measure::tester::WorkerFigures;
 use measure::totals::Statistic;
 use measure::{Finding, Metric, Totals, Unit};
@@ -42,6 +43,8 @@ pub struct Report {
     /// What the server under test spent; null where none was observed.
     #[schemars(schema_with = "schema::server")]
     pub server: Option<Metrics>,
+    /// What its log complained of; empty where it did not, or was not read.
+    pub server_log: ServerLog,
     /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
     pub server_limits: Vec<Limit>,
     /// What the tester itself spent, and what it missed.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use measure::server::ServerLog;
 use measure::{Catalogue, ThresholdResult, Totals, Verdict as MeasuredVerdict, VerdictResult};
 use runfile::{ClientOutcome, Reader, Subject};
 
@@ -155,6 +156,7 @@ impl Report {
         for (population, lost) in populations.iter_mut().zip(each) {
             population.where_lost = lost;
         }
+        let server_log: ServerLog = noted(reader, "server_log")?;
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             streamgauge: header.version.clone(),
@@ -175,7 +177,8 @@ impl Report {
             populations,
             media: noted(reader, "media")?,
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
-            server_limits: sums.evidence.limits(header.machine.cores),
+            server_limits: sums.evidence.limits(header.machine.cores, &server_log),
+            server_log,
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,

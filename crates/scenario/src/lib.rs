@@ -32,8 +32,8 @@ pub use describe::{Description, PopulationPlan, hide_password};
 pub use error::{Problem, ScenarioError};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
-    Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerStart, Setting,
-    Tester, Threshold,
+    Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerLog, ServerStart,
+    Setting, Tester, Threshold,
 };
 pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
@@ -60,6 +60,9 @@ impl Scenario {
             }
             if let Some(directory) = &mut server.directory {
                 *directory = folder.join(&*directory);
+            }
+            if let Some(file) = &mut server.log.file {
+                *file = folder.join(&*file);
             }
         }
         for population in &mut self.populations {

@@ -209,10 +209,22 @@ pub struct Server {
     /// How long it may take to end after it was asked to. Default: [`DEFAULT_STOP_TIMEOUT`].
     #[serde(with = "duration")]
     pub stop_timeout: Duration,
+    /// Its log, and what is looked for in it.
+    pub log: ServerLog,
     /// Environment variables that it gets beside ours.
     pub environment: BTreeMap<String, String>,
     /// Where it runs. Default: where streamgauge was started.
     pub directory: Option<PathBuf>,
+}
+
+/// A server's log, and what is looked for in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ServerLog {
+    /// The file that it is written to. What a launched server prints is read anyway. Default: none.
+    pub file: Option<PathBuf>,
+    /// Regular expressions that a line matches if it is worth counting. Default: the usual words for what went wrong.
+    #[serde(rename = "match")]
+    pub patterns: Vec<String>,
 }
 
 /// How there comes to be a server.

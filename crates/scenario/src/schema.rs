@@ -213,6 +213,22 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
                 "additionalProperties": { "type": ["string", "number", "boolean"] },
                 "description": "With `command`: variables that it gets beside ours."
             },
+            "log": {
+                "type": "object",
+                "additionalProperties": false,
+                "minProperties": 1,
+                "properties": {
+                    "file": { "type": "string", "description": "A file that the server writes its log to, relative to the scenario file. What a launched server prints is read anyway." },
+                    "match": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "minItems": 1,
+                        "maxItems": 32,
+                        "description": "Regular expressions: a line that matches one is counted as a complaint. Default: the usual words for what went wrong."
+                    }
+                },
+                "description": "The server's log, and what is looked for in it."
+            },
             "directory": { "type": "string", "description": "With `command`: where it runs, relative to the scenario file. Default: where streamgauge was started." }
         }
     })

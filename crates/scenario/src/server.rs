@@ -9,13 +9,13 @@ use measure::units::{BitRate, TimeSpan};
 use crate::error::Problem;
 use crate::fields::{Fields, text, wrong_type};
 use crate::model::{
-    Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerStart,
+    Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
 use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 
 /// The keys of the server.
-pub(crate) const KEYS: [&str; 10] = [
+pub(crate) const KEYS: [&str; 11] = [
     "launch",
     "command",
     "observe",
@@ -26,6 +26,7 @@ pub(crate) const KEYS: [&str; 10] = [
     "stop_timeout",
     "environment",
     "directory",
+    "log",
 ];
 
 /// The keys of clips.
@@ -65,6 +66,10 @@ pub(crate) fn read(
             .map(|node| environment(node, problems))
             .unwrap_or_default(),
         directory: fields.text("directory", problems).map(PathBuf::from),
+        log: fields
+            .get("log", problems)
+            .and_then(|node| log(node, problems))
+            .unwrap_or_default(),
         start: match start {
             Some(start) => start,
             None => {
@@ -98,6 +103,21 @@ pub(crate) fn read(
                 .help("take it out"),
             );
         }
+    }
+    let only_observed = matches!(
+        server.start,
+        ServerStart::Observe { .. } | ServerStart::Exporters { .. }
+    );
+    if only_observed
+        && !server.log.patterns.is_empty()
+        && server.log.file.is_none()
+        && let Some(entry) = fields.entry("log")
+    {
+        let text = "what a server prints that is only observed cannot be read";
+        problems.push(
+            Problem::new(&entry.node.origin, text)
+                .help("say where its log is: `log: {file: server.log, match: [...]}`"),
+        );
     }
     fields.finish(&KEYS, problems);
     Some(server)
@@ -288,6 +308,37 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<Ready> {
         );
     }
     port.or(line).or(pattern)
+}
+
+/// The most patterns that a log is held against.
+const PATTERNS_MAX: usize = 32;
+
+fn log(node: &Node, problems: &mut Vec<Problem>) -> Option<ServerLog> {
+    const HELP: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular expressions, or both";
+    let mut fields = Fields::of(node, "server.log", HELP, problems)?;
+    let file = fields.text("file", problems).map(PathBuf::from);
+    let patterns = match fields.get("match", problems) {
+        None => Vec::new(),
+        Some(node) => {
+            let Value::List(items) = &node.value else {
+                problems.push(wrong_type(node, "server.log.match", "a list").help(HELP));
+                return None;
+            };
+            if items.is_empty() || items.len() > PATTERNS_MAX {
+                let text = format!("`server.log.match` needs 1 to {PATTERNS_MAX} patterns");
+                problems.push(Problem::new(&node.origin, text).help(HELP));
+            }
+            items
+                .iter()
+                .enumerate()
+                .filter_map(|(index, item)| {
+                    text(item, &format!("server.log.match.{index}"), problems)
+                })
+                .collect()
+        }
+    };
+    fields.finish(&["file", "match"], problems);
+    Some(ServerLog { file, patterns })
 }
 
 fn environment(node: &Node, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {

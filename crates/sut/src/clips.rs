@@ -7,9 +7,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalogue::{ffmpeg_missing, find_program};
+use crate::complaints::Patterns;
 use crate::error::SutError;
 use crate::launched::{Launched, Means};
 use crate::message::Exit;
@@ -194,6 +196,7 @@ fn run(
         supervisor: options.supervisor.clone(),
         scratch: None,
         no_group: true,
+        patterns: Arc::new(Patterns::none()),
     };
     let launched = Launched::start(&launch, means)?;
     let look_every = Duration::from_millis(100);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cgroup::{self, Kind};
+use crate::complaints::{Complaints, Patterns};
 use crate::error::SutError;
 use crate::log::{Lines, Log, Matcher};
 use crate::message::{Exit, Report, Request};
@@ -28,6 +29,7 @@ const REPORT_MAX: u64 = 16 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) log: Log,
+    pub(crate) complaints: Complaints,
     /// The line that is waited for has come.
     pub(crate) matched: bool,
     pub(crate) group: Option<Result<(Kind, PathBuf), String>>,
@@ -91,6 +93,8 @@ pub(crate) struct Means {
     pub(crate) supervisor: PathBuf,
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) no_group: bool,
+    /// What is looked for in what it prints.
+    pub(crate) patterns: Arc<Patterns>,
 }
 
 impl Launched {
@@ -145,10 +149,10 @@ impl Launched {
         });
         let matcher = Arc::new(matcher);
         if let Some(output) = supervisor.stdout.take() {
-            read_output(output, Arc::clone(&shared), Arc::clone(&matcher));
+            read_output(output, &shared, &matcher, &means.patterns);
         }
         if let Some(output) = supervisor.stderr.take() {
-            read_output(output, Arc::clone(&shared), matcher);
+            read_output(output, &shared, &matcher, &means.patterns);
         }
         let mut launched = Launched {
             supervisor,
@@ -331,12 +335,15 @@ impl Drop for Launched {
 
 fn read_output(
     mut output: impl Read + Send + 'static,
-    shared: Arc<Shared>,
-    matcher: Arc<Option<Matcher>>,
+    shared: &Arc<Shared>,
+    matcher: &Arc<Option<Matcher>>,
+    patterns: &Arc<Patterns>,
 ) {
+    let (shared, matcher, patterns) = (shared.clone(), matcher.clone(), patterns.clone());
     std::thread::spawn(move || {
         let mut buffer = [0; 8 * 1024];
         let mut lines = Lines::default();
+        let mut all_lines = Lines::default();
         let mut found = false;
         loop {
             let bytes = match output.read(&mut buffer) {
@@ -348,7 +355,9 @@ fn read_output(
             if let (Some(matcher), false) = (&*matcher, found) {
                 found = lines.push(bytes, matcher);
             }
+            let news = patterns.find(&mut all_lines, bytes);
             shared.change(|state| {
+                state.complaints.add(news);
                 state.log.push(bytes);
                 state.matched |= found;
             });

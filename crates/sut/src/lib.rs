@@ -9,6 +9,7 @@
 pub mod catalogue;
 mod cgroup;
 mod clips;
+mod complaints;
 mod error;
 mod exporters;
 mod launched;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use measure::Recorder;
 
 pub use catalogue::ffmpeg_missing;
+pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine, LogSpec};
 pub use error::SutError;
 pub use exporters::Exporters;
 pub use launched::StopReport;
@@ -38,6 +40,7 @@ pub use ports::{PortOwner, Transport};
 pub use spec::{Clips, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
 pub use supervise::{SUBCOMMAND, supervise_main};
 
+use complaints::{Complaints, Follower, Patterns};
 use exporters::Asker;
 use launched::{Launched, Means};
 use observe::{Meter, Observer};
@@ -118,6 +121,30 @@ pub struct Sut {
     urls: Vec<String>,
     stop_within: Duration,
     cpu_source: CpuSource,
+    log: WatchedLog,
+}
+
+/// What its log complains of.
+#[derive(Debug)]
+struct WatchedLog {
+    patterns: Arc<Patterns>,
+    /// Where a file is followed: that, and what was found in it.
+    file: Option<Follower>,
+    found: Complaints,
+    /// What was more than could be looked at: lines, and bytes of a file.
+    skipped: u64,
+}
+
+impl WatchedLog {
+    fn new(spec: &LogSpec, base: &Path) -> Result<WatchedLog, SutError> {
+        let file = spec.file.as_ref().map(|file| base.join(file));
+        Ok(WatchedLog {
+            patterns: Arc::new(Patterns::new(spec)?),
+            file: file.as_deref().map(Follower::new).transpose()?,
+            found: Complaints::default(),
+            skipped: 0,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -158,13 +185,25 @@ impl Sut {
         options: &Options,
         progress: &dyn Fn(Progress),
     ) -> Result<Sut, SutError> {
+        // Before anything is started: what is wrong with it is known now.
+        let log = WatchedLog::new(&spec.log, base)?;
         let clips = match &spec.clips {
             Some(clips) => clips::make(clips, base, options, progress)?,
             None => Vec::new(),
         };
         let (mut launch, urls, scratch) = match &spec.origin {
-            Origin::Observe { pid } => return Sut::observe_pid(*pid),
-            Origin::Exporters(exporters) => return Sut::ask(exporters),
+            Origin::Observe { pid } => {
+                return Ok(Sut {
+                    log,
+                    ..Sut::observe_pid(*pid)?
+                });
+            }
+            Origin::Exporters(exporters) => {
+                return Ok(Sut {
+                    log,
+                    ..Sut::ask(exporters)?
+                });
+            }
             Origin::Command(command) => {
                 let mut launch = Launch::new(command);
                 launch.directory = spec
@@ -187,13 +226,14 @@ impl Sut {
         launch.ready_within = spec.ready_within;
         launch.stop_within = spec.stop_within;
         launch.environment.extend(spec.environment.iter().cloned());
-        Sut::launch(&launch, urls, scratch, options, progress)
+        Sut::launch(&launch, urls, scratch, log, options, progress)
     }
 
     fn launch(
         launch: &Launch,
         urls: Vec<String>,
         scratch: Option<tempfile::TempDir>,
+        log: WatchedLog,
         options: &Options,
         progress: &dyn Fn(Progress),
     ) -> Result<Sut, SutError> {
@@ -212,6 +252,7 @@ impl Sut {
             supervisor: options.supervisor.clone(),
             scratch: scratch.as_ref().map(|scratch| scratch.path().to_owned()),
             no_group: options.no_cgroup,
+            patterns: log.patterns.clone(),
         };
         let launched = Launched::start(launch, means)?;
         // From here on the supervisor removes it, also when streamgauge is killed.
@@ -249,6 +290,7 @@ impl Sut {
             urls,
             stop_within: launch.stop_within,
             cpu_source,
+            log,
         })
     }
 
@@ -275,6 +317,7 @@ impl Sut {
             cpu_source: CpuSource::ProcessTimes {
                 reason: "it was not launched by this run".to_owned(),
             },
+            log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
         })
     }
 
@@ -291,6 +334,7 @@ impl Sut {
             urls: Vec::new(),
             stop_within: Duration::ZERO,
             cpu_source: CpuSource::Exporter,
+            log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
         })
     }
 
@@ -330,10 +374,75 @@ impl Sut {
 
     /// Looks at it; what adds up is counted since the last look.
     pub fn observe(&mut self) -> Observation {
-        match &mut self.process {
+        let seen = match &mut self.process {
             Process::Elsewhere(asker) => asker.look(),
             process => self.observer.look(&tree(process)),
+        };
+        Observation {
+            log_complaints: self.look_at_log(),
+            ..seen
         }
+    }
+
+    /// How many lines of its log complain since the last look.
+    fn look_at_log(&mut self) -> u64 {
+        let log = &mut self.log;
+        if let Some(file) = &mut log.file {
+            log.found.add(file.look(&log.patterns));
+        }
+        let (mut lines, mut skipped) = log.found.look(&log.patterns);
+        if let Process::Launched(launched) = &self.process {
+            let printed = launched.state().complaints.look(&log.patterns);
+            lines += printed.0;
+            skipped += printed.1;
+        }
+        log.skipped += skipped;
+        lines
+    }
+
+    /// From now on its log counts: what it complained of before, such as while it started, is forgotten.
+    pub fn begin(&mut self) {
+        let log = &mut self.log;
+        log.found = Complaints::default();
+        log.skipped = 0;
+        if let Some(file) = &mut log.file {
+            // It could be opened before; what is wrong now is seen when it is read.
+            let _ = file.begin();
+        }
+        if let Process::Launched(launched) = &self.process {
+            launched.state().complaints = Complaints::default();
+        }
+    }
+
+    /// Lines of its log that complain, those since this was asked last: the first three of each pattern.
+    pub fn take_log_lines(&mut self) -> Vec<LogLine> {
+        let log = &mut self.log;
+        let mut lines = log.found.take_fresh(&log.patterns);
+        if let Process::Launched(launched) = &self.process {
+            lines.extend(launched.state().complaints.take_fresh(&log.patterns));
+        }
+        lines
+    }
+
+    /// What its log complained of since [`Sut::begin`], by pattern, most first; and whether there was more of it than could
+    /// be looked at.
+    pub fn log_counts(&self) -> (Vec<LogCount>, bool) {
+        let log = &self.log;
+        let mut counts = log.found.counts(&log.patterns);
+        if let Process::Launched(launched) = &self.process {
+            for printed in launched.state().complaints.counts(&log.patterns) {
+                match counts
+                    .iter_mut()
+                    .find(|count| count.pattern == printed.pattern)
+                {
+                    Some(count) => count.lines += printed.lines,
+                    None => counts.push(printed),
+                }
+            }
+        }
+        counts.sort_by_key(|count| std::cmp::Reverse(count.lines));
+        let passed_over = log.file.as_ref().map_or(0, |file| file.passed_over);
+        (counts, log.skipped + passed_over > 0)
     }
 
     /// Who has the port. Of another machine's ports nothing is known.

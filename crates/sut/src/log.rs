@@ -30,14 +30,7 @@ impl Matcher {
     pub(crate) fn new(ready: &Ready) -> Result<Option<Matcher>, SutError> {
         match ready {
             Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
-            Ready::Pattern(pattern) => regex_lite::RegexBuilder::new(pattern)
-                .size_limit(PATTERN_MAX)
-                .build()
-                .map(|regex| Some(Matcher::Pattern(Box::new(regex))))
-                .map_err(|error| SutError::BadPattern {
-                    pattern: pattern.clone(),
-                    reason: error.to_string(),
-                }),
+            Ready::Pattern(text) => Ok(Some(Matcher::Pattern(Box::new(pattern(text)?)))),
             Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => Ok(None),
         }
     }
@@ -48,6 +41,17 @@ impl Matcher {
             Matcher::Pattern(regex) => regex.is_match(line),
         }
     }
+}
+
+/// A regular expression of a user's.
+pub(crate) fn pattern(text: &str) -> Result<Regex, SutError> {
+    regex_lite::RegexBuilder::new(text)
+        .size_limit(PATTERN_MAX)
+        .build()
+        .map_err(|error| SutError::BadPattern {
+            pattern: text.to_owned(),
+            reason: error.to_string(),
+        })
 }
 
 /// The last of the output, of both streams as they came in.
@@ -85,6 +89,19 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Takes output, and hands over each line that has come to its end.
+    pub(crate) fn whole(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let room = LINE_MAX.saturating_sub(self.open.len());
+            self.open.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                let line = String::from_utf8_lossy(&self.open);
+                each(line.trim_end_matches(['\n', '\r']));
+                self.open.clear();
+            }
+        }
+    }
+
     /// Takes output; says whether a line of it is the one. A last line is looked at even before its
     /// end has come: a prompt has none.
     pub(crate) fn push(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {

@@ -56,6 +56,8 @@ pub struct Observation {
     pub threads: Option<u64>,
     /// Open file descriptors.
     pub file_descriptors: Option<u64>,
+    /// Open file descriptors of the process that is nearest to its limit, as a share of that.
+    pub file_descriptors_share: Option<f64>,
     /// UDP memory of the machine, bytes.
     pub udp_memory: Option<u64>,
     /// Datagrams dropped at the server's sockets since the last look.
@@ -66,6 +68,8 @@ pub struct Observation {
     pub machine_cores: Option<u64>,
     /// Datagrams that machine dropped at full receive queues since the last look.
     pub udp_receive_errors: u64,
+    /// Lines of its log that complain, since the last look.
+    pub log_complaints: u64,
     /// How often an exporter there did not answer since the last look.
     pub scrapes_failed: u64,
 }
@@ -84,6 +88,7 @@ impl Observation {
                 server::FILE_DESCRIPTORS,
                 self.file_descriptors.map(|count| count as f64),
             ),
+            (server::FILE_DESCRIPTORS_SHARE, self.file_descriptors_share),
             (
                 server::UDP_MEMORY,
                 self.udp_memory.map(|bytes| bytes as f64),
@@ -102,6 +107,7 @@ impl Observation {
         }
         recorder.add(server::SOCKET_DROPS, self.socket_drops);
         recorder.add(server::UDP_RECEIVE_ERRORS, self.udp_receive_errors);
+        recorder.add(server::LOG_COMPLAINTS, self.log_complaints);
         recorder.add(server::SCRAPES_FAILED, self.scrapes_failed);
     }
 }
@@ -197,17 +203,15 @@ impl Observer {
         let alive = !stats.is_empty();
         let sum = |value: fn(&proc::Stat) -> u64| alive.then(|| stats.iter().map(value).sum());
         let now = Instant::now();
+        let descriptors = self.descriptors_pace.run(now, || descriptors(tree));
+        let (file_descriptors, file_descriptors_share) = descriptors.unwrap_or_default();
         Observation {
             cpu: self.cpu(&stats),
             cpu_hottest_thread: self.hottest(tree, now),
             threads: sum(|stat| stat.threads),
             rss: sum(|stat| stat.resident).map(|pages| pages.saturating_mul(self.page)),
-            file_descriptors: self
-                .descriptors_pace
-                .run(now, || {
-                    total(tree.iter().filter_map(|&pid| proc::descriptors(pid)))
-                })
-                .flatten(),
+            file_descriptors,
+            file_descriptors_share,
             udp_memory: fs::read_to_string("/proc/net/sockstat")
                 .ok()
                 .and_then(|text| proc::parse_udp_memory(&text, self.page)),
@@ -279,6 +283,20 @@ impl Observer {
             ..Observation::default()
         }
     }
+}
+
+/// How many file descriptors are open in all, and what share of what it may open the process has that is nearest to that.
+fn descriptors(tree: &[u32]) -> (Option<u64>, Option<f64>) {
+    let open: Vec<(u32, u64)> = tree
+        .iter()
+        .filter_map(|&pid| Some((pid, proc::descriptors(pid)?)))
+        .collect();
+    let shares = open.iter().filter_map(|&(pid, open)| {
+        let limit = proc::descriptors_limit(pid).filter(|&limit| limit > 0)?;
+        Some(open as f64 / limit as f64)
+    });
+    let worst = shares.reduce(f64::max);
+    (total(open.iter().map(|&(_, count)| count)), worst)
 }
 
 /// The sum; none of nothing.

@@ -166,6 +166,19 @@ pub(crate) fn descriptors(pid: u32) -> Option<u64> {
     }
 }
 
+/// How many file descriptors it may have open; none where there is no limit, or it cannot be read.
+pub(crate) fn descriptors_limit(pid: u32) -> Option<u64> {
+    parse_descriptors_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
+}
+
+/// Reads /proc/PID/limits, in which the soft limit comes first.
+pub(crate) fn parse_descriptors_limit(text: &str) -> Option<u64> {
+    let values = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    values.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The inodes of the sockets it holds; none where this user may not look.
 pub(crate) fn sockets(pid: u32) -> Option<HashSet<u64>> {
     let mut inodes = HashSet::new();
@@ -250,6 +263,18 @@ mod tests {
             }
         );
         assert_eq!(parse_rollup(""), None);
+    }
+
+    #[test]
+    fn reads_the_limit_on_descriptors() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max core file size        unlimited            unlimited            bytes     \n\
+                    Max open files            1024                 524288               files     \n";
+        assert_eq!(parse_descriptors_limit(text), Some(1024));
+        let unlimited = text.replace("1024  ", "unlimited");
+        assert_eq!(parse_descriptors_limit(&unlimited), None);
+        assert_eq!(parse_descriptors_limit("Max open files"), None);
+        assert!(descriptors_limit(std::process::id()) >= Some(3));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::complaints::LogSpec;
 use crate::exporters::Exporters;
 use crate::ports::Transport;
 
@@ -27,6 +28,8 @@ pub struct ServerSpec {
     pub ready_within: Duration,
     /// How long it may take to end after SIGTERM before it is killed; default [`STOP_WITHIN`].
     pub stop_within: Duration,
+    /// Its log, and what is looked for in it.
+    pub log: LogSpec,
     /// Variables added to its environment.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder that a command starts in; default: the one streamgauge was started in. Servers of
@@ -43,6 +46,7 @@ impl ServerSpec {
             ready: None,
             ready_within: READY_WITHIN,
             stop_within: STOP_WITHIN,
+            log: LogSpec::default(),
             environment: Vec::new(),
             directory: None,
         }
@@ -79,6 +83,10 @@ impl From<&scenario::Server> for ServerSpec {
             }),
             ready_within: server.ready_timeout,
             stop_within: server.stop_timeout,
+            log: LogSpec {
+                file: server.log.file.clone(),
+                patterns: server.log.patterns.clone(),
+            },
             environment: server
                 .environment
                 .iter()

@@ -6,6 +6,7 @@ mod calibrate;
 mod demo;
 mod endings;
 mod faults;
+mod limits;
 mod media;
 mod multicast;
 mod scripted;

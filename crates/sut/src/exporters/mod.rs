@@ -55,6 +55,8 @@ struct Answer {
     rss: Option<f64>,
     threads: Option<f64>,
     file_descriptors: Option<f64>,
+    /// Of the process of the group that is nearest to its limit.
+    descriptors_share: Option<f64>,
     udp_memory: Option<f64>,
     receive_errors: Option<f64>,
 }
@@ -166,6 +168,7 @@ impl Asker {
         observation.rss = whole(answer.rss);
         observation.threads = whole(answer.threads);
         observation.file_descriptors = whole(answer.file_descriptors);
+        observation.file_descriptors_share = answer.descriptors_share;
         observation.udp_memory = whole(answer.udp_memory);
         observation.machine_cores = answer.cores;
         if let Some((_, then, before)) = before {
@@ -274,6 +277,7 @@ fn read_process(text: &str, group: &str, answer: &mut Answer) {
             ("memory_bytes", Some("resident")) => answer.rss = Some(sample.value),
             ("memory_bytes", Some("proportionalResident")) => answer.pss = Some(sample.value),
             ("num_threads", _) => answer.threads = Some(sample.value),
+            ("worst_fd_ratio", _) => answer.descriptors_share = Some(sample.value),
             ("open_filedesc", _) => answer.file_descriptors = Some(sample.value),
             _ => {}
         }

@@ -41,6 +41,7 @@ fn process(seconds: f64) -> String {
              namedprocess_namegroup_cpu_seconds_total{{groupname=\"{name}\",mode=\"system\"}} {seconds}\n\
              namedprocess_namegroup_memory_bytes{{groupname=\"{name}\",memtype=\"resident\"}} 3.0e+07\n\
              namedprocess_namegroup_num_threads{{groupname=\"{name}\"}} 17\n\
+             namedprocess_namegroup_worst_fd_ratio{{groupname=\"{name}\"}} 0.75\n\
              namedprocess_namegroup_open_filedesc{{groupname=\"{name}\"}} 99\n"
         )
     };
@@ -93,6 +94,7 @@ fn figures_of_the_group_and_of_the_machine_are_told_apart() {
     assert_eq!(first.cpu, None, "of one answer nothing follows");
     assert_eq!((first.rss, first.threads), (Some(30_000_000), Some(17)));
     assert_eq!(first.file_descriptors, Some(99));
+    assert_eq!(first.file_descriptors_share, Some(0.75));
     assert_eq!(
         (first.udp_memory, first.machine_cores),
         (Some(663_552), Some(2))

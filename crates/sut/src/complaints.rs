@@ -1,0 +1,525 @@
+//! What a server's log complains of: lines that match some patterns, counted, and the first of each kept.
+//!
+//! The log is what a launched server prints, or a file that it writes. It is read as it comes, and bounded in each way: so
+//! many lines are looked at in a window, so many bytes of a file; what is more is counted as not looked at.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use regex_lite::Regex;
+
+use crate::error::SutError;
+use crate::log::{Lines, pattern};
+
+/// What is looked for where nothing else is said, in capitals or not: words, of which each begins and ends as a word does,
+/// but for one with a star, which may go on. The first line of words that has one in a line of the log counts it.
+pub const DEFAULT_PATTERNS: [&str; 6] = [
+    "too many open files|no file descriptors",
+    "out of memory|cannot allocate|can't allocate|no buffer space",
+    "too old|too late|discard*|dropped|dropping",
+    "timeout|timed out|time out",
+    "panic*|fatal*|segfault|segmentation fault",
+    "error|errors|fail|fails|failed|failure|failures",
+];
+
+/// How many lines are looked at in a window.
+const LINES_A_WINDOW: u64 = 10_000;
+
+/// How long may be looked at them in a window: a regular expression takes up to a microsecond for each letter.
+const TIME_A_WINDOW: Duration = Duration::from_millis(50);
+
+/// How much of a line is looked at, in bytes.
+const LOOKED_AT: usize = 512;
+
+/// How many lines are kept of each pattern: the first.
+const SAMPLES: u64 = 3;
+
+/// How much is kept of a line, in characters.
+const SAMPLE_MAX: usize = 240;
+
+/// How much of a file is read in a window, in bytes.
+const READ_A_WINDOW: u64 = 1 << 20;
+
+/// Where a server's log is, and what is looked for in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogSpec {
+    /// The file that it is written to, beside what a launched server prints. Only what is added from the beginning of
+    /// the run on is looked at.
+    pub file: Option<PathBuf>,
+    /// Regular expressions that tell a line worth counting. Default: [`DEFAULT_PATTERNS`].
+    pub patterns: Vec<String>,
+}
+
+/// A line of the log that matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// The pattern that it matches.
+    pub pattern: String,
+    /// The line, at most 240 characters of it and without control characters.
+    pub text: String,
+}
+
+/// How many lines of the log match a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCount {
+    /// The pattern.
+    pub pattern: String,
+    /// How many lines match it, and no pattern before it.
+    pub lines: u64,
+    /// The first of them.
+    pub first: String,
+}
+
+/// The patterns, made ready, and how many lines may still be looked at.
+#[derive(Debug)]
+pub(crate) struct Patterns {
+    all: Vec<(String, Sign)>,
+    looked_at: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// What tells a complaint.
+#[derive(Debug)]
+enum Sign {
+    /// One of these words, in small letters; and whether each may go on.
+    Words(Vec<(&'static str, bool)>),
+    Pattern(Regex),
+}
+
+impl Sign {
+    fn words(words: &'static str) -> Sign {
+        let words = words.split('|');
+        Sign::Words(
+            words
+                .map(|word| match word.strip_suffix('*') {
+                    Some(beginning) => (beginning, true),
+                    None => (word, false),
+                })
+                .collect(),
+        )
+    }
+
+    fn is_in(&self, line: &str, small: &str) -> bool {
+        match self {
+            Sign::Pattern(regex) => regex.is_match(line),
+            Sign::Words(words) => words.iter().any(|&(word, goes_on)| {
+                let letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+                small.match_indices(word).any(|(at, _)| {
+                    let (before, after) = (&small[..at], &small[at + word.len()..]);
+                    !letter(before.chars().next_back())
+                        && (goes_on || !letter(after.chars().next()))
+                })
+            }),
+        }
+    }
+}
+
+impl Patterns {
+    pub(crate) fn new(spec: &LogSpec) -> Result<Patterns, SutError> {
+        let all = match spec.patterns.is_empty() {
+            true => DEFAULT_PATTERNS
+                .iter()
+                .map(|&words| (words.to_owned(), Sign::words(words)))
+                .collect(),
+            false => spec
+                .patterns
+                .iter()
+                .map(|text| Ok((text.clone(), Sign::Pattern(pattern(text)?))))
+                .collect::<Result<_, SutError>>()?,
+        };
+        Ok(Patterns {
+            all,
+            ..Patterns::none()
+        })
+    }
+
+    /// Such as match nothing.
+    pub(crate) fn none() -> Patterns {
+        Patterns {
+            all: Vec::new(),
+            looked_at: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// What of some output matches, and how many lines were more than can be looked at.
+    pub(crate) fn find(&self, lines: &mut Lines, bytes: &[u8]) -> News {
+        let mut news = News::default();
+        lines.whole(bytes, |line| {
+            if self.all.is_empty() {
+                return;
+            }
+            if self.looked_at.fetch_add(1, Ordering::Relaxed) >= LINES_A_WINDOW
+                || Duration::from_nanos(self.nanos.load(Ordering::Relaxed)) >= TIME_A_WINDOW
+            {
+                news.skipped += 1;
+                return;
+            }
+            let begun = Instant::now();
+            let mut end = line.len().min(LOOKED_AT);
+            while !line.is_char_boundary(end) {
+                end -= 1;
+            }
+            let start = &line[..end];
+            let small = start.to_ascii_lowercase();
+            let found = self
+                .all
+                .iter()
+                .position(|(_, sign)| sign.is_in(start, &small));
+            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.nanos.fetch_add(nanos, Ordering::Relaxed);
+            if let Some(index) = found {
+                let clean = line.trim().chars().take(SAMPLE_MAX);
+                let clean = clean.map(|letter| match letter.is_control() {
+                    true => ' ',
+                    false => letter,
+                });
+                news.found.push((index, clean.collect()));
+            }
+        });
+        news
+    }
+}
+
+/// What some output told.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    found: Vec<(usize, String)>,
+    skipped: u64,
+}
+
+/// What was found since the beginning.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// Of each pattern, by its place: how many, and the first.
+    counts: Vec<(u64, String)>,
+    since_last_look: u64,
+    skipped: u64,
+    /// Lines nobody has been told of.
+    fresh: Vec<(usize, String)>,
+}
+
+impl Complaints {
+    pub(crate) fn add(&mut self, news: News) {
+        self.skipped += news.skipped;
+        for (index, line) in news.found {
+            if self.counts.len() <= index {
+                self.counts.resize_with(index + 1, Default::default);
+            }
+            let (count, first) = &mut self.counts[index];
+            *count += 1;
+            self.since_last_look += 1;
+            if *count == 1 {
+                first.clone_from(&line);
+            }
+            if *count <= SAMPLES {
+                self.fresh.push((index, line));
+            }
+        }
+    }
+
+    /// How many since the last look; begins a window.
+    pub(crate) fn look(&mut self, patterns: &Patterns) -> (u64, u64) {
+        patterns.looked_at.store(0, Ordering::Relaxed);
+        patterns.nanos.store(0, Ordering::Relaxed);
+        (
+            std::mem::take(&mut self.since_last_look),
+            std::mem::take(&mut self.skipped),
+        )
+    }
+
+    /// The lines that were kept since this was asked last.
+    pub(crate) fn take_fresh(&mut self, patterns: &Patterns) -> Vec<LogLine> {
+        let fresh = std::mem::take(&mut self.fresh);
+        fresh
+            .into_iter()
+            .map(|(index, text)| LogLine {
+                pattern: patterns.all[index].0.clone(),
+                text,
+            })
+            .collect()
+    }
+
+    /// How many of each pattern, most first.
+    pub(crate) fn counts(&self, patterns: &Patterns) -> Vec<LogCount> {
+        let mut counts: Vec<LogCount> = self
+            .counts
+            .iter()
+            .zip(&patterns.all)
+            .filter(|((lines, _), _)| *lines > 0)
+            .map(|((lines, first), (pattern, _))| LogCount {
+                pattern: pattern.clone(),
+                lines: *lines,
+                first: first.clone(),
+            })
+            .collect();
+        counts.sort_by_key(|count| std::cmp::Reverse(count.lines));
+        counts
+    }
+}
+
+/// A file that a server writes its log to.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    path: PathBuf,
+    file: Option<(File, u64)>,
+    lines: Lines,
+    /// What was written and not read, because it was too much, in bytes.
+    pub(crate) passed_over: u64,
+}
+
+impl Follower {
+    /// Begins at the file's end. One that is not there yet is waited for.
+    ///
+    /// # Errors
+    /// It is something else than a file, or may not be read.
+    pub(crate) fn new(path: &Path) -> Result<Follower, SutError> {
+        let mut follower = Follower {
+            path: path.to_owned(),
+            file: None,
+            lines: Lines::default(),
+            passed_over: 0,
+        };
+        follower.begin()?;
+        Ok(follower)
+    }
+
+    /// Passes over all that stands there.
+    pub(crate) fn begin(&mut self) -> Result<(), SutError> {
+        self.lines = Lines::default();
+        self.file = match open(&self.path) {
+            Ok(mut found) => {
+                found.1 = found.0.seek(SeekFrom::End(0)).unwrap_or(0);
+                Some(found)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(SutError::Unusable(format!(
+                    "the server's log {} cannot be read: {error}",
+                    self.path.display()
+                )));
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads what was added.
+    pub(crate) fn look(&mut self, patterns: &Patterns) -> News {
+        let mut news = News::default();
+        if let Some((file, at)) = &mut self.file {
+            read_on(
+                file,
+                at,
+                patterns,
+                &mut self.lines,
+                &mut news,
+                &mut self.passed_over,
+            );
+        }
+        // Another file may have taken its place, or it was emptied: then it is begun anew.
+        let Ok(now) = std::fs::metadata(&self.path) else {
+            return news;
+        };
+        let same = self.file.as_ref().is_some_and(|(file, at)| {
+            file.metadata().is_ok_and(|own| {
+                (own.dev(), own.ino()) == (now.dev(), now.ino()) && now.len() >= *at
+            })
+        });
+        if !same && now.is_file() {
+            self.lines = Lines::default();
+            self.file = open(&self.path).ok();
+            if let Some((file, at)) = &mut self.file {
+                read_on(
+                    file,
+                    at,
+                    patterns,
+                    &mut self.lines,
+                    &mut news,
+                    &mut self.passed_over,
+                );
+            }
+        }
+        news
+    }
+}
+
+/// Opens a file at its beginning, and nothing else: what is no file may never come to an end.
+fn open(path: &Path) -> std::io::Result<(File, u64)> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no file"));
+    }
+    Ok((File::open(path)?, 0))
+}
+
+fn read_on(
+    file: &mut File,
+    at: &mut u64,
+    patterns: &Patterns,
+    lines: &mut Lines,
+    news: &mut News,
+    passed_over: &mut u64,
+) {
+    let end = file.metadata().map_or(*at, |file| file.len());
+    let new = end.saturating_sub(*at);
+    if new > READ_A_WINDOW {
+        *passed_over += new - READ_A_WINDOW;
+        *lines = Lines::default();
+        *at = end - READ_A_WINDOW;
+    }
+    if file.seek(SeekFrom::Start(*at)).is_err() {
+        return;
+    }
+    let mut buffer = [0; 16 * 1024];
+    let mut left = READ_A_WINDOW;
+    while left > 0 {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => {
+                *at += length as u64;
+                left = left.saturating_sub(length as u64);
+                let more = patterns.find(lines, &buffer[..length]);
+                news.skipped += more.skipped;
+                news.found.extend(more.found);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn defaults() -> Patterns {
+        Patterns::new(&LogSpec::default()).expect("they are good")
+    }
+
+    fn told(complaints: &Complaints, patterns: &Patterns) -> Vec<(u64, String)> {
+        let counts = complaints.counts(patterns).into_iter();
+        counts.map(|count| (count.lines, count.first)).collect()
+    }
+
+    #[test]
+    fn complaints_are_told_from_what_else_is_said() {
+        let patterns = defaults();
+        for (line, complains) in [
+            ("[00f1] main error: cannot bind", true),
+            ("Discarding too old outgoing packet", true),
+            ("accept4() failed (24: Too many open files)", true),
+            ("ERR: Failure to send", true),
+            ("request timed out", true),
+            ("terror and failover mode are on", false),
+            ("listening on 8554", false),
+            ("GET /errorless 200", false),
+            ("Fatalité é error", true),
+            // Not cut within a letter.
+            (&"\u{20ac}".repeat(500), false),
+        ] {
+            let news = patterns.find(&mut Lines::default(), format!("{line}\n").as_bytes());
+            assert_eq!(!news.found.is_empty(), complains, "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_by_pattern_and_the_first_are_kept() {
+        let patterns = defaults();
+        let mut complaints = Complaints::default();
+        let mut lines = Lines::default();
+        for number in 0..100 {
+            let text = format!("packet {number} \u{1b}is too old\n");
+            // In two pieces.
+            let (one, two) = text.as_bytes().split_at(9);
+            complaints.add(patterns.find(&mut lines, one));
+            complaints.add(patterns.find(&mut lines, two));
+        }
+        complaints.add(patterns.find(&mut lines, b"an error\nwell\nno end of error"));
+        assert_eq!(complaints.look(&patterns), (101, 0));
+        assert_eq!(complaints.look(&patterns), (0, 0));
+        let fresh = complaints.take_fresh(&patterns);
+        assert_eq!(fresh.len(), 3 + 1);
+        assert_eq!(fresh[2].text, "packet 2  is too old");
+        assert_eq!(complaints.take_fresh(&patterns), []);
+        assert_eq!(
+            told(&complaints, &patterns),
+            [
+                (100, "packet 0  is too old".to_owned()),
+                (1, "an error".to_owned())
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flood_is_not_looked_at_whole() {
+        let patterns = defaults();
+        let mut complaints = Complaints::default();
+        let flood = "error\n".repeat(25_000);
+        complaints.add(patterns.find(&mut Lines::default(), flood.as_bytes()));
+        let (seen, skipped) = complaints.look(&patterns);
+        assert!((1..=10_000).contains(&seen), "{seen}");
+        assert_eq!(seen + skipped, 25_000);
+        // The next window is looked at again.
+        complaints.add(patterns.find(&mut Lines::default(), b"error\n"));
+        assert_eq!(complaints.look(&patterns), (1, 0));
+    }
+
+    #[test]
+    fn a_file_is_followed_from_now_on_and_through_its_rotation() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let patterns = defaults();
+        let mut complaints = Complaints::default();
+        let mut follower = Follower::new(&path).expect("it may come later");
+        let write = |text: &str| {
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options
+                .append(true)
+                .create(true)
+                .open(&path)
+                .expect("it opens");
+            file.write_all(text.as_bytes()).expect("written");
+        };
+        let mut look = |follower: &mut Follower| {
+            complaints.add(follower.look(&patterns));
+            complaints.look(&patterns).0
+        };
+        write("error 1\n");
+        assert_eq!(look(&mut follower), 1, "it came after the beginning");
+        write("error 2\nerror 3\nerr");
+        assert_eq!(look(&mut follower), 2);
+        write("or 4\n");
+        assert_eq!(look(&mut follower), 1, "in two pieces");
+        write("error 5\n");
+        std::fs::rename(&path, folder.path().join("log.1")).expect("renamed");
+        write("error 6\nerror 7\n");
+        assert_eq!(look(&mut follower), 3, "the end of one and the next");
+        std::fs::write(&path, "error\n").expect("written");
+        assert_eq!(look(&mut follower), 1, "emptied");
+        write(&"x".repeat(3 << 20));
+        write("\nerror 8\n");
+        assert_eq!(look(&mut follower), 1, "the end of too much");
+        assert!(follower.passed_over > 0);
+        let mut late = Follower::new(&path).expect("it is there");
+        assert_eq!(look(&mut late), 0);
+        assert!(Follower::new(folder.path()).is_err(), "it is no file");
+    }
+
+    #[test]
+    fn own_patterns_take_the_place_of_the_usual_ones() {
+        let spec = |patterns: &[&str]| LogSpec {
+            file: None,
+            patterns: patterns.iter().map(|&text| text.to_owned()).collect(),
+        };
+        let patterns = Patterns::new(&spec(&["overrun \\d+"])).expect("good");
+        let news = patterns.find(&mut Lines::default(), b"error\noverrun 17\n");
+        assert_eq!(news.found, [(0, "overrun 17".to_owned())]);
+        let error = Patterns::new(&spec(&["a("])).expect_err("bad").to_string();
+        assert!(error.contains("`a(`"), "{error}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
+use report::Layout;
 use report::paint::Paint;
 
 use crate::args::Global;
@@ -63,6 +64,30 @@ impl Console {
             ))),
             Ok(()) => Ok(()),
         }
+    }
+
+    /// A result that is laid out for whoever reads it: on standard output, unless something else goes there. Nothing
+    /// where the user wants quiet.
+    pub(crate) fn show(
+        self,
+        to_stderr: bool,
+        text: impl FnOnce(Layout) -> String,
+    ) -> Result<(), Failure> {
+        if self.quiet {
+            return Ok(());
+        }
+        let layout = |width, paint| Layout {
+            width,
+            paint,
+            everything: self.verbose,
+        };
+        if to_stderr {
+            let layout = layout(width(io::stderr()), self.paint_stderr());
+            self.say(text(layout).trim_end());
+            return Ok(());
+        }
+        let layout = layout(width(io::stdout()), self.paint_stdout());
+        self.print(&text(layout))
     }
 
     /// The message of a failure.

@@ -1,15 +1,14 @@
 //! Plays a scenario and reports it: what `run`, `load` and `demo` have in common.
 
-use std::io;
 use std::path::Path;
 
 use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
-use report::{Layout, Reader, Report};
+use report::{Reader, Report};
 use scenario::Scenario;
 
 use crate::args::{Results, Tracing};
-use crate::console::{Console, width};
+use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
 use crate::output::{self, Json};
@@ -139,20 +138,6 @@ fn write_out(
         }
         None => Ok(()),
     };
-    if console.quiet {
-        return written;
-    }
-    let layout = |width, paint| Layout {
-        width,
-        paint,
-        everything: console.verbose,
-    };
-    if to_stderr {
-        let layout = layout(width(io::stderr()), console.paint_stderr());
-        console.say(report::summary(report, layout).trim_end());
-    } else {
-        let layout = layout(width(io::stdout()), console.paint_stdout());
-        console.print(&report::summary(report, layout))?;
-    }
+    console.show(to_stderr, |layout| report::summary(report, layout))?;
     written
 }

@@ -2,20 +2,18 @@
 
 mod folder;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
-use report::Layout;
 use report::human::span;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Scenario, Series, StopAt};
 
 use crate::args::{Results, Tracing};
-use crate::console::{Console, width};
+use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::output::Json;
@@ -256,21 +254,7 @@ pub(crate) fn show(folder: &Path, json: Option<Json>, console: Console) -> Resul
         Some(json) => json.write(|out| report::json::write_series(&series, out)),
         None => Ok(()),
     };
-    if console.quiet {
-        return written;
-    }
-    let layout = |width, paint| Layout {
-        width,
-        paint,
-        everything: console.verbose,
-    };
-    if to_stderr {
-        let layout = layout(width(io::stderr()), console.paint_stderr());
-        console.say(report::series::table(&series, layout).trim_end());
-    } else {
-        let layout = layout(width(io::stdout()), console.paint_stdout());
-        console.print(&report::series::table(&series, layout))?;
-    }
+    console.show(to_stderr, |layout| report::series::table(&series, layout))?;
     written
 }
 

@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use mio::{Interest, Token};
 use net::batch::ReceiveBatch;
 use protocol::media::rtcp;
 use protocol::metrics as clients;
@@ -34,9 +33,9 @@ pub(super) struct GroupEnd {
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     pub(super) dropped: u32,
     /// Whether it is read in turn, and not polled.
-    in_turn: bool,
+    pub(super) in_turn: bool,
     /// Whether it has brought too much for that.
-    was_fast: bool,
+    pub(super) was_fast: bool,
 }
 
 /// What sessions have to agree in to share a membership.
@@ -242,19 +241,6 @@ impl Worker {
         self.settle();
     }
 
-    /// From now on a group's media socket is read whenever something comes, because so much does.
-    fn poll_group_again(&mut self, place: usize) {
-        let Some(Socket::Group(end)) = self.sockets.get_mut(place) else {
-            return;
-        };
-        let registry = self.poll.registry();
-        let polled = registry.register(&mut end.socket, Token(place), Interest::READABLE);
-        // Where that is refused, it stays as it is: read seldom is better than never.
-        end.in_turn = polled.is_err();
-        end.was_fast = true;
-        self.unread.push(place);
-    }
-
     /// A session has no part in a group any more. The membership ends with the last.
     pub(super) fn leave_group(&mut self, place: usize, key: SessionKey) {
         let Some(group) = self.groups.places.get(place) else {
@@ -382,7 +368,7 @@ impl Worker {
         }
         self.turns.batch = Some(batch);
         if in_turn && (count > turns::FAST || bytes > turns::FAST_BYTES) {
-            self.poll_group_again(place);
+            self.read_at_once_again(place);
         }
     }
 

@@ -238,16 +238,18 @@ impl Worker {
         verdict
     }
 
-    /// From now on a socket is read whenever something comes.
-    fn read_at_once_again(&mut self, place: usize) {
-        let Some(Socket::Udp(end)) = self.sockets.get_mut(place) else {
-            return;
+    /// From now on a media socket is read whenever something comes, because so much does.
+    pub(super) fn read_at_once_again(&mut self, place: usize) {
+        let (socket, in_turn, was_fast) = match self.sockets.get_mut(place) {
+            Some(Socket::Udp(end)) => (&mut end.socket, &mut end.in_turn, &mut end.was_fast),
+            Some(Socket::Group(end)) => (&mut end.socket, &mut end.in_turn, &mut end.was_fast),
+            _ => return,
         };
         let registry = self.poll.registry();
-        let polled = registry.register(&mut end.socket, Token(place), Interest::READABLE);
+        let polled = registry.register(socket, Token(place), Interest::READABLE);
         // Where that is refused, it stays as it is: read seldom is better than never.
-        end.in_turn = polled.is_err();
-        end.was_fast = true;
+        *in_turn = polled.is_err();
+        *was_fast = true;
         self.unread.push(place);
     }
 }

@@ -147,7 +147,7 @@ fn segments_have_their_times_though_they_are_read_seldom() {
         (heard.bytes == all(COUNT), heard.closed),
         (true, Some(Closed::End))
     );
-    // 800 ms, a read every 100; what comes before the ring has shown that media has begun is read at once.
+    // 800 ms, a read every 200; what comes before the ring has shown that media has begun is read at once.
     assert!(heard.reads < COUNT / 4, "{} reads", heard.reads);
     let exact: Vec<&(usize, Run)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
     assert!(exact.len() >= COUNT - 10, "{} of {COUNT}", exact.len());
@@ -228,6 +228,6 @@ fn who_sends_fast_is_not_kept_waiting() {
         (heard.bytes == all(COUNT), heard.closed),
         (true, Some(Closed::End))
     );
-    // 60 MB. Were it read each 100 ms, 64 kB at a time, it would take more than a minute.
+    // 60 MB. Were it read each 200 ms, 64 kB at a time, it would take more than a minute.
     assert!(took < PATIENCE / 2, "{took:?}");
 }

@@ -430,6 +430,10 @@ pub(crate) struct ServeRtsp {
     /// How many hops live the packets that are sent to the groups
     #[arg(long, value_name = "HOPS", default_value_t = 1, requires = "multicast", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) multicast_ttl: u8,
+    /// Send media to this address too, where a client asks for it (may be repeated); any other than the client's own is else
+    /// refused with 461: a server that sends to wherever it is told can be turned against anybody
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) allow_destination: Vec<IpAddr>,
     /// Sequence number of the first packet of each stream [default: drawn, seeded]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) first_seq: Option<u16>,

@@ -118,6 +118,7 @@ fn config(arguments: &args::ServeRtsp) -> Result<ServerConfig, Failure> {
             port: arguments.multicast_port,
             ttl: arguments.multicast_ttl,
         }),
+        destinations: arguments.allow_destination.clone(),
         user,
         password,
         auth: match arguments.auth {

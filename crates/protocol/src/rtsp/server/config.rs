@@ -93,6 +93,10 @@ pub struct ServerConfig {
     /// Where streams are sent to clients that ask for multicast: once, for all of them, from the first PLAY to the last
     /// TEARDOWN. Default: nowhere; multicast is refused with 461.
     pub multicast: Option<MulticastConfig>,
+    /// Addresses to which media is sent beside the one a request comes from, where a client asks for that (`destination`;
+    /// RFC 2326, 12.39). Who sends to any address that it is told is a weapon in others' hands. Default: none; such a SETUP is
+    /// refused with 461.
+    pub destinations: Vec<IpAddr>,
     /// User name that clients have to give. Default: none, everybody is let in.
     pub user: Option<String>,
     /// The password to it. Default: empty.
@@ -136,6 +140,7 @@ impl Default for ServerConfig {
             pacing: Pacing::Spread,
             transports: Transports::Any,
             multicast: None,
+            destinations: Vec::new(),
             user: None,
             password: String::new(),
             auth: AuthScheme::Digest,

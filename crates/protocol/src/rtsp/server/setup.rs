@@ -27,8 +27,8 @@ pub(super) struct PendingSetup {
 /// Where datagrams of a stream go.
 #[derive(Clone, Copy, Debug)]
 enum To {
-    /// To these ports of the client's.
-    Client(Ports<u16>),
+    /// To these ports of the client's, at another address where it asked for that.
+    Client(Ports<u16>, Option<IpAddr>),
     /// To the group that the stream has.
     Group,
 }
@@ -145,7 +145,8 @@ impl ServerSession {
                             sink: None,
                             shared: true,
                         };
-                        (To::Client(ports), open)
+                        let elsewhere = self.elsewhere(&transport).ok_or(461u16)?;
+                        (To::Client(ports, elsewhere), open)
                     }
                     (None, None) => return Err(461),
                 };
@@ -182,6 +183,7 @@ impl ServerSession {
             Lower::Tcp if multicast => false,
             Lower::Udp => {
                 self.shared.config.transports != Transports::Tcp
+                    && self.elsewhere(transport).is_some()
                     && transport
                         .client_port
                         .is_some_and(|ports| ports.media > 0 && ports.control > 0)
@@ -190,6 +192,21 @@ impl ServerSession {
         };
         let plain = matches!(transport.profile.as_str(), "" | "AVP");
         plays && fits && plain
+    }
+
+    /// To which other address than the request's a client wants its media; nothing where it may not.
+    fn elsewhere(&self, transport: &Transport) -> Option<Option<IpAddr>> {
+        let Some(wanted) = &transport.destination else {
+            return Some(None);
+        };
+        let wanted: IpAddr = wanted.parse().ok()?;
+        let own = self.remote.is_some_and(|remote| remote.ip() == wanted);
+        let config = &self.shared.config;
+        // Sent from where the request was heard: of the same version of IP.
+        let same_ip = self
+            .local
+            .is_some_and(|local| local.is_ipv4() == wanted.is_ipv4());
+        (own || (same_ip && config.destinations.contains(&wanted))).then_some(Some(wanted))
     }
 
     /// A SETUP goes on, now that its pair of ports is there, or cannot be had.
@@ -208,12 +225,15 @@ impl ServerSession {
                 return self.respond(cx, &setup.request, response);
             }
         };
-        let client = match setup.to {
-            To::Client(ports) => ports,
+        let (client, elsewhere) = match setup.to {
+            To::Client(ports, elsewhere) => (ports, elsewhere),
             To::Group => return self.finish_group_setup(cx, setup, local),
         };
         let request = setup.request;
-        let at = |port| beside(remote, port);
+        let at = |port| match elsewhere.filter(|&elsewhere| elsewhere != remote.ip()) {
+            Some(elsewhere) => SocketAddr::new(elsewhere, port),
+            None => beside(remote, port),
+        };
         cx.out.push_back(Output::Peer {
             channel: setup.channel,
             media: at(client.media),
@@ -223,6 +243,7 @@ impl ServerSession {
         transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
         let source = self.local.map_or(local.ip(), |local| local.ip());
         transport.source = Some(source.to_string());
+        transport.destination = elsewhere.map(|elsewhere| elsewhere.to_string());
         let carrier = Carrier::Udp(setup.channel);
         let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
         self.respond(cx, &request, response);

@@ -15,6 +15,8 @@ use crate::session::{
     Port, Sinks,
 };
 
+mod elsewhere;
+
 const CONTROL: ChannelId = ChannelId(0);
 
 /// A server's session with somebody at the other end who is written out by hand.

@@ -30,6 +30,14 @@ pub enum EngineError {
     /// Media was to be received by a packet ring, and there is none to be had.
     #[error("media cannot be received by a packet ring; {0}")]
     Reception(String),
+    /// Media was to be received at an address or at ports where it cannot be.
+    #[error("`clients.{population}.media`: {message}")]
+    Media {
+        /// Which population.
+        population: String,
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// Workers were to go before others, and may not.
     #[error(
         "tester.priority cannot be `raised`: {0}\n  give the program CAP_SYS_NICE (`setcap cap_sys_nice,cap_net_raw+ep` on it), or leave it `normal`"

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::net::UdpSocket;
 use std::ops::{Range, RangeInclusive};
 
 use net::ports::DEFAULT_RANGE;
 use net::ring::{Brief, Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
+use protocol::apart::Ports;
 use protocol::session::{FIRST_BYTES, MORE_IF, WHOLE_IF};
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
@@ -51,7 +53,13 @@ impl Reception {
         let udp = each.any(|plan| plan.udp_ports > 0 || plan.multicast);
         let all_multicast = populations.iter().all(|plan| plan.multicast);
         let ports = populations.iter().map(of).sum();
-        let claim = claim(ports)?;
+        let named = named_ports(scenario)?;
+        let claim = match named {
+            Some(_) => None,
+            None => claim(ports)?,
+        };
+        // Ports that the scenario names are taken to be this run's.
+        let shared = claim.is_none() && named.is_none();
         let (path, hint) = match tester.receive {
             Receive::Sockets => (Path::Sockets { udp }, None),
             // A ring shows the ports of the clients' own, and a group's are the server's choice.
@@ -62,12 +70,12 @@ impl Reception {
             }
             Receive::Auto if all_multicast => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
-                Ok(ring) if claim.is_none() => (ring, Some(SHARED.to_owned())),
+                Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),
                 Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
             },
             // A ring takes in what other programs on this machine receive on the same ports, and is full sooner.
-            Receive::Auto if claim.is_none() => (
+            Receive::Auto if shared => (
                 Path::Sockets { udp },
                 Some(format!("{SHARED}; so sockets are read")),
             ),
@@ -78,7 +86,10 @@ impl Reception {
         };
         Ok(Reception {
             path,
-            ports: claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+            ports: match named {
+                Some(named) => needed_of(named, ports, crate::run::workers(scenario)),
+                None => claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+            },
             _claim: claim,
             hint,
             segments,
@@ -117,12 +128,58 @@ impl Reception {
 
 const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";
 
+/// The ports that the scenario names. One run has one range of ports, which its workers share out.
+fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
+    let mut named: Option<(&str, Ports)> = None;
+    for population in &scenario.populations {
+        let Some(media) = population.config.media() else {
+            continue;
+        };
+        if let Some(address) = media.address {
+            UdpSocket::bind((address, 0)).map_err(|error| EngineError::Media {
+                population: population.name.clone(),
+                message: format!("media cannot be received at {address}: {error}"),
+            })?;
+        }
+        match (media.ports, named) {
+            (Some(ports), Some((other, before))) if ports != before => {
+                return Err(EngineError::Media {
+                    population: population.name.clone(),
+                    message: format!(
+                        "`ports: {ports}`, and {before} of `{other}`; a run receives on one range of ports, which its \
+                         populations share: name the same one"
+                    ),
+                });
+            }
+            (Some(ports), None) => named = Some((&population.name, ports)),
+            _ => {}
+        }
+    }
+    Ok(named.map(|(_, ports)| ports))
+}
+
+/// Of ports without an end as many as are needed, so that those of several workers follow on each other; one worker goes on as long
+/// as there are any.
+fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
+    let range = named.range();
+    if named.ends() || workers == 1 {
+        return range;
+    }
+    let needed = u16::try_from(needed(ports)).unwrap_or(u16::MAX);
+    range.start..range.start.saturating_add(needed).min(range.end)
+}
+
+/// So many ports for clients that need so many at a time: those that leave hold theirs a moment longer, and some ports are other
+/// programs'.
+fn needed(ports: u64) -> u64 {
+    ports + ports / 16 + 64
+}
+
 /// So many ports for this run alone, at least; none where there are not so many.
 fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
-    // Clients that leave hold theirs a moment longer, and some ports are other programs'.
-    // And what a client may need is an upper bound: where that is more than there is, all is tried.
+    // What a client may need is an upper bound: where that is more than there is, all is tried.
     let most = Claim::most(&DEFAULT_RANGE);
-    let needed = (ports + ports / 16 + 64).min(most);
+    let needed = needed(ports).min(most);
     // A port that was a client's should rest before it is another's.
     let wanted = (2 * ports).clamp(needed, most);
     let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);

@@ -5,6 +5,7 @@
 //! between a protocol and the engine that runs it is in [`session`]; what protocols share is in
 //! [`media`]; each protocol is one folder and one line in [`registry`].
 
+pub mod apart;
 pub mod media;
 pub mod metrics;
 pub mod registry;

@@ -4,6 +4,7 @@ use measure::Catalogue;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::apart::MediaConfig;
 use crate::media::rtp::metrics::RTP;
 use crate::metrics::CLIENTS;
 use crate::rtsp;
@@ -188,6 +189,13 @@ impl ClientConfig {
     pub fn actions(&self) -> Option<String> {
         match self {
             ClientConfig::Rtsp(config) => rtsp::actions::in_words(&config.actions),
+        }
+    }
+
+    /// Where media goes, where that is not where requests come from.
+    pub fn media(&self) -> Option<&MediaConfig> {
+        match self {
+            ClientConfig::Rtsp(config) => config.media.as_ref(),
         }
     }
 

@@ -8,6 +8,7 @@
 //! * this file: the state, and which input goes where;
 //! * `request`: requests on their way, their deadlines and delays;
 //! * `answers`: what follows from each answer;
+//! * `apart`: media that goes to another address;
 //! * `multicast`: streams from a group that others receive too;
 //! * `timeline`: what it does while it plays;
 //! * `media`: the streams, their reports, and how the media's end is known;
@@ -39,6 +40,7 @@ use crate::session::{
 };
 
 mod answers;
+mod apart;
 mod end;
 mod media;
 mod multicast;
@@ -112,6 +114,8 @@ pub struct Client {
     streams: Vec<Stream>,
     /// What it does while it plays, where that is more than to play.
     timeline: Option<Box<Timeline>>,
+    /// Whether the server named no destination where one was asked for.
+    unconfirmed: bool,
     /// Our own synchronisation source in reports.
     ssrc: u32,
     /// How long what plays takes, from the position that was asked for last, where that is known.
@@ -168,6 +172,7 @@ impl Client {
             get_parameter: false,
             session: None,
             streams: Vec::new(),
+            unconfirmed: false,
             length: None,
             due: Time::ZERO,
             started: Time::ZERO,
@@ -379,7 +384,7 @@ impl Client {
             }
             Phase::Playing if self.ended_without_media(cx).is_some() => {
                 let detail = format!("BYE, and then the connection was closed, {ends}");
-                self.fail(cx, Failure::NoMedia, detail);
+                self.fail(cx, self.no_media(), detail);
             }
             _ => {
                 let method = self.waits_for();

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
+use crate::apart::MediaConfig;
 use crate::tls::TlsConfig;
 
 /// How media is carried.
@@ -70,6 +71,9 @@ pub struct ClientConfig {
     /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to open the
     /// way through a NAT between them. Default false.
     pub punch_holes: bool,
+    /// Where media goes, apart from the signalling, with `transport: udp`: `{address: 10.0.0.2, ports: 40000..}` asks the server
+    /// to send it to this address (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come from.
+    pub media: Option<MediaConfig>,
     /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the connection is secured:
     /// `transport: tcp` sends the media through it too.
     pub tls: TlsConfig,
@@ -95,6 +99,7 @@ impl Default for ClientConfig {
             keep_alive: KeepAlive::default(),
             receiver_reports: true,
             punch_holes: false,
+            media: None,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             actions: Vec::new(),
@@ -123,6 +128,13 @@ impl ClientConfig {
         if self.interface.is_some() && self.transport != Transport::Multicast {
             let text = "`interface` is for `transport: multicast` alone".to_owned();
             return Err(("interface", text));
+        }
+        if let Some(media) = &self.media {
+            if self.transport != Transport::Udp {
+                let text = "`media` is for `transport: udp` alone".to_owned();
+                return Err(("media", text));
+            }
+            media.check().map_err(|text| ("media", text))?;
         }
         self.tls.check().map_err(|text| ("tls", text))?;
         actions::check(&self.actions).map_err(|text| ("actions", text))?;

@@ -144,6 +144,15 @@ reasons! {
     NoStreams = "no_streams";
     /// The server answered with another transport than was asked for.
     UnsupportedTransportAnswer = "unsupported_transport_answer";
+    /// The server refused to send media to another address than the one that requests come from (`media.address`): it
+    /// answered SETUP with 400, 403, 451, 461 or 463. Let it, if it can be told to; else leave `media.address` out.
+    DestinationRefused = "destination_refused";
+    /// The server answered SETUP with another `destination` than was asked for, so media would go there. Let it send media to
+    /// other addresses, if it can be told to; else leave `media.address` out.
+    DestinationChanged = "destination_changed";
+    /// The server's answer to SETUP named no `destination`, and no packet came to the one that was asked for: it has most likely sent
+    /// the media to where requests come from. Let it send media to other addresses, if it can be told to; else leave `media.address` out.
+    DestinationIgnored = "destination_ignored";
     /// A message was larger than is taken.
     MessageTooLarge = "message_too_large";
     /// This machine had no free pair of UDP ports left: the tester's own limit.

@@ -47,9 +47,10 @@ impl Client {
             }
             config::Transport::Udp => {
                 let channel = self.new_channel();
-                let local = match self.connection.ends {
-                    Some((local, _)) => bind_beside(local.ip()),
-                    None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                let local = match (self.destination(), self.connection.ends) {
+                    (Some(address), _) => address,
+                    (None, Some((local, _))) => bind_beside(local.ip()),
+                    (None, None) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                 };
                 let stream = &mut self.streams[index];
                 stream.channel = Some(channel);
@@ -66,6 +67,7 @@ impl Client {
     }
 
     pub(super) fn ask_setup(&mut self, cx: &mut Context<'_>, index: usize) {
+        let destination = self.destination();
         let stream = &mut self.streams[index];
         let transport = match self.config.transport {
             config::Transport::Tcp | config::Transport::Http => {
@@ -76,7 +78,10 @@ impl Client {
             }
             config::Transport::Udp => {
                 let port = stream.local_port;
-                Transport::udp(Ports::new(port, port.saturating_add(1)))
+                Transport {
+                    destination: destination.map(|address| address.to_string()),
+                    ..Transport::udp(Ports::new(port, port.saturating_add(1)))
+                }
             }
             config::Transport::Multicast => Transport::multicast(),
         };
@@ -130,7 +135,10 @@ impl Client {
             _ if tolerated => {}
             status => {
                 let detail = format!("{}{refused}", self.story(pending, &response));
-                return self.fail(cx, Failure::of_status(status), detail);
+                return match self.refuses_destination(pending, status) {
+                    true => self.fail(cx, Failure::DestinationRefused, detail),
+                    false => self.fail(cx, Failure::of_status(status), detail),
+                };
             }
         }
         match pending.method {
@@ -278,7 +286,13 @@ impl Client {
             return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
         }
         match self.config.transport {
-            config::Transport::Udp => self.name_peer(cx, index, &answer),
+            config::Transport::Udp => {
+                if let Err(detail) = self.confirm_destination(&answer) {
+                    let detail = format!("{detail}: {}", self.story(pending, response));
+                    return self.fail(cx, Failure::DestinationChanged, detail);
+                }
+                self.name_peer(cx, index, &answer);
+            }
             config::Transport::Multicast => {
                 let story = self.story(pending, response);
                 return self.join(cx, index, &answer, &story);

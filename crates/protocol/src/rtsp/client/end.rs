@@ -45,7 +45,7 @@ impl Client {
             Phase::Playing => {
                 let answered = self.play_answered.unwrap_or(now);
                 (
-                    Failure::NoMedia,
+                    self.no_media(),
                     answered,
                     "no packet of any stream".to_owned(),
                 )

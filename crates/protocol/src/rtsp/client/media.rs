@@ -293,7 +293,7 @@ impl Client {
                         self.streams.len(),
                         self.ends()
                     );
-                    return self.fail(cx, Failure::NoMedia, detail);
+                    return self.fail(cx, self.no_media(), detail);
                 }
             }
             if cx.now >= until {
@@ -303,7 +303,7 @@ impl Client {
                     self.config.no_media,
                     self.ends()
                 );
-                return self.fail(cx, Failure::NoMedia, detail);
+                return self.fail(cx, self.no_media(), detail);
             }
             self.check = Some(until);
             return;

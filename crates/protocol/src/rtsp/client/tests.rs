@@ -19,6 +19,7 @@ use crate::session::{
     Session, Sinks,
 };
 
+mod apart;
 mod ends;
 mod failures;
 mod multicast;

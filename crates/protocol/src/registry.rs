@@ -177,6 +177,7 @@ impl ClientConfig {
     pub fn udp_pairs_per_client(&self) -> usize {
         match self {
             ClientConfig::Rtsp(config) => match config.transport {
+                rtsp::config::Transport::Udp if config.has_receiver() => 0,
                 rtsp::config::Transport::Udp => USUAL_STREAMS,
                 rtsp::config::Transport::Tcp
                 | rtsp::config::Transport::Http
@@ -196,6 +197,13 @@ impl ClientConfig {
     pub fn media(&self) -> Option<&MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_ref(),
+        }
+    }
+
+    /// The same, to be changed: where a receiver hears clients is known when the run begins.
+    pub fn media_mut(&mut self) -> Option<&mut MediaConfig> {
+        match self {
+            ClientConfig::Rtsp(config) => config.media.as_mut(),
         }
     }
 

@@ -32,6 +32,7 @@ use super::failure::Failure;
 use super::headers::Session as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
+use crate::apart::Link;
 use crate::media::rtp::StreamSummary;
 use crate::metrics as clients;
 use crate::session::{
@@ -114,6 +115,9 @@ pub struct Client {
     streams: Vec<Stream>,
     /// What it does while it plays, where that is more than to play.
     timeline: Option<Box<Timeline>>,
+    /// The machine that receives its media, where that is another, and until when it must have answered.
+    link: Option<Link>,
+    link_due: Option<Time>,
     /// Whether the server named no destination where one was asked for.
     unconfirmed: bool,
     /// Our own synchronisation source in reports.
@@ -172,6 +176,8 @@ impl Client {
             get_parameter: false,
             session: None,
             streams: Vec::new(),
+            link: None,
+            link_due: None,
             unconfirmed: false,
             length: None,
             due: Time::ZERO,
@@ -263,7 +269,9 @@ impl Client {
         local: SocketAddr,
         remote: Option<SocketAddr>,
     ) {
-        if channel == self.connection.channel {
+        if self.is_link(channel) {
+            self.receiver_reached(remote);
+        } else if channel == self.connection.channel {
             if self.phase == Phase::Connecting {
                 self.connection.ends = Some((local, remote));
                 if !self.ask_get(cx) {
@@ -413,6 +421,7 @@ impl Session for Client {
                     self.due = due;
                     self.started = cx.now;
                     self.connect(cx);
+                    self.reach_receiver(cx);
                 }
             }
             Input::Opened {
@@ -421,7 +430,9 @@ impl Session for Client {
                 remote,
             } => self.opened(cx, channel, local, remote),
             Input::OpenFailed { channel, error } => {
-                if channel == self.connection.channel || self.is_post(channel) {
+                if self.is_link(channel) {
+                    self.receiver_lost(cx, &error.to_string());
+                } else if channel == self.connection.channel || self.is_post(channel) {
                     let detail = format!("{error}, {}", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
@@ -444,8 +455,10 @@ impl Session for Client {
                 at,
                 runs,
             } => {
+                if self.is_link(channel) {
+                    self.receiver_said(cx, bytes, at);
                 // The hot path of media over TCP.
-                if channel == self.connection.channel
+                } else if channel == self.connection.channel
                     && self.bytes(cx, bytes, Times::new(runs, at))
                     && self.deadline.is_none_or(|deadline| cx.now < deadline)
                 {
@@ -465,7 +478,9 @@ impl Session for Client {
                 }
             }
             Input::Closed { channel, how } => {
-                if channel == self.connection.channel || self.is_post(channel) {
+                if self.is_link(channel) {
+                    self.receiver_lost(cx, &format!("the connection to it ended ({how:?})"));
+                } else if channel == self.connection.channel || self.is_post(channel) {
                     self.closed(cx, how);
                 }
             }
@@ -495,6 +510,7 @@ impl Session for Client {
             .chain(ending)
             .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
             .chain(self.check)
+            .chain(self.link_due)
             .any(|due| due <= now)
     }
 
@@ -523,6 +539,7 @@ impl Client {
         pending
             .chain(ending)
             .chain(tunnel)
+            .chain(self.link_due)
             .chain(playing.into_iter().flatten())
             .min()
     }
@@ -545,6 +562,7 @@ impl Client {
         if self.phase != Phase::Ended {
             self.overdue_requests(cx);
             self.overdue_tunnel(cx);
+            self.overdue_receiver(cx);
         }
         if self.phase == Phase::Playing {
             self.due_keep_alive(cx);

@@ -135,6 +135,10 @@ impl ClientConfig {
                 return Err(("media", text));
             }
             media.check().map_err(|text| ("media", text))?;
+            if media.receiver.is_some() && self.punch_holes {
+                let text = "`punch_holes` is not for a `media.receiver`".to_owned();
+                return Err(("punch_holes", text));
+            }
         }
         self.tls.check().map_err(|text| ("tls", text))?;
         actions::check(&self.actions).map_err(|text| ("actions", text))?;
@@ -144,13 +148,26 @@ impl ClientConfig {
                         take the others out, or write `transport: udp`";
             return Err(("actions", text.to_owned()));
         }
+        if self.has_receiver() && self.actions.iter().any(of_its_own) {
+            let text = "a receiver on another machine is told of no other position or speed, so `actions` may be `wait` and `leave` \
+                        alone with `media: {receiver: ...}`; take the others out, or have the media received on this machine";
+            return Err(("actions", text.to_owned()));
+        }
         Ok(())
+    }
+
+    /// Whether media is received by another machine.
+    pub fn has_receiver(&self) -> bool {
+        let media = self.media.as_ref();
+        media.is_some_and(|media| media.receiver.is_some())
     }
 
     /// How many file descriptors one client may need, for media of so many streams. Those of a multicast group are not one
     /// client's.
     pub fn sockets(&self, streams: usize) -> usize {
         match self.transport {
+            // Its media is another machine's.
+            Transport::Udp if self.has_receiver() => 2,
             Transport::Udp => 1 + 2 * streams,
             Transport::Tcp | Transport::Multicast => 1,
             Transport::Http => 2,
@@ -173,6 +190,23 @@ mod tests {
         assert_eq!(config("multicast", leaves), Ok(()));
         assert_eq!(config("multicast", r#"{"seek":"1s"}"#), Err("actions"));
         assert_eq!(config("udp", r#"{"seek":"1s"}"#), Ok(()));
+    }
+
+    #[test]
+    fn whose_media_another_machine_receives_cannot_seek() {
+        let config = |media: &str, actions: &str| {
+            let text = format!(r#"{{"transport":"udp","media":{media},"actions":[{actions}]}}"#);
+            let config = serde_json::from_str::<ClientConfig>(&text).expect("each is valid");
+            config.check().map_err(|(key, _)| key)
+        };
+        let there = r#"{"receiver":"10.0.0.3:8560","secret":"0123456789abcdef"}"#;
+        let here = r#"{"address":"10.0.0.3"}"#;
+        let leaves = r#"{"wait":"1s"},{"leave":{}}"#;
+        for other in [r#"{"pause":"1s"}"#, r#"{"seek":"1s"}"#, r#"{"speed":2}"#] {
+            assert_eq!(config(there, other), Err("actions"));
+            assert_eq!(config(here, other), Ok(()));
+        }
+        assert_eq!(config(there, leaves), Ok(()));
     }
 
     #[test]

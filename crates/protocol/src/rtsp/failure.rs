@@ -153,6 +153,9 @@ reasons! {
     /// The server's answer to SETUP named no `destination`, and no packet came to the one that was asked for: it has most likely sent
     /// the media to where requests come from. Let it send media to other addresses, if it can be told to; else leave `media.address` out.
     DestinationIgnored = "destination_ignored";
+    /// The machine that is to receive the media (`media.receiver`) could not be reached, refused, or was lost: see the detail. Its
+    /// ports are closed then, and what came to them since it was last heard of is unknown.
+    ReceiverLost = "receiver_lost";
     /// A message was larger than is taken.
     MessageTooLarge = "message_too_large";
     /// This machine had no free pair of UDP ports left: the tester's own limit.

@@ -67,6 +67,9 @@ measure::metrics! {
         TEARDOWN_DELAY = "teardown_delay", Seconds, "RFC 2326, 10.7";
         /// Delay of PAUSE, also where a seek or another speed begins with it.
         PAUSE_DELAY = "pause_delay", Seconds, "RFC 2326, 10.6";
+        /// Round trip to the machine that receives the media (`media.receiver`), opening ports included; the least of each client's. What that
+        /// machine says of times, such as that of the first packet, is wrong by at most half of it.
+        RECEIVER_ROUND_TRIP = "receiver_round_trip", Seconds, "";
         /// From the first PLAY as sent to the first media packet.
         PLAY_TO_MEDIA = "play_to_media", Seconds, "";
         /// Of each change of position (`seek`, or `play` with `from`): from when it was due to the answer to its

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::{Recorder, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::header::Header;
 use super::jitter::Jitter;
@@ -37,7 +37,8 @@ pub struct ReceiverConfig {
 }
 
 /// What one stream counted, from its beginning, over restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[repr(C)]
 pub struct StreamCounts {
     /// See [`super::metrics::EXPECTED`].
@@ -68,7 +69,7 @@ pub struct StreamCounts {
 impl StreamCounts {
     /// Packets that never came: expected less received.
     pub fn lost(&self) -> u64 {
-        self.expected - self.received
+        self.expected.saturating_sub(self.received)
     }
 }
 
@@ -544,6 +545,17 @@ impl RtpReceiver {
     /// Frames whole, frames broken and stalls so far.
     pub fn frames(&self) -> (u64, u64, u64) {
         self.playout.counts()
+    }
+
+    /// Stands for a receiver on another machine from now on, which counts the stream and adds it to the population's figures:
+    /// this one then only says what was heard of that one.
+    pub fn mirror(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
+        self.finished = true;
+        self.counts = counts;
+        if let Some((first, last)) = arrivals {
+            self.first_arrival.get_or_insert(first);
+            self.last_arrival = self.last_arrival.max(Some(last));
+        }
     }
 
     /// Adds what is only known at the end (longest gap, playout buffer, the last bursts of loss,

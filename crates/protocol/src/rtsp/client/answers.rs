@@ -45,6 +45,7 @@ impl Client {
             config::Transport::Tcp | config::Transport::Http | config::Transport::Multicast => {
                 self.ask_setup(cx, index)
             }
+            config::Transport::Udp if self.link.is_some() => self.set_up_apart(cx, index),
             config::Transport::Udp => {
                 let channel = self.new_channel();
                 let local = match (self.destination(), self.connection.ends) {
@@ -108,7 +109,7 @@ impl Client {
         refused: &str,
     ) {
         if self.phase == Phase::TearingDown {
-            if pending.method == Method::Teardown {
+            if pending.method == Method::Teardown && !self.leave_receiver(cx) {
                 self.finish(cx);
             }
             return;
@@ -226,13 +227,17 @@ impl Client {
                 local_port: 0,
                 interleaved: None,
                 control_port: 0,
-                wants_reports: self.config.receiver_reports && !media.refuses_reports(),
+                // A receiver elsewhere sends its own.
+                wants_reports: self.config.receiver_reports
+                    && !media.refuses_reports()
+                    && self.link.is_none(),
                 report: None,
                 bye: None,
                 described: Described::new(media),
                 group: None,
             });
         }
+        self.ask_receiver(cx, &description);
         self.prepare_setup(cx, 0);
     }
 
@@ -324,13 +329,19 @@ impl Client {
         let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
         let stream = &mut self.streams[index];
         stream.control_port = ports.control;
+        let media = beside(address, ports.media);
+        let control = beside(address, ports.control);
+        if self.link.is_some() {
+            return self.name_peer_apart(cx, index, media, control);
+        }
+        let stream = &self.streams[index];
         let Some(channel) = stream.channel else {
             return;
         };
         cx.out.push_back(Output::Peer {
             channel,
-            media: beside(address, ports.media),
-            control: beside(address, ports.control),
+            media,
+            control,
         });
         if self.config.punch_holes && ports.media != 0 && ports.control != 0 {
             // A packet of RTP without payload, and an empty receiver report: harmless to a server.
@@ -364,6 +375,9 @@ impl Client {
             .collect();
         for (index, seq, _) in self.match_infos(&infos) {
             let Some(seq) = seq else { continue };
+            if self.begins_apart(cx, index, seq) {
+                continue;
+            }
             let stream = &self.streams[index];
             let receiver = cx.sinks.rtp(stream.sink);
             match stream.group {

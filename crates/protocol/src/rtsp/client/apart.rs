@@ -1,20 +1,228 @@
-//! Media that goes to another address than the one requests come from (RFC 2326, 12.39: `destination`).
+//! Media that goes to another address than the one requests come from (RFC 2326, 12.39: `destination`): to another of this
+//! machine's, or to another machine, on which a receiver counts it.
 //!
 //! The ports at that address are held before a server is asked to send there, so that media is never directed to where nobody
 //! has agreed to take it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::Client;
+use measure::Time;
+
 use super::request::Pending;
+use super::{Client, Phase};
+use crate::apart::messages::{Asked, Wanted};
+use crate::apart::{Heard, Link};
+use crate::media::sdp::Description;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::Transport;
+use crate::rtsp::metrics as m;
+use crate::session::{ChannelId, Context, MediaEvent, Open, Output};
 
 impl Client {
     /// Where the server is asked to send media, where that is not where requests come from.
     pub(super) fn destination(&self) -> Option<IpAddr> {
-        self.config.media.as_ref().and_then(|media| media.address)
+        match &self.link {
+            Some(link) => link.reached().map(|reached| reached.ip()),
+            None => self.config.media.as_ref().and_then(|media| media.address),
+        }
+    }
+
+    /// Begins to connect to the machine that is to receive the media, where there is one: while the server is asked.
+    pub(super) fn reach_receiver(&mut self, cx: &mut Context<'_>) {
+        // Who only asks what the media is receives none.
+        let Some(media) = self.config.media.as_ref().filter(|_| !self.only_asks) else {
+            return;
+        };
+        let (Some(to), Some(secret)) = (media.clients_at.or(media.receiver), &media.secret) else {
+            return;
+        };
+        let secret = secret.clone();
+        let channel = self.new_channel();
+        self.link = Some(Link::new(channel, secret));
+        cx.out.push_back(Output::Open {
+            channel,
+            open: Open::Tcp {
+                host: to.ip().to_string(),
+                port: to.port(),
+                timeout: self.config.connect_timeout.0,
+            },
+        });
+    }
+
+    pub(super) fn is_link(&self, channel: ChannelId) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.channel() == channel)
+    }
+
+    pub(super) fn receiver_reached(&mut self, remote: Option<SocketAddr>) {
+        if let Some(link) = &mut self.link {
+            link.opened(remote);
+        }
+    }
+
+    /// Asks for ports for all streams of the description.
+    pub(super) fn ask_receiver(&mut self, cx: &mut Context<'_>, description: &Description) {
+        let Some(link) = &mut self.link else { return };
+        let half = self.config.end_silence.0.min(self.config.silence.0) / 2;
+        let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        // At most 32 streams are taken of a description.
+        for (stream, media) in (0u8..).zip(&description.medias) {
+            let wanted = Wanted {
+                stream,
+                clock_rate: media.clock_rate(),
+                payload_types: media.payload_types(),
+                playout_buffer: nanos(self.config.playout_buffer.0),
+                reports: self.config.receiver_reports && !media.refuses_reports(),
+                every: nanos(half),
+            };
+            link.ask(cx, Asked::Open(wanted));
+        }
+        self.link_due = Some(cx.now + self.config.request_timeout.0);
+    }
+
+    /// Sets a stream up, if its ports stand; else when they do.
+    pub(super) fn set_up_apart(&mut self, cx: &mut Context<'_>, index: usize) {
+        if self.streams[index].local_port != 0 {
+            self.ask_setup(cx, index);
+        }
+    }
+
+    pub(super) fn name_peer_apart(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        media: SocketAddr,
+        control: SocketAddr,
+    ) {
+        if let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) {
+            let peer = Asked::Peer {
+                stream,
+                media,
+                control,
+            };
+            link.ask(cx, peer);
+        }
+    }
+
+    /// Says with which number a stream begins, where another machine receives it; says whether it does.
+    pub(super) fn begins_apart(&mut self, cx: &mut Context<'_>, index: usize, seq: u16) -> bool {
+        let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) else {
+            return false;
+        };
+        let sequence = seq;
+        link.ask(cx, Asked::Base { stream, sequence });
+        true
+    }
+
+    pub(super) fn receiver_said(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
+        let Some(link) = &mut self.link else { return };
+        match link.bytes(cx, bytes, at) {
+            Ok(all) => {
+                for heard in all {
+                    if self.phase != Phase::Ended {
+                        self.heard_of_stream(cx, heard);
+                    }
+                }
+            }
+            Err(why) => self.receiver_lost(cx, &why),
+        }
+    }
+
+    fn heard_of_stream(&mut self, cx: &mut Context<'_>, heard: Heard) {
+        match heard {
+            Heard::Opened { stream, port } => {
+                let Some(opened) = self.streams.get_mut(stream) else {
+                    return;
+                };
+                opened.local_port = port;
+                if self.streams.iter().all(|stream| stream.local_port != 0) {
+                    self.link_due = None;
+                    let link = self.link.as_ref();
+                    if let Some(took) = link.and_then(Link::round_trip) {
+                        cx.recorder
+                            .record(m::RECEIVER_ROUND_TRIP, took.as_nanos() as u64);
+                    }
+                }
+                if self.phase == Phase::Setup(stream) {
+                    self.ask_setup(cx, stream);
+                }
+            }
+            Heard::First { stream, at } => {
+                // Nothing comes before it was asked for.
+                let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
+                if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
+                    let counts = *cx.sinks.rtp(sink).counts();
+                    cx.sinks.rtp(sink).mirror(Some((at, at)), counts);
+                    self.media_event(cx, stream, MediaEvent::First { at });
+                }
+            }
+            Heard::Seen { arrivals, state } => {
+                if let Some(stream) = self.streams.get(usize::from(state.stream)) {
+                    let arrivals = arrivals.map(|(first, last)| (first, last.min(cx.now)));
+                    cx.sinks.rtp(stream.sink).mirror(arrivals, state.counts);
+                }
+            }
+            Heard::Bye { stream, at } => {
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.bye.get_or_insert(at);
+                    self.check = Some(cx.now);
+                }
+            }
+            Heard::Closed => {
+                if self.phase == Phase::TearingDown {
+                    self.finish(cx);
+                } else {
+                    self.receiver_lost(cx, "it has ended");
+                }
+            }
+        }
+    }
+
+    /// The receiver is of no use any more. What is on its way to its ports is stopped by TEARDOWN.
+    pub(super) fn receiver_lost(&mut self, cx: &mut Context<'_>, why: &str) {
+        let at = match &self.config.media {
+            Some(media) => media.receiver.map_or(String::new(), |at| format!(" {at}")),
+            None => String::new(),
+        };
+        self.link_due = None;
+        if let Some(link) = &mut self.link {
+            link.closed = true;
+        }
+        match self.phase {
+            Phase::TearingDown if self.ending.is_some() => self.finish(cx),
+            _ => self.fail(
+                cx,
+                Failure::ReceiverLost,
+                format!("the receiver{at}: {why}"),
+            ),
+        }
+    }
+
+    pub(super) fn overdue_receiver(&mut self, cx: &mut Context<'_>) {
+        if self.link_due.is_some_and(|due| cx.now >= due) {
+            let timeout = self.config.request_timeout;
+            self.receiver_lost(cx, &format!("no ports within {timeout}"));
+        }
+    }
+
+    /// Asks the receiver to count to the end, once the server sends no more; says whether that is waited for.
+    pub(super) fn leave_receiver(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(link) = self.link.as_mut().filter(|link| !link.closed) else {
+            return false;
+        };
+        if !std::mem::replace(&mut link.closing, true) {
+            link.ask(cx, Asked::Close);
+        }
+        true
+    }
+
+    /// Lets the receiver go.
+    pub(super) fn close_link(&mut self, cx: &mut Context<'_>) {
+        if let Some(link) = self.link.take() {
+            let channel = link.channel();
+            cx.out.push_back(Output::Close { channel });
+        }
     }
 
     /// Whether an answer of that status means that the server sends media to no other address. 463 is RTSP 2.0's

@@ -140,6 +140,7 @@ impl Client {
         self.phase = Phase::Ended;
         self.pending = Vec::new();
         self.close_connection(cx);
+        self.close_link(cx);
         for stream in &self.streams {
             if let Some(channel) = stream.channel {
                 cx.out.push_back(Output::Close { channel });

@@ -1,7 +1,8 @@
 //! Media to another address than that of the connection.
 
 use super::*;
-use crate::apart::MediaConfig;
+use crate::apart::messages::{Asked, Said, StreamState, VERSION, line};
+use crate::apart::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
 
 /// Up to the answer to SETUP, of a client at 10.0.0.2 that wants its media at 10.0.0.3.
@@ -100,4 +101,175 @@ fn a_server_that_says_nothing_is_known_by_what_comes() {
     bench.answer(&play, 200, &[], "");
     bench.packet(0, 1);
     assert!(matches!(bench.next(), Output::Playing { .. }));
+}
+
+/// A client whose media another machine receives.
+fn received_elsewhere() -> ClientConfig {
+    let config = ClientConfig {
+        media: Some(MediaConfig {
+            receiver: Some("10.0.0.3:8560".parse().expect("an address")),
+            secret: Some(Secret::new("known to both")),
+            ..MediaConfig::default()
+        }),
+        ..ClientConfig::default()
+    };
+    assert_eq!(config.check(), Ok(()));
+    config
+}
+
+/// Such a client, up to the answer to DESCRIBE; and the channel to that machine.
+fn elsewhere() -> (Bench, ChannelId) {
+    let mut bench = Bench::new(received_elsewhere(), URL);
+    let due = bench.now;
+    bench.input(Input::Start { due });
+    bench.accept("10.0.0.1", 8554);
+    let Output::Open {
+        channel,
+        open: Open::Tcp { host, port, .. },
+    } = bench.next()
+    else {
+        panic!("a connection to the receiver is wanted");
+    };
+    assert_eq!((host.as_str(), port), ("10.0.0.3", 8560));
+    bench.input(Input::Opened {
+        channel,
+        local: "10.0.0.2:40002".parse().expect("an address"),
+        remote: Some("10.0.0.3:8560".parse().expect("an address")),
+    });
+    bench.options();
+    (bench, channel)
+}
+
+fn says(bench: &mut Bench, channel: ChannelId, said: &Said) {
+    let at = bench.now;
+    let bytes = line(said);
+    bench.input(Input::Bytes {
+        channel,
+        bytes: &bytes,
+        at,
+        runs: &[],
+    });
+}
+
+/// What it asked of the receiver.
+fn wants(bench: &mut Bench, link: ChannelId) -> Asked {
+    match bench.next() {
+        Output::Send { channel, bytes, .. } if channel == link => {
+            serde_json::from_slice(&bytes).expect("a message")
+        }
+        other => panic!("{other:?} is not for the receiver"),
+    }
+}
+
+/// Up to playing.
+fn plays_elsewhere() -> (Bench, ChannelId) {
+    let (mut bench, link) = elsewhere();
+    bench.describe(ONE);
+    assert!(
+        bench.out.is_empty(),
+        "no server is asked before the receiver has agreed"
+    );
+    let hello = Said::Hello {
+        version: VERSION,
+        challenge: "abc".to_owned(),
+    };
+    says(&mut bench, link, &hello);
+    assert!(matches!(wants(&mut bench, link), Asked::Proof { .. }));
+    assert!(matches!(wants(&mut bench, link), Asked::Open(wanted) if wanted.clock_rate == 90_000));
+    assert!(bench.out.is_empty());
+    let opened = Said::Opened {
+        stream: 0,
+        address: "10.0.0.3".parse().expect("an address"),
+        port: 40_000,
+    };
+    says(&mut bench, link, &opened);
+    let setup = bench.asked(Method::Setup);
+    let transport = "RTP/AVP;unicast;destination=10.0.0.3;client_port=40000-40001";
+    assert_eq!(setup.headers.get("Transport"), Some(transport));
+    let headers = [("Session", "a"), ("Transport", transport)];
+    bench.answer(&setup, 200, &headers, "");
+    assert!(matches!(wants(&mut bench, link), Asked::Peer { .. }));
+    let play = bench.asked(Method::Play);
+    let info = [("RTP-Info", "url=track1;seq=7")];
+    bench.answer(&play, 200, &info, "");
+    let base = Asked::Base {
+        stream: 0,
+        sequence: 7,
+    };
+    assert_eq!(wants(&mut bench, link), base);
+    let age = 2_000_000;
+    says(&mut bench, link, &Said::First { stream: 0, age });
+    assert!(matches!(bench.next(), Output::Playing { .. }));
+    (bench, link)
+}
+
+#[test]
+fn media_that_another_machine_receives_is_told_of_to_its_end() {
+    let (mut bench, link) = plays_elsewhere();
+    assert_eq!(bench.delay(m::PLAY_TO_MEDIA), 8);
+    bench.after(500);
+    let mut state = StreamState {
+        ages: Some((400_000_000, 0)),
+        ..StreamState::default()
+    };
+    state.counts.received = 50;
+    says(&mut bench, link, &Said::Seen(state.clone()));
+    says(&mut bench, link, &Said::Bye { stream: 0, age: 0 });
+    bench.deadline();
+    let teardown = bench.asked(Method::Teardown);
+    bench.answer(&teardown, 200, &[], "");
+    assert_eq!(wants(&mut bench, link), Asked::Close);
+    assert!(bench.out.is_empty(), "the last counts are waited for");
+    state.counts.received = 60;
+    let streams = vec![state];
+    says(&mut bench, link, &Said::Closed { streams });
+    let (before, outcome) = bench.ended();
+    assert_eq!(outcome, Outcome::Completed);
+    let received = before.iter().find_map(|output| match output {
+        Output::Streams(streams) => Some(streams[0].counts.received),
+        _ => None,
+    });
+    assert_eq!(received, Some(60));
+    // They are in the receiver's figures.
+    assert_eq!(bench.count(crate::media::rtp::metrics::RECEIVED), 0);
+}
+
+#[test]
+fn without_its_receiver_a_client_has_failed_and_lets_the_server_stop() {
+    let (mut bench, link) = plays_elsewhere();
+    bench.input(Input::Closed {
+        channel: link,
+        how: Closed::Reset,
+    });
+    bench.asked(Method::Teardown);
+    assert_eq!(bench.failed().0, "receiver_lost");
+    let (mut bench, link) = elsewhere();
+    let why = "full".to_owned();
+    says(&mut bench, link, &Said::Refused { why });
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "receiver_lost");
+    assert!(
+        detail.contains("10.0.0.3:8560") && detail.contains("full"),
+        "{detail}"
+    );
+    // One that says nothing.
+    let (mut bench, _) = elsewhere();
+    bench.describe(ONE);
+    while bench.client.phase != Phase::Ended {
+        bench.deadline();
+    }
+    assert_eq!(bench.failed().0, "receiver_lost");
+}
+
+#[test]
+fn who_only_asks_what_the_media_is_leaves_its_receiver_alone() {
+    let mut bench = Bench::new(ClientConfig::default(), URL);
+    bench.client = Client::asking(received_elsewhere(), URL, 7).expect("a URL");
+    bench.connect();
+    bench.options();
+    bench.describe(ONE);
+    let (before, outcome) = bench.ended();
+    assert_eq!(outcome, Outcome::Completed);
+    let reaches = |output: &Output| matches!(output, Output::Open { .. });
+    assert!(!before.iter().any(reaches), "{before:?}");
 }

@@ -1,0 +1,117 @@
+//! How somebody shows to a receiver that he knows its secret, without saying it.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+/// What a receiver and those who may use it know. It is shown nowhere.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A secret of these words.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
+}
+
+/// The challenge for the connection of that number: no two are the same, and without the key none can be foretold.
+pub fn challenge_of(key: &[u8], number: u64) -> String {
+    hex(&hmac(key, &number.to_be_bytes()))
+}
+
+/// What shows that one knows the secret, of that challenge.
+pub fn proof(secret: &Secret, challenge: &str) -> String {
+    hex(&hmac(secret.0.as_bytes(), challenge.as_bytes()))
+}
+
+/// Whether a proof is that of the challenge. Takes as long for any that is as long.
+pub(super) fn proves(said: &str, secret: &Secret, challenge: &str) -> bool {
+    let right = proof(secret, challenge);
+    let differences = said
+        .bytes()
+        .zip(right.bytes())
+        .fold(0, |all, (one, other)| all | (one ^ other));
+    said.len() == right.len() && differences == 0
+}
+
+/// HMAC with SHA-256 (RFC 2104).
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    const BLOCK: usize = 64;
+    let mut block = [0u8; BLOCK];
+    if key.len() > BLOCK {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let with = |pad: u8| {
+        let mut hash = Sha256::new();
+        hash.update(block.map(|byte| byte ^ pad));
+        hash
+    };
+    let inner = with(0x36).chain_update(message).finalize();
+    with(0x5c).chain_update(inner).finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_hmac_as_others_make_it() {
+        // RFC 4231, 4.3 and 4.7.
+        let made = hmac(b"Jefe", b"what do ya want for nothing?");
+        let known = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(hex(&made), known);
+        let long = hmac(
+            &[0xaa; 131],
+            b"Test Using Larger Than Block-Size Key - Hash Key First",
+        );
+        let known = "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54";
+        assert_eq!(hex(&long), known);
+    }
+
+    #[test]
+    fn only_who_knows_the_secret_can_prove_it() {
+        let secret = Secret::new("one two");
+        let challenge = challenge_of(&[7; 32], 1);
+        assert_ne!(challenge, challenge_of(&[7; 32], 2));
+        let right = proof(&secret, &challenge);
+        assert!(proves(&right, &secret, &challenge));
+        assert!(!proves(&right, &Secret::new("one"), &challenge));
+        assert!(!proves(&right, &secret, "another"));
+        assert!(!proves("", &secret, &challenge));
+        assert!(!proves(&right[1..], &secret, &challenge));
+        assert_eq!(format!("{secret:?}"), "***");
+        assert_eq!(serde_json::to_string(&secret).expect("a text"), "\"***\"");
+    }
+}

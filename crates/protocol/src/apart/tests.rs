@@ -1,0 +1,432 @@
+//! A receiver with somebody at the other end who is written out by hand; and one that a client's link speaks to.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use proptest::prelude::*;
+
+use super::messages::{Asked, Said, VERSION, Wanted, line};
+use super::{Heard, Link, Receiver, Secret, Terms, proof};
+use crate::media::rtcp;
+use crate::media::rtp::metrics as rtp;
+use crate::registry::RTSP_PROTOCOL;
+use crate::session::{
+    Arrival, ChannelId, Context, Flows, Input, Open, Output, Port, Session, SinkId, Sinks,
+};
+
+const CONTROL: ChannelId = ChannelId(0);
+
+struct Bench {
+    session: Receiver,
+    terms: Arc<Terms>,
+    now: Time,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    said: VecDeque<Said>,
+    opened: Vec<(ChannelId, SinkId)>,
+    peers: Vec<(SocketAddr, SocketAddr)>,
+    reports: usize,
+    ended: bool,
+}
+
+fn secret() -> Secret {
+    Secret::new("known to both")
+}
+
+fn wanted(stream: u8) -> Asked {
+    Asked::Open(Wanted {
+        stream,
+        clock_rate: 90_000,
+        payload_types: vec![96],
+        playout_buffer: 1_000_000_000,
+        reports: true,
+        every: 200_000_000,
+    })
+}
+
+impl Bench {
+    fn new(most: usize) -> Bench {
+        let terms = Arc::new(Terms::new(secret(), [1; 32], most));
+        let mut bench = Bench {
+            session: Receiver::new(terms.clone(), 7),
+            terms,
+            now: Time::from_start(Duration::from_secs(1)),
+            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            said: VecDeque::new(),
+            opened: Vec::new(),
+            peers: Vec::new(),
+            reports: 0,
+            ended: false,
+        };
+        let due = bench.now;
+        bench.input(Input::Start { due });
+        bench.input(Input::Opened {
+            channel: CONTROL,
+            local: "[::ffff:10.0.0.3]:8561".parse().expect("an address"),
+            remote: Some("10.0.0.2:50000".parse().expect("an address")),
+        });
+        bench
+    }
+
+    /// One that has shown that it knows the secret.
+    fn admitted(most: usize) -> Bench {
+        let mut bench = Bench::new(most);
+        let Some(Said::Hello {
+            version: VERSION,
+            challenge,
+        }) = bench.said.pop_front()
+        else {
+            panic!("it begins with a challenge");
+        };
+        let proof = proof(&secret(), &challenge);
+        bench.ask(&Asked::Proof { proof });
+        bench
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+        };
+        self.session.handle(&mut cx, input);
+        for output in out {
+            assert!(!self.ended, "{output:?} after the end");
+            match output {
+                Output::Send {
+                    channel: CONTROL,
+                    bytes,
+                    ..
+                } => {
+                    let said = serde_json::from_slice(&bytes);
+                    self.said.push_back(said.expect("a message"));
+                }
+                Output::Send { port, bytes, .. } => {
+                    assert_eq!(port, Port::Control);
+                    assert!(rtcp::packets(&bytes).all(|packet| packet.is_ok()));
+                    self.reports += 1;
+                }
+                Output::Open {
+                    channel,
+                    open:
+                        Open::UdpPair {
+                            local,
+                            sink: Some(sink),
+                            shared: false,
+                        },
+                } => {
+                    assert_eq!(local.to_string(), "10.0.0.3");
+                    self.opened.push((channel, sink));
+                }
+                Output::Peer { media, control, .. } => self.peers.push((media, control)),
+                Output::Close { .. } => {}
+                Output::Ended(_) => self.ended = true,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let at = self.now;
+        self.input(Input::Bytes {
+            channel: CONTROL,
+            bytes,
+            at,
+            runs: &[],
+        });
+    }
+
+    fn ask(&mut self, asked: &Asked) {
+        self.bytes(&line(asked));
+    }
+
+    /// Asks for a stream, and gives it ports.
+    fn open(&mut self, stream: u8) {
+        self.ask(&wanted(stream));
+        let (channel, _) = *self.opened.last().expect("ports are wanted");
+        self.input(Input::Opened {
+            channel,
+            local: "10.0.0.3:40000".parse().expect("an address"),
+            remote: None,
+        });
+        assert_eq!(
+            self.said.pop_front(),
+            Some(Said::Opened {
+                stream,
+                address: "10.0.0.3".parse().expect("an address"),
+                port: 40_000
+            })
+        );
+    }
+
+    fn packet(&mut self, seq: u16) {
+        let mut packet = vec![0x80, 96];
+        packet.extend_from_slice(&seq.to_be_bytes());
+        packet.extend_from_slice(&(u32::from(seq) * 3600).to_be_bytes());
+        packet.extend_from_slice(&[0, 0, 0, 9, 1, 2, 3, 4]);
+        let (_, sink) = self.opened[0];
+        let arrival = Arrival {
+            at: self.now,
+            bytes: &packet,
+            length: packet.len(),
+            overhead: 28,
+        };
+        let event = self.sinks.packet(sink, &arrival, &mut self.recorder);
+        if let Some(event) = event {
+            self.now += Duration::from_millis(3);
+            self.input(Input::Media { sink, event });
+        }
+    }
+
+    fn refusal(&mut self) -> String {
+        match self.said.pop_back() {
+            Some(Said::Closed { .. }) => self.refusal(),
+            Some(Said::Refused { why }) => {
+                assert!(self.ended);
+                why
+            }
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_received_from_its_ports_to_its_end() {
+    let mut bench = Bench::admitted(9);
+    bench.open(0);
+    assert_eq!(bench.terms.streams(), 1);
+    let end = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    let (media, control) = (end("10.0.0.1:6000"), end("10.0.0.1:6001"));
+    bench.ask(&Asked::Peer {
+        stream: 0,
+        media,
+        control,
+    });
+    assert_eq!(bench.peers, [(media, control)]);
+    bench.packet(102);
+    let first = Said::First {
+        stream: 0,
+        age: 3_000_000,
+    };
+    assert_eq!(bench.said.pop_front(), Some(first));
+    bench.ask(&Asked::Base {
+        stream: 0,
+        sequence: 100,
+    });
+    bench.now += Duration::from_millis(300);
+    bench.input(Input::Deadline);
+    let Some(Said::Seen(state)) = bench.said.pop_front() else {
+        panic!("how it stands is said now and then");
+    };
+    assert_eq!(state.ages, Some((303_000_000, 303_000_000)));
+    assert_eq!((state.counts.expected, state.counts.received), (3, 1));
+    bench.now += Duration::from_secs(9);
+    bench.input(Input::Deadline);
+    assert_eq!(bench.reports, 1);
+    let mut bye = Vec::new();
+    rtcp::write_receiver_report(&mut bye, 9, &[]);
+    rtcp::write_bye(&mut bye, &[9], None);
+    let (channel, at) = (bench.opened[0].0, bench.now);
+    bench.input(Input::Datagram {
+        channel,
+        port: Port::Control,
+        from: control,
+        bytes: &bye,
+        at,
+    });
+    let said: Vec<Said> = bench.said.drain(..).collect();
+    assert_eq!(said.last(), Some(&Said::Bye { stream: 0, age: 0 }));
+    bench.ask(&Asked::Close);
+    assert!(matches!(bench.said.back(), Some(Said::Closed { streams }) if streams.len() == 1));
+    assert!(bench.ended);
+    assert_eq!(bench.recorder.counter(rtp::EXPECTED), 3);
+    assert_eq!(bench.terms.streams(), 0);
+}
+
+#[test]
+fn who_does_not_know_the_secret_opens_nothing() {
+    for asked in [
+        wanted(0),
+        Asked::Close,
+        Asked::Proof {
+            proof: "0".repeat(64),
+        },
+    ] {
+        let mut bench = Bench::new(9);
+        bench.ask(&asked);
+        bench.refusal();
+        assert!(bench.opened.is_empty());
+        assert_eq!(bench.terms.refused(), 1);
+    }
+    let mut bench = Bench::new(9);
+    bench.now = bench.session.deadline().expect("it does not wait for ever");
+    bench.input(Input::Deadline);
+    assert_eq!(bench.refusal(), "that took too long");
+}
+
+#[test]
+fn no_more_streams_are_open_than_may_be() {
+    let mut bench = Bench::admitted(1);
+    bench.open(0);
+    bench.ask(&wanted(1));
+    assert!(bench.refusal().contains("no more streams"));
+    assert_eq!(bench.terms.streams(), 0);
+    let mut bench = Bench::admitted(9);
+    bench.open(0);
+    bench.ask(&wanted(0));
+    bench.refusal();
+    let mut bench = Bench::admitted(9);
+    bench.ask(&wanted(32));
+    bench.refusal();
+    let mut bench = Bench::admitted(9);
+    bench.bytes(&vec![b'x'; 100_000]);
+    assert_eq!(bench.refusal(), "a line is too long");
+    // However it ends, its places are given back.
+    let mut bench = Bench::admitted(9);
+    bench.open(0);
+    let terms = bench.terms.clone();
+    drop(bench);
+    assert_eq!(terms.streams(), 0);
+}
+
+proptest! {
+    #[test]
+    fn nothing_breaks_on_hostile_bytes(
+        parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..10),
+        admitted in any::<bool>(),
+    ) {
+        let mut bench = if admitted { Bench::admitted(2) } else { Bench::new(2) };
+        for part in parts {
+            bench.bytes(&part);
+            bench.bytes(b"\n");
+            prop_assert!(bench.opened.len() <= 2);
+        }
+    }
+}
+
+/// A client's link to a receiver that is written out by hand.
+struct Near {
+    link: Link,
+    now: Time,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    out: VecDeque<Output>,
+}
+
+impl Near {
+    /// One that has asked for a stream, before the receiver has said anything.
+    fn new() -> Near {
+        let mut link = Link::new(ChannelId(3), secret());
+        link.opened(Some("10.0.0.3:8561".parse().expect("an address")));
+        let mut near = Near {
+            link,
+            now: Time::from_start(Duration::from_secs(5)),
+            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            out: VecDeque::new(),
+        };
+        near.with(|link, cx| link.ask(cx, wanted(0)));
+        near
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Link, &mut Context<'_>) -> T) -> T {
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut self.out,
+        };
+        act(&mut self.link, &mut cx)
+    }
+
+    fn hear(&mut self, said: &Said) -> Result<Vec<Heard>, String> {
+        let at = self.now;
+        self.with(|link, cx| link.bytes(cx, &line(said), at))
+    }
+
+    /// The same after so many milliseconds.
+    fn hear_after(&mut self, millis: u64, said: &Said) -> Result<Vec<Heard>, String> {
+        self.now += Duration::from_millis(millis);
+        self.hear(said)
+    }
+
+    /// Lets it in.
+    fn greet(&mut self) {
+        let hello = Said::Hello {
+            version: VERSION,
+            challenge: "abc".to_owned(),
+        };
+        assert!(self.hear(&hello).is_ok_and(|heard| heard.is_empty()));
+    }
+
+    fn asked(&mut self) -> Vec<Asked> {
+        let asked = |output| match output {
+            Output::Send { bytes, .. } => serde_json::from_slice(&bytes).expect("a message"),
+            other => panic!("{other:?}"),
+        };
+        self.out.drain(..).map(asked).collect()
+    }
+}
+
+fn opened(address: &str, port: u16) -> Said {
+    Said::Opened {
+        stream: 0,
+        address: address.parse().expect("an address"),
+        port,
+    }
+}
+
+#[test]
+fn a_link_tells_times_by_its_own_clock() {
+    let mut near = Near::new();
+    assert_eq!(near.asked(), [], "nothing is asked of who has said nothing");
+    near.greet();
+    let proof = proof(&secret(), "abc");
+    assert_eq!(near.asked(), [Asked::Proof { proof }, wanted(0)]);
+    let heard = near.hear_after(8, &opened("10.0.0.3", 40_000));
+    let port = 40_000;
+    assert!(matches!(heard.as_deref(), Ok([Heard::Opened { stream: 0, port: at }]) if *at == port));
+    assert_eq!(near.link.round_trip(), Some(Duration::from_millis(8)));
+    let first = Said::First {
+        stream: 0,
+        age: 30_000_000,
+    };
+    let heard = near.hear_after(992, &first);
+    // 30 ms before it was said, and 4 ms on its way.
+    let really = Time::from_start(Duration::from_millis(5966));
+    assert!(matches!(heard.as_deref(), Ok([Heard::First { stream: 0, at }]) if *at == really));
+}
+
+#[test]
+fn a_receiver_can_name_no_address_but_its_own() {
+    for (address, port) in [("10.0.0.9", 40_000), ("10.0.0.3", 0), ("10.0.0.3", 40_001)] {
+        let mut near = Near::new();
+        near.greet();
+        assert!(
+            near.hear(&opened(address, port)).is_err(),
+            "{address}:{port}"
+        );
+    }
+    let mut near = Near::new();
+    let why = "full".to_owned();
+    let heard = near.hear(&Said::Refused { why });
+    assert!(heard.is_err_and(|why| why.contains("full")));
+    let mut near = Near::new();
+    let other = Said::Hello {
+        version: VERSION + 1,
+        challenge: String::new(),
+    };
+    assert!(near.hear(&other).is_err_and(|why| why.contains("version")));
+}

@@ -80,6 +80,7 @@ impl Coordinator<'_> {
                 let seen = self.window(window);
                 progress(&seen);
             }
+            self.crew.release(self.assembly.at_work());
             self.tell_of_traces();
             self.stop_when_due();
             if self.control.is_killed() && !killed {

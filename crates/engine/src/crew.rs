@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use net::ring::RingSettings;
 use net::{Clock, PortRange};
 
+use crate::elsewhere::Elsewhere;
 use crate::error::EngineError;
 use crate::messages::{Command, Report};
 use crate::resolver::Resolver;
@@ -23,6 +24,10 @@ pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
     /// Where each worker waits for the run to begin.
     gates: Vec<Sender<Clock>>,
+    /// Receivers on other machines. They count as workers behind those of this machine, and each has a thread that speaks to it.
+    elsewhere: Vec<Elsewhere>,
+    /// What they report by.
+    reporter: Sender<Report>,
 }
 
 /// What one worker is to do.
@@ -58,6 +63,8 @@ impl Crew {
             mailboxes,
             threads: Vec::new(),
             gates: Vec::new(),
+            elsewhere: Vec::new(),
+            reporter: reports.clone(),
         };
         let (standing, stand) = bounded(duties.len());
         for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
@@ -102,11 +109,33 @@ impl Crew {
             // A worker that is gone is found so by its thread.
             let _ = gate.send(clock.same_start());
         }
+        for receiver in &mut self.elsewhere {
+            receiver.begin();
+        }
     }
 
-    /// How many workers there are.
+    /// Takes a receiver on another machine in, before the crew begins.
+    pub(crate) fn join(&mut self, mut receiver: Elsewhere) {
+        let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {
+            self.threads.push(thread);
+        }
+        self.elsewhere.push(receiver);
+    }
+
+    /// How many workers there are, receivers on other machines included.
     pub(crate) fn len(&self) -> usize {
         self.threads.len()
+    }
+
+    /// Ends receivers on other machines if nobody else is at work: then nobody has media sent to them.
+    pub(crate) fn release(&mut self, mut at_work: impl Iterator<Item = u32>) {
+        let own = self.mailboxes.len();
+        if !self.elsewhere.is_empty() && at_work.all(|worker| worker as usize >= own) {
+            for receiver in &mut self.elsewhere {
+                receiver.stop();
+            }
+        }
     }
 
     /// Tells all workers.
@@ -127,6 +156,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.gates.clear();
+        self.elsewhere.clear();
         self.tell(|| Command::Kill);
         // A worker that waits for room in the queue of reports has to be let on.
         while self.threads.iter().any(|thread| !thread.is_finished()) {

@@ -38,6 +38,16 @@ pub enum EngineError {
         /// What is wrong, and what to do.
         message: String,
     },
+    /// The machine that is to receive media cannot be used.
+    #[error("the receiver {address} of `clients.{population}.media`: {message}")]
+    Receiver {
+        /// Where it should be.
+        address: std::net::SocketAddr,
+        /// Whose media it should receive.
+        population: String,
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// Workers were to go before others, and may not.
     #[error(
         "tester.priority cannot be `raised`: {0}\n  give the program CAP_SYS_NICE (`setcap cap_sys_nice,cap_net_raw+ep` on it), or leave it `normal`"

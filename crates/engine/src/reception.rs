@@ -96,6 +96,41 @@ impl Reception {
         })
     }
 
+    /// The same for a receiver of others' media: of so many streams at most, at `ports` or at any that no run here has.
+    ///
+    /// # Errors
+    /// The ring is demanded and cannot be had.
+    pub(crate) fn for_others(
+        tester: &Tester,
+        ports: Option<Ports>,
+        streams: u64,
+    ) -> Result<Reception, EngineError> {
+        let claim = match ports {
+            Some(_) => None,
+            None => claim(2 * streams)?,
+        };
+        let shared = claim.is_none() && ports.is_none();
+        let path = match (tester.receive, ring(tester)) {
+            (Receive::Sockets, _) => Path::Sockets { udp: true },
+            (Receive::Auto, _) if shared => Path::Sockets { udp: true },
+            (_, Ok(ring)) => ring,
+            (Receive::Auto, Err(_)) => Path::Sockets { udp: true },
+            (Receive::Ring, Err(why_not)) => {
+                return Err(EngineError::Reception(why_not.to_string()));
+            }
+        };
+        Ok(Reception {
+            path,
+            ports: match ports {
+                Some(ports) => ports.range(),
+                None => claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+            },
+            _claim: claim,
+            hint: None,
+            segments: false,
+        })
+    }
+
     /// At which ports the workers' clients receive media.
     pub(crate) fn ports(&self) -> Range<u16> {
         self.ports.clone()
@@ -132,7 +167,9 @@ const SHARED: &str = "other runs on this machine leave no ports to this one alon
 fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
     let mut named: Option<(&str, Ports)> = None;
     for population in &scenario.populations {
-        let Some(media) = population.config.media() else {
+        // A receiver's ports are of another machine.
+        let media = population.config.media();
+        let Some(media) = media.filter(|media| media.receiver.is_none()) else {
             continue;
         };
         if let Some(address) = media.address {

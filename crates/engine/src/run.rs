@@ -10,7 +10,7 @@ use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, PortRange};
 use protocol::registry;
-use runfile::{Header, RunFile, SubjectHeader};
+use runfile::{EventRow, Header, RunFile, SubjectHeader};
 use scenario::{Priority, Scenario};
 use sut::Sut;
 
@@ -18,6 +18,7 @@ use crate::collect::Assembly;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
 use crate::crew::{Crew, Duty};
+use crate::elsewhere::{self, Elsewhere};
 use crate::error::EngineError;
 use crate::machine;
 use crate::media;
@@ -60,20 +61,38 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    let mut resolved = None;
+    let elsewhere = elsewhere::connect(scenario, &options.version, &mut resolved)?;
+    let scenario = resolved.as_ref().unwrap_or(scenario);
     let reception = Reception::choose(scenario)?;
-    let duties = duties(scenario, &reception)?;
-    run_duties(scenario, duties, &reception, options, control, progress)
+    let team = Team {
+        duties: duties(scenario, &reception)?,
+        elsewhere,
+    };
+    run_team(scenario, team, &reception, options, control, progress)
 }
 
-/// Runs a scenario with what workers do given.
-fn run_duties(
+/// Who does the work.
+struct Team {
+    /// What each worker does.
+    duties: Vec<Duty>,
+    /// Those that receive on other machines.
+    elsewhere: Vec<Elsewhere>,
+}
+
+/// Runs a scenario with those given who work.
+fn run_team(
     scenario: &Scenario,
-    mut duties: Vec<Duty>,
+    team: Team,
     reception: &Reception,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    let Team {
+        mut duties,
+        elsewhere,
+    } = team;
     let traced = trace::find(&options.trace, scenario)?;
     if scenario.tester.priority == Priority::Raised {
         may_go_first()?;
@@ -115,6 +134,10 @@ fn run_duties(
         }
     }
     let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
+    let receivers: Vec<String> = elsewhere.iter().map(Elsewhere::to_string).collect();
+    for receiver in elsewhere {
+        crew.join(receiver);
+    }
     let workers = crew.len();
     // From here on the run has begun: whatever had to be made ready is.
     let clock = Clock::start();
@@ -130,6 +153,14 @@ fn run_duties(
     run_file.meta("receive_path", reception.name().into());
     run_file.meta("receive_hint", reception.hint().into());
     run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());
+    for text in receivers {
+        run_file.event(EventRow {
+            time: Time::ZERO,
+            kind: "receiver".to_owned(),
+            subject: None,
+            text,
+        });
+    }
     let coordinator = Coordinator {
         scenario,
         control,
@@ -459,20 +490,15 @@ mod tests {
         };
         let reception = Reception::choose(&scenario).expect("sockets at the least");
         let mut duties = duties(&scenario, &reception).expect("nothing to read");
+        let elsewhere = Vec::new();
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
         plan.pick = Pick::InTurn;
         plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
         duties[0].populations[0].clients = Some(plan);
         let control = Control::new();
-        let run = run_duties(
-            &scenario,
-            duties,
-            &reception,
-            &options,
-            &control,
-            &mut |_| {},
-        );
+        let team = Team { duties, elsewhere };
+        let run = run_team(&scenario, team, &reception, &options, &control, &mut |_| {});
         let finished = run.expect("a report all the same");
         let reasons = &finished.verdict.reasons;
         assert!(

@@ -280,7 +280,7 @@ impl ServeFinished {
 /// How many connections may wait to be accepted: thousands of clients may begin at once.
 const BACKLOG: i32 = 4096;
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;

@@ -1,10 +1,11 @@
 //! The command line: what can be asked, and with what.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
+use protocol::apart::Ports;
 use protocol::media::clip::FrameRate;
 use scenario::OptionSetting;
 
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
     Serve(Serve),
+    /// Receive media on this machine for runs on another, which know a secret, and report back what came
+    Receive(Receive),
     /// Report a run again, out of its run file, or a series out of its folder
     Report(Report),
     /// List every metric: name, unit, definition and source
@@ -463,6 +466,33 @@ pub(crate) struct ServeRtsp {
     /// same machine shows such a piece as one packet. Costs processor time
     #[arg(long)]
     pub(crate) no_gso: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Receive {
+    /// Address and port to listen on for a run; clients of its populations are heard at the ports above it, and media is
+    /// received at this address
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8560")]
+    pub(crate) listen: SocketAddr,
+    /// File whose first line is the secret that a run has to know (`media.secret`) [default: one is drawn, and printed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Ports at which media may be received, such as 40000.. or 40000..41999 [default: such as no run here uses]
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) ports: Option<Ports>,
+    /// Most streams at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) max_streams: u32,
+    /// How media is received: auto, ring or sockets
+    #[arg(long, value_name = "PATH", default_value = "auto", value_parser = receive_path)]
+    pub(crate) receive: scenario::Receive,
+}
+
+/// A receive path, as the scenario file names it.
+fn receive_path(text: &str) -> Result<scenario::Receive, String> {
+    let all = scenario::Receive::ALL;
+    let found = all.into_iter().find(|path| path.name() == text);
+    found.ok_or_else(|| "it is auto, ring or sockets".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Calibrate(arguments) => commands::calibrate::calibrate(arguments, console),
         Command::Check(arguments) => commands::check::check(arguments, console),
         Command::Serve(Serve::Rtsp(arguments)) => commands::serve::rtsp(arguments, console),
+        Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
         Command::Schema(arguments) => commands::listings::schema(arguments, console),
@@ -85,6 +86,8 @@ mod tests {
             ("streamgauge demo -q -v", 104),
             ("streamgauge serve rtsp --port 70000", 104),
             ("streamgauge serve rtsp --bitrate 1", 104),
+            ("streamgauge receive --listen 10.0.0.1", 104),
+            ("streamgauge receive --ports 40001..", 104),
             ("streamgauge serve rtsp --fps 0", 104),
             (
                 "streamgauge load rtsp://h/a --ramp 2s --arrivals 5/s -c 9",

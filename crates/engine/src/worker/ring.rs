@@ -199,8 +199,11 @@ impl Rings {
 impl Slot {
     /// Whether media of it has begun.
     pub(super) fn has_media(&self) -> bool {
-        let client = self.client.as_ref();
-        client.is_some_and(|client| client.first_media.is_some())
+        match &self.client {
+            Some(client) => client.first_media.is_some(),
+            // It receives for a client elsewhere, and no delay of a start-up hangs on what it hears.
+            None => self.on_ring,
+        }
     }
 }
 

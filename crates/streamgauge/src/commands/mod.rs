@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod listings;
 pub(crate) mod load;
 pub(crate) mod play;
+pub(crate) mod receive;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod series;

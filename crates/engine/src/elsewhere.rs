@@ -1,0 +1,560 @@
+//! Receivers on other machines, as the machine sees them that runs the clients: each counts as one more worker.
+//!
+//! A connection for the whole run says which populations' media is to be received, when the run begins and when it is over, and
+//! brings the windows. Each client has a connection of its own beside it, over which its session asks for ports.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use measure::{Catalogue, HistogramId, Time, Window, tester};
+use protocol::apart::messages::{LINE_MAX, Lines, Said, VERSION, line};
+use protocol::apart::{Ports, Secret, proof};
+use scenario::{Scenario, Tester};
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+use crate::messages::Report;
+use crate::worker::WINDOW;
+
+/// How long each side may say nothing before it is taken to be gone. Both say something every second.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long connecting and getting ready may take.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// How often a sign of life is given.
+pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a read waits before it is looked what else there is to do.
+pub(crate) const TURN: Duration = Duration::from_millis(50);
+
+/// The longest line that a receiver may say: windows hold distributions.
+const WINDOW_LINE_MAX: usize = 16 << 20;
+
+/// What a run says to its receiver, once it has shown that it knows the secret.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// It may order: comes first.
+    Proof { proof: String },
+    /// Get ready.
+    Prepare(Box<Wanted>),
+    /// The run begins.
+    Begin,
+    /// It is over.
+    Stop,
+    /// Nothing; but it is still there.
+    Alive,
+}
+
+/// What is to be received.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// Of the program that asks. Figures of another's are others.
+    pub(crate) version: String,
+    /// The populations' names and protocols.
+    pub(crate) populations: Vec<(String, String)>,
+    /// At these ports.
+    pub(crate) ports: Option<Ports>,
+    /// The receive buffer of each socket and the ring, in bytes.
+    pub(crate) receive_buffer: u64,
+    pub(crate) ring: u64,
+}
+
+/// What a receiver says to its run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// It is ready.
+    Ready {
+        /// Where it hears the clients of each population.
+        ports: Vec<u16>,
+        /// By which path it receives.
+        path: String,
+    },
+    /// It is not, and ends.
+    Refused { why: String },
+    /// What it saw.
+    Window(Box<Seen>),
+    /// Something for the list of events.
+    Event { text: String },
+    /// Nothing; but it is still there.
+    Alive,
+    /// It has ended.
+    Ended { error: Option<String> },
+}
+
+/// A window as it is sent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) index: u64,
+    pub(crate) seconds: f64,
+    pub(crate) populations: Vec<Figures>,
+    pub(crate) tester: Figures,
+}
+
+/// What a window saw of one subject.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    counters: Vec<i64>,
+    gauges: Vec<Option<f64>>,
+    /// By number: the run file's blob, in hexadecimal.
+    histograms: Vec<(u16, String)>,
+}
+
+impl Figures {
+    pub(crate) fn of(window: &Window) -> Figures {
+        let text = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Figures {
+            counters: window.counters.clone(),
+            gauges: window.gauges.clone(),
+            histograms: window
+                .histograms
+                .iter()
+                .map(|(id, sparse)| (id.0, text(runfile::blob::encode(sparse))))
+                .collect(),
+        }
+    }
+
+    /// The window, if it is one of that catalogue.
+    fn window(self, catalogue: Catalogue) -> Option<Window> {
+        if self.counters.len() != catalogue.counters() || self.gauges.len() != catalogue.gauges() {
+            return None;
+        }
+        let mut window = Window {
+            counters: self.counters,
+            gauges: self.gauges,
+            ..Window::empty(catalogue)
+        };
+        for (id, text) in self.histograms {
+            if usize::from(id) >= catalogue.histograms() {
+                return None;
+            }
+            let sparse = runfile::blob::decode(&bytes_of(&text)?)?;
+            window.histograms.insert(HistogramId(id), sparse);
+        }
+        Some(window)
+    }
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok())
+        .collect()
+}
+
+/// A receiver on another machine, which is ready.
+pub(crate) struct Elsewhere {
+    address: SocketAddr,
+    /// To say things directly.
+    stream: TcpStream,
+    orders: Sender<Tell>,
+    thread: Option<JoinHandle<()>>,
+    stopped: bool,
+    populations: Vec<String>,
+    path: String,
+}
+
+/// What its thread is told.
+enum Tell {
+    /// To whom it reports, and as which worker.
+    Report {
+        worker: u32,
+        reports: Sender<Report>,
+    },
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.populations.join(", ");
+        write!(
+            f,
+            "media of {names} is received at {}, by {}; its figures and its health are in those of this run",
+            self.address, self.path
+        )
+    }
+}
+
+/// Connects to all receivers that a scenario names. Where there are any, `resolved` is the scenario that knows where they hear
+/// clients.
+pub(crate) fn connect(
+    scenario: &Scenario,
+    version: &str,
+    resolved: &mut Option<Scenario>,
+) -> Result<Vec<Elsewhere>, EngineError> {
+    let mut wanted: Vec<(SocketAddr, Secret, Vec<usize>)> = Vec::new();
+    for (index, population) in scenario.populations.iter().enumerate() {
+        let media = population.config.media();
+        let named = media.and_then(|media| media.receiver.zip(media.secret.clone()));
+        let Some((address, secret)) = named else {
+            continue;
+        };
+        match wanted.iter_mut().find(|(other, _, _)| *other == address) {
+            Some((_, _, populations)) => populations.push(index),
+            None => wanted.push((address, secret, vec![index])),
+        }
+    }
+    let mut found = Vec::new();
+    for (address, secret, populations) in wanted {
+        let scenario = resolved.get_or_insert_with(|| scenario.clone());
+        let names = |index: &usize| scenario.populations[*index].name.clone();
+        let names: Vec<String> = populations.iter().map(names).collect();
+        let failed = |message: String| EngineError::Receiver {
+            address,
+            population: names.join(", "),
+            message,
+        };
+        let (receiver, ports) =
+            prepare(address, &secret, &populations, scenario, version).map_err(failed)?;
+        for (&index, port) in populations.iter().zip(ports) {
+            if let Some(media) = scenario.populations[index].config.media_mut() {
+                media.clients_at = Some(SocketAddr::new(address.ip(), port));
+            }
+        }
+        found.push(receiver);
+    }
+    Ok(found)
+}
+
+/// Has a receiver get ready; says where it hears the clients of each population.
+fn prepare(
+    address: SocketAddr,
+    secret: &Secret,
+    populations: &[usize],
+    scenario: &Scenario,
+    version: &str,
+) -> Result<(Elsewhere, Vec<u16>), String> {
+    let system = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "nobody listens there: start `streamgauge receive` on that machine".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let stream = TcpStream::connect_timeout(&address, WITHIN).map_err(system)?;
+    stream.set_nodelay(true).map_err(system)?;
+    stream.set_read_timeout(Some(TURN)).map_err(system)?;
+    stream.set_write_timeout(Some(SILENCE)).map_err(system)?;
+    let mut talk = Talk::new(stream);
+    match talk.wait::<Said>(WITHIN)? {
+        Said::Hello {
+            version: VERSION,
+            challenge,
+        } => {
+            let proof = proof(secret, &challenge);
+            talk.say(&Order::Proof { proof })?;
+        }
+        Said::Hello { .. } => return Err(other_version()),
+        Said::Refused { why } => return Err(why),
+        _ => return Err("it is no receiver".to_owned()),
+    }
+    let named = |index: &usize| {
+        let population = &scenario.populations[*index];
+        let protocol = population.config.protocol().name.to_owned();
+        (population.name.clone(), protocol)
+    };
+    let ports = |index: &usize| scenario.populations[*index].config.media()?.ports;
+    let mut all = populations.iter().map(ports);
+    let first = all.next().flatten();
+    if all.any(|ports| ports != first) {
+        return Err("its populations name different `ports`: name the same".to_owned());
+    }
+    let Tester {
+        receive_buffer,
+        ring,
+        ..
+    } = scenario.tester;
+    talk.say(&Order::Prepare(Box::new(Wanted {
+        version: version.to_owned(),
+        populations: populations.iter().map(named).collect(),
+        ports: first,
+        receive_buffer,
+        ring,
+    })))?;
+    let (ports, path) = match talk.wait::<Answer>(WITHIN)? {
+        Answer::Ready { ports, path } if ports.len() == populations.len() => (ports, path),
+        Answer::Refused { why } => return Err(why),
+        _ => return Err("it is no receiver".to_owned()),
+    };
+    let stream = talk.stream.try_clone().map_err(system)?;
+    let (orders, inbox) = bounded(1);
+    let catalogues = scenario
+        .populations
+        .iter()
+        .map(|population| population.config.protocol().catalogue)
+        .collect();
+    let listening = Listening {
+        talk,
+        inbox,
+        catalogues,
+        places: populations.to_vec(),
+        next: 0,
+    };
+    let thread = std::thread::Builder::new()
+        .name("receiver".to_owned())
+        .spawn(move || listening.run(address))
+        .map_err(system)?;
+    let names = |index: &usize| scenario.populations[*index].name.clone();
+    let receiver = Elsewhere {
+        address,
+        stream,
+        orders,
+        thread: Some(thread),
+        stopped: false,
+        populations: populations.iter().map(names).collect(),
+        path,
+    };
+    Ok((receiver, ports))
+}
+
+fn other_version() -> String {
+    "it is of another version: start the same streamgauge on both machines".to_owned()
+}
+
+impl Elsewhere {
+    /// From now on it reports as that worker. Gives the thread that does so.
+    pub(crate) fn report_to(
+        &mut self,
+        worker: u32,
+        reports: Sender<Report>,
+    ) -> Option<JoinHandle<()>> {
+        let _ = self.orders.send(Tell::Report { worker, reports });
+        self.thread.take()
+    }
+
+    /// The run begins.
+    pub(crate) fn begin(&mut self) {
+        // If that fails, its thread finds out.
+        let _ = self.stream.write_all(&line(&Order::Begin));
+    }
+
+    /// The run is over.
+    pub(crate) fn stop(&mut self) {
+        if !std::mem::replace(&mut self.stopped, true) {
+            let _ = self.stream.write_all(&line(&Order::Stop));
+        }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// A connection over which lines are said and heard.
+pub(crate) struct Talk {
+    pub(crate) stream: TcpStream,
+    lines: Lines,
+    heard: std::collections::VecDeque<Vec<u8>>,
+}
+
+impl Talk {
+    pub(crate) fn new(stream: TcpStream) -> Talk {
+        Talk {
+            stream,
+            lines: Lines::default(),
+            heard: std::collections::VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), String> {
+        let sent = self.stream.write_all(&line(message));
+        sent.map_err(|error| format!("the connection broke: {error}"))
+    }
+
+    /// What is said next; nothing where that takes longer than the stream's time-out.
+    pub(crate) fn hear<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        most: usize,
+    ) -> Result<Option<T>, String> {
+        let mut bytes = [0; 16 * 1024];
+        if self.heard.is_empty() {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err("the connection ended".to_owned()),
+                Ok(count) => {
+                    let heard = &mut self.heard;
+                    let fed = self
+                        .lines
+                        .feed(&bytes[..count], most, |line| heard.push_back(line.to_vec()));
+                    fed.map_err(|_| "what it said is too long".to_owned())?;
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock
+                            | io::ErrorKind::TimedOut
+                            | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(format!("the connection broke: {error}")),
+            }
+        }
+        let Some(line) = self.heard.pop_front() else {
+            return Ok(None);
+        };
+        let read = serde_json::from_slice(&line);
+        read.map(Some)
+            .map_err(|error| format!("what it said cannot be understood: {error}"))
+    }
+
+    /// What is said next, within that time.
+    pub(crate) fn wait<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        within: Duration,
+    ) -> Result<T, String> {
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if let Some(heard) = self.hear(LINE_MAX)? {
+                return Ok(heard);
+            }
+        }
+        Err(format!("it said nothing for {} s", within.as_secs()))
+    }
+}
+
+/// Hears what a receiver says, on a thread of its own.
+struct Listening {
+    talk: Talk,
+    inbox: Receiver<Tell>,
+    catalogues: Vec<Catalogue>,
+    /// Which of the scenario's populations it receives for.
+    places: Vec<usize>,
+    next: u64,
+}
+
+impl Listening {
+    fn run(mut self, address: SocketAddr) {
+        let mut to: Option<(u32, Sender<Report>)> = None;
+        let result = self.listen(&mut to);
+        if to.is_none() {
+            // Lost before the run began.
+            to = self
+                .inbox
+                .recv()
+                .ok()
+                .map(|Tell::Report { worker, reports }| (worker, reports));
+        }
+        if let Some((worker, reports)) = to {
+            let error = result
+                .err()
+                .map(|why| io::Error::other(format!("the receiver {address} was lost: {why}")));
+            let _ = reports.send(Report::Finished { worker, error });
+        }
+    }
+
+    fn listen(&mut self, to: &mut Option<(u32, Sender<Report>)>) -> Result<(), String> {
+        let (mut heard_last, mut alive_last) = (Instant::now(), Instant::now());
+        loop {
+            if to.is_none() {
+                match self.inbox.try_recv() {
+                    Ok(Tell::Report { worker, reports }) => *to = Some((worker, reports)),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => return Ok(()),
+                }
+            }
+            if alive_last.elapsed() >= ALIVE_EVERY {
+                alive_last = Instant::now();
+                self.talk.say(&Order::Alive)?;
+            }
+            match self.talk.hear::<Answer>(WINDOW_LINE_MAX)? {
+                None if heard_last.elapsed() >= SILENCE => {
+                    return Err(format!("it said nothing for {} s", SILENCE.as_secs()));
+                }
+                None => continue,
+                Some(Answer::Window(seen)) => self.window(*seen, to.as_ref())?,
+                Some(Answer::Event { text }) => {
+                    if let Some((_, reports)) = to {
+                        let _ = reports.send(Report::Event {
+                            at: Time::from_start(WINDOW * u32::try_from(self.next).unwrap_or(0)),
+                            kind: "receiver",
+                            subject: None,
+                            text,
+                        });
+                    }
+                }
+                Some(Answer::Ended { error: None }) => return Ok(()),
+                Some(Answer::Ended { error: Some(why) } | Answer::Refused { why }) => {
+                    return Err(why);
+                }
+                Some(Answer::Alive | Answer::Ready { .. }) => {}
+            }
+            heard_last = Instant::now();
+        }
+    }
+
+    fn window(&mut self, seen: Seen, to: Option<&(u32, Sender<Report>)>) -> Result<(), String> {
+        let wrong = || "its figures are none of this program's".to_owned();
+        let Some((worker, reports)) = to else {
+            return Ok(());
+        };
+        let sound = seen.index == self.next
+            && (0.0..=60.0).contains(&seen.seconds)
+            && seen.populations.len() == self.places.len();
+        if !sound {
+            return Err(wrong());
+        }
+        self.next += 1;
+        let empty = self
+            .catalogues
+            .iter()
+            .map(|&catalogue| Window::empty(catalogue));
+        let mut populations: Vec<Window> = empty.collect();
+        for (&place, figures) in self.places.iter().zip(seen.populations) {
+            populations[place] = figures.window(self.catalogues[place]).ok_or_else(wrong)?;
+        }
+        let report = Report::Window {
+            worker: *worker,
+            index: seen.index,
+            begins: Time::from_start(WINDOW * u32::try_from(seen.index).unwrap_or(u32::MAX)),
+            seconds: seen.seconds,
+            populations,
+            tester: seen
+                .tester
+                .window(tester::TESTER_CATALOGUE)
+                .ok_or_else(wrong)?,
+        };
+        // Without a coordinator nobody wants to know.
+        let _ = reports.send(report);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_comes_as_it_was_sent_or_not_at_all() {
+        let catalogue = tester::TESTER_CATALOGUE;
+        let mut recorder = measure::Recorder::new(catalogue);
+        recorder.add(tester::SOCKET_OVERFLOW, 3);
+        recorder.set(tester::CPU, 0.5);
+        for value in [1, 70_000, 3_000_000_000] {
+            recorder.record(tester::LAG, value);
+        }
+        let window = recorder.take_window();
+        let text = serde_json::to_string(&Figures::of(&window)).expect("plain data");
+        let read = |text: &str| serde_json::from_str::<Figures>(text).expect("as written");
+        assert_eq!(read(&text).window(catalogue), Some(window));
+        let other = protocol::registry::PROTOCOLS[0].catalogue;
+        assert_eq!(read(&text).window(other), None);
+        for histogram in [
+            "[[9999,\"00\"]]",
+            "[[0,\"0\"]]",
+            "[[0,\"zz\"]]",
+            "[[0,\"ff\"]]",
+        ] {
+            let mut figures = read(&text);
+            figures.histograms = serde_json::from_str(histogram).expect("its form is right");
+            assert_eq!(figures.window(catalogue), None, "{histogram}");
+        }
+    }
+}

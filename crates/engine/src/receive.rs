@@ -1,0 +1,482 @@
+//! Receives media for runs on other machines: `streamgauge receive`.
+//!
+//! One run at a time. A run that shows that it knows the secret says for which populations media is to be received; each gets a
+//! listener, at which its clients ask for ports, one connection each. What their sessions count goes back once a second.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+use measure::{Catalogue, tester};
+use net::{Clock, PortRange};
+use protocol::apart::messages::{LINE_MAX, Said, VERSION};
+use protocol::apart::{Ports, Receiver, Secret, Terms};
+use protocol::registry;
+use scenario::{Receive, Tester};
+
+use crate::collect::{Assembled, Assembly};
+use crate::control::Control;
+use crate::crew::{Crew, Duty};
+use crate::elsewhere::{ALIVE_EVERY, Answer, Figures, Order, SILENCE, Seen, TURN, Talk, Wanted};
+use crate::error::EngineError;
+use crate::messages::{Command, Report};
+use crate::process::Process;
+use crate::reception::Reception;
+use crate::serve::listen;
+use crate::worker::{Accept, PopulationPlan, Serving};
+
+/// Under which terms media is received for others.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// Where runs are heard. Their clients are heard at the ports above it, one for each population; with port 0 at any.
+    /// Media is received at the same address.
+    pub listen: SocketAddr,
+    /// What those must know who may use it.
+    pub secret: Secret,
+    /// The ports at which media may be received. Default: such as no run on this machine uses.
+    pub ports: Option<Ports>,
+    /// Most streams at a time.
+    pub streams_max: usize,
+    /// By which path media is received.
+    pub receive: Receive,
+    /// The version of this program: both machines must have the same.
+    pub version: String,
+}
+
+/// How a receiver stands.
+#[derive(Clone, Debug)]
+pub struct ReceiveProgress {
+    /// Where it listens.
+    pub listening: SocketAddr,
+    /// For whom it receives, where there is somebody.
+    pub run: Option<SocketAddr>,
+    /// Streams that are open.
+    pub streams: usize,
+    /// Runs that it has received for to their end.
+    pub runs: u64,
+    /// Connections that were refused: who did not know the secret, said what is no message, or came while another run was on.
+    pub refused: u64,
+}
+
+/// How many may be about to show that they know the secret.
+const STRANGERS: usize = 16;
+
+/// How long they have.
+const PROOF_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the sessions of a run get to end.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
+/// Most populations of a run.
+const POPULATIONS: usize = 64;
+
+/// Receives for others until it is told to stop. `progress` is called when it listens, and then several times a second.
+///
+/// # Errors
+/// It cannot listen there.
+pub fn receive(
+    options: &ReceiveOptions,
+    control: &Control,
+    progress: &mut dyn FnMut(&ReceiveProgress),
+) -> Result<(), EngineError> {
+    let failed = || EngineError::system(format!("cannot listen on {}", options.listen));
+    let listener = listen(options.listen).map_err(failed())?;
+    let listening = listener.local_addr().map_err(failed())?;
+    let terms = Terms::new(options.secret.clone(), random_key()?, options.streams_max);
+    let (admitted, runs) = bounded(STRANGERS);
+    let mut door = Door {
+        listener,
+        terms: Arc::new(terms),
+        number: 0,
+        admitted,
+        strangers: Arc::new(()),
+    };
+    let mut seen = ReceiveProgress {
+        listening,
+        run: None,
+        streams: 0,
+        runs: 0,
+        refused: 0,
+    };
+    progress(&seen);
+    while !control.is_stopped() {
+        door.open();
+        if let Ok((talk, wanted)) = runs.recv_timeout(TURN) {
+            seen.run = talk.stream.peer_addr().ok();
+            let mut turn = |streams: usize, refused: u64| {
+                door.open();
+                while let Ok((mut other, _)) = runs.try_recv() {
+                    door.terms.refuse();
+                    let why = "it receives for another run".to_owned();
+                    let _ = other.say(&Answer::Refused { why });
+                }
+                seen.streams = streams;
+                seen.refused = door.terms.refused() + refused;
+                progress(&seen);
+            };
+            let refused = serve_run(options, listening, talk, &wanted, control, &mut turn);
+            for _ in 0..refused {
+                door.terms.refuse();
+            }
+            seen.runs += 1;
+            seen.run = None;
+            seen.streams = 0;
+        }
+        seen.refused = door.terms.refused();
+        progress(&seen);
+    }
+    Ok(())
+}
+
+/// A secret that nobody can guess: 32 hexadecimal digits.
+///
+/// # Errors
+/// The kernel gives nothing random.
+pub fn draw_secret() -> Result<String, EngineError> {
+    let key = random_key()?;
+    Ok(key[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What nobody can guess.
+fn random_key() -> Result<[u8; 32], EngineError> {
+    let mut key = [0; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut key))
+        .map_err(EngineError::system("cannot read /dev/urandom"))?;
+    Ok(key)
+}
+
+/// A run that was let in, and what it wants.
+type Admitted = (Talk, Wanted);
+
+/// Where runs come in.
+struct Door {
+    listener: TcpListener,
+    terms: Arc<Terms>,
+    number: u64,
+    admitted: Sender<Admitted>,
+    /// One more for each that is yet to show that it knows the secret.
+    strangers: Arc<()>,
+}
+
+impl Door {
+    /// Hears who is there.
+    fn open(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            self.number += 1;
+            if Arc::strong_count(&self.strangers) > STRANGERS {
+                self.terms.refuse();
+                continue;
+            }
+            let (terms, number) = (self.terms.clone(), self.number);
+            let (admitted, stranger) = (self.admitted.clone(), self.strangers.clone());
+            let started = std::thread::Builder::new()
+                .name("stranger".to_owned())
+                .spawn(move || {
+                    match admit(stream, &terms, number) {
+                        // It has room for as many as there may be.
+                        Ok(run) => drop(admitted.try_send(run)),
+                        Err(_) => terms.refuse(),
+                    }
+                    drop(stranger);
+                });
+            if started.is_err() {
+                self.terms.refuse();
+            }
+        }
+    }
+}
+
+/// Lets a run in that shows that it knows the secret.
+fn admit(stream: TcpStream, terms: &Terms, number: u64) -> Result<Admitted, String> {
+    let system = |error: io::Error| error.to_string();
+    stream.set_nonblocking(false).map_err(system)?;
+    stream.set_nodelay(true).map_err(system)?;
+    stream.set_read_timeout(Some(TURN)).map_err(system)?;
+    stream.set_write_timeout(Some(SILENCE)).map_err(system)?;
+    let until = Instant::now() + PROOF_WITHIN;
+    let mut talk = Talk::new(stream);
+    let challenge = terms.challenge(number);
+    talk.say(&Said::Hello {
+        version: VERSION,
+        challenge: challenge.clone(),
+    })?;
+    let left = || until.saturating_duration_since(Instant::now());
+    let Order::Proof { proof } = talk.wait(left())? else {
+        return Err("no proof".to_owned());
+    };
+    if !terms.proves(&proof, &challenge) {
+        let why = "the secret is another: it is what `streamgauge receive` was started with, or has printed";
+        let why = why.to_owned();
+        talk.say(&Answer::Refused { why })?;
+        return Err("another secret".to_owned());
+    }
+    match talk.wait(left())? {
+        Order::Prepare(wanted) => Ok((talk, *wanted)),
+        _ => Err("no run".to_owned()),
+    }
+}
+
+/// Receives for one run; says how many of its connections were refused.
+fn serve_run(
+    options: &ReceiveOptions,
+    listening: SocketAddr,
+    mut talk: Talk,
+    wanted: &Wanted,
+    control: &Control,
+    turn: &mut dyn FnMut(usize, u64),
+) -> u64 {
+    let (run, answer) = match Run::prepare(options, listening, wanted) {
+        Ok(run) => run,
+        Err(why) => {
+            let _ = talk.say(&Answer::Refused { why });
+            return 0;
+        }
+    };
+    let terms = run.terms.clone();
+    let result = talk
+        .say(&answer)
+        .and_then(|()| run.work(&mut talk, control, turn));
+    // Whoever is gone hears nothing.
+    let _ = talk.say(&Answer::Ended {
+        error: result.err(),
+    });
+    let _ = talk.stream.shutdown(Shutdown::Write);
+    // What is closed before all was read is taken for broken, and what was said last may be lost.
+    let until = Instant::now() + STOP_WITHIN;
+    while Instant::now() < until && talk.hear::<Order>(LINE_MAX).is_ok() {}
+    terms.refused()
+}
+
+/// A run that is received for.
+struct Run {
+    crew: Crew,
+    assembly: Assembly,
+    terms: Arc<Terms>,
+    process: Process,
+    /// Keeps other runs on this machine from its ports.
+    _reception: Reception,
+}
+
+impl Run {
+    fn prepare(
+        options: &ReceiveOptions,
+        listening: SocketAddr,
+        wanted: &Wanted,
+    ) -> Result<(Run, Answer), String> {
+        if wanted.version != options.version {
+            return Err(format!(
+                "it is streamgauge {}, and the run's is {}: start the same on both machines",
+                options.version, wanted.version
+            ));
+        }
+        if wanted.populations.is_empty() || wanted.populations.len() > POPULATIONS {
+            return Err("so many populations cannot be meant".to_owned());
+        }
+        let ports = match (options.ports, wanted.ports) {
+            (Some(mine), Some(theirs)) if !within(mine, theirs) => {
+                return Err(format!(
+                    "it receives at ports {mine} only, and not at {theirs}; see its --ports"
+                ));
+            }
+            (mine, theirs) => theirs.or(mine),
+        };
+        let tester = Tester {
+            receive: options.receive,
+            // Asked for by somebody else: bounded.
+            receive_buffer: wanted.receive_buffer.min(64 << 20),
+            ring: wanted.ring.clamp(1 << 20, 256 << 20),
+            ..Tester::default()
+        };
+        let streams = u64::try_from(options.streams_max).unwrap_or(u64::MAX);
+        let in_words = |error: EngineError| error.to_string();
+        let reception = Reception::for_others(&tester, ports, streams).map_err(in_words)?;
+        let key = random_key().map_err(in_words)?;
+        let terms = Arc::new(Terms::new(options.secret.clone(), key, options.streams_max));
+        let accept: Accept = {
+            let terms = terms.clone();
+            Arc::new(move |number| Box::new(Receiver::new(terms.clone(), number)))
+        };
+        let (mut plans, mut serving, mut heard_at) = (Vec::new(), Vec::new(), Vec::new());
+        let mut catalogues: Vec<Catalogue> = Vec::new();
+        for (place, (name, protocol)) in (1u16..).zip(&wanted.populations) {
+            let Some(protocol) = registry::find(protocol) else {
+                return Err(format!(
+                    "it knows no protocol `{}`",
+                    protocol.escape_debug()
+                ));
+            };
+            let port = match options.listen.port() {
+                0 => 0,
+                first => first
+                    .checked_add(place)
+                    .ok_or("there is no port above its own")?,
+            };
+            let at = SocketAddr::new(listening.ip(), port);
+            let listener =
+                listen(at).map_err(|error| format!("it cannot listen on {at}: {error}"))?;
+            let at = listener.local_addr().map_err(|error| error.to_string())?;
+            heard_at.push(at.port());
+            catalogues.push(protocol.catalogue);
+            plans.push(PopulationPlan {
+                name: name.chars().take(64).collect(),
+                catalogue: protocol.catalogue,
+                clients: None,
+            });
+            // The figures of a listener's sessions are of the population in the same place.
+            serving.push(Serving {
+                apart: false,
+                listener,
+                accept: accept.clone(),
+                tls: None,
+            });
+        }
+        let ports = PortRange::new(reception.ports())
+            .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));
+        let duty = Duty {
+            populations: plans,
+            serving,
+            ring: reception.ring(&ports),
+            ports,
+            goes_first: false,
+        };
+        let crew = Crew::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
+        let path = reception.name().unwrap_or("sockets").to_owned();
+        let run = Run {
+            assembly: Assembly::new(1, catalogues, tester::TESTER_CATALOGUE),
+            crew,
+            terms,
+            process: Process::new(),
+            _reception: reception,
+        };
+        let ports = heard_at;
+        Ok((run, Answer::Ready { ports, path }))
+    }
+
+    /// Until the run is over, or nothing is heard of it.
+    fn work(
+        mut self,
+        talk: &mut Talk,
+        control: &Control,
+        turn: &mut dyn FnMut(usize, u64),
+    ) -> Result<(), String> {
+        self.wait_for_begin(talk, control, turn)?;
+        let clock = Clock::start();
+        self.crew.begin(&clock);
+        let (mut heard, mut stopping) = (Instant::now(), false);
+        while !self.assembly.is_over() {
+            let mut stop = control.is_stopped();
+            if let Some(order) = talk.hear::<Order>(LINE_MAX)? {
+                heard = Instant::now();
+                stop |= matches!(order, Order::Stop);
+            } else if heard.elapsed() >= SILENCE {
+                return Err("nothing was heard of the run".to_owned());
+            }
+            while let Ok(report) = self.crew.reports.try_recv() {
+                self.take(report, talk)?;
+            }
+            while let Some(window) = self.assembly.take() {
+                let seen = self.seen(window);
+                talk.say(&Answer::Window(Box::new(seen)))?;
+            }
+            let dead = |worker| self.crew.is_gone(worker) && self.crew.reports.is_empty();
+            if self.assembly.at_work().any(dead) {
+                return Err("its worker broke down".to_owned());
+            }
+            turn(self.terms.streams(), self.terms.refused());
+            if stop && !stopping {
+                stopping = true;
+                let until = clock.now() + STOP_WITHIN;
+                self.crew.tell(|| Command::Stop { until });
+            }
+        }
+        while let Some(window) = self.assembly.take() {
+            let seen = self.seen(window);
+            talk.say(&Answer::Window(Box::new(seen)))?;
+        }
+        match control.is_stopped() {
+            true => Err("it was stopped".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn wait_for_begin(
+        &self,
+        talk: &mut Talk,
+        control: &Control,
+        turn: &mut dyn FnMut(usize, u64),
+    ) -> Result<(), String> {
+        let (mut heard, mut said) = (Instant::now(), Instant::now());
+        loop {
+            match talk.hear::<Order>(LINE_MAX)? {
+                Some(Order::Begin) => return Ok(()),
+                Some(Order::Stop) => return Err("it was stopped before it began".to_owned()),
+                Some(_) => heard = Instant::now(),
+                None if heard.elapsed() >= SILENCE => {
+                    return Err("nothing was heard of the run".to_owned());
+                }
+                None if control.is_stopped() => return Err("it was stopped".to_owned()),
+                None => {}
+            }
+            turn(0, self.terms.refused());
+            if said.elapsed() >= ALIVE_EVERY {
+                said = Instant::now();
+                talk.say(&Answer::Alive)?;
+            }
+        }
+    }
+
+    fn take(&mut self, report: Report, talk: &mut Talk) -> Result<(), String> {
+        match report {
+            Report::Window {
+                worker,
+                index,
+                begins,
+                seconds,
+                populations,
+                tester,
+            } => {
+                let part = Assembled {
+                    index,
+                    begins,
+                    seconds,
+                    populations,
+                    tester,
+                };
+                self.assembly.add(worker, part);
+            }
+            Report::Event { kind, text, .. } => {
+                let text = format!("{kind}: {text}");
+                talk.say(&Answer::Event { text })?;
+            }
+            Report::Finished { worker, error } => {
+                self.assembly.ended(worker);
+                if let Some(error) = error {
+                    return Err(format!("its worker failed: {error}"));
+                }
+            }
+            Report::Client(_) | Report::Served(_) => {}
+        }
+        Ok(())
+    }
+
+    fn seen(&mut self, window: Assembled) -> Seen {
+        let mut tester = window.tester;
+        tester.merge(&self.process.window(), tester::TESTER_CATALOGUE);
+        Seen {
+            index: window.index,
+            seconds: window.seconds,
+            populations: window.populations.iter().map(Figures::of).collect(),
+            tester: Figures::of(&tester),
+        }
+    }
+}
+
+/// Whether all of the ports are among the others.
+fn within(all: Ports, some: Ports) -> bool {
+    let (all, some) = (all.range(), some.range());
+    all.start <= some.start && some.end <= all.end
+}

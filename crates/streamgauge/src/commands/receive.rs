@@ -1,0 +1,94 @@
+//! `streamgauge receive`: takes media for runs on other machines, until it is stopped.
+
+use std::fs;
+
+use engine::{Control, ReceiveOptions, ReceiveProgress};
+use protocol::apart::Secret;
+use report::human::plural;
+
+use crate::args;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::files;
+use crate::progress::Status;
+use crate::signals::Watch;
+
+/// The shortest secret that is taken from a file, in bytes.
+const SECRET_MIN: usize = 12;
+
+/// Ends with 0 when it is stopped.
+pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exit, Failure> {
+    let (secret, drawn) = match &arguments.secret_file {
+        None => {
+            let secret = engine::draw_secret().map_err(Failure::bad)?;
+            (secret.clone(), Some(secret))
+        }
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .map_err(|error| Failure::bad(format_args!("{}: {error}", path.display())))?;
+            let secret = text.lines().next().unwrap_or("").trim().to_owned();
+            if secret.len() < SECRET_MIN {
+                return Err(Failure::bad(format_args!(
+                    "{}: its first line is to be the secret, of at least {SECRET_MIN} characters",
+                    path.display()
+                )));
+            }
+            (secret, None)
+        }
+    };
+    let options = ReceiveOptions {
+        listen: arguments.listen,
+        secret: Secret::new(secret),
+        ports: arguments.ports,
+        streams_max: usize::try_from(arguments.max_streams).unwrap_or(usize::MAX),
+        receive: arguments.receive,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    files::raise();
+    let control = Control::new();
+    let _watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let status = Status::new(console);
+    let mut announced = Ok(());
+    let mut begun = false;
+    let mut last = String::new();
+    let finished = engine::receive(&options, &control, &mut |progress| {
+        if !begun {
+            begun = true;
+            announced = announce(progress, drawn.as_deref(), console);
+        }
+        let now = so_far(progress);
+        status.update(&now);
+        last = now;
+    });
+    status.finish();
+    finished.map_err(Failure::bad)?;
+    announced?;
+    console.say(&last);
+    Ok(Exit::Pass)
+}
+
+/// Whoever starts it waits for these lines.
+fn announce(
+    progress: &ReceiveProgress,
+    secret: Option<&str>,
+    console: Console,
+) -> Result<(), Failure> {
+    let mut text = format!("listening on {}\n", progress.listening);
+    if let Some(secret) = secret {
+        text.push_str(&format!("secret {secret}\n"));
+    }
+    console.print(&text)
+}
+
+fn so_far(progress: &ReceiveProgress) -> String {
+    let refused = plural(progress.refused as f64, "connection", "connections");
+    let runs = plural(progress.runs as f64, "run", "runs");
+    match progress.run {
+        Some(from) => format!(
+            "receiving {} for {from}; {runs} before, {refused} refused",
+            plural(progress.streams as f64, "stream", "streams")
+        ),
+        None => format!("received for {runs}; {refused} refused"),
+    }
+}

@@ -1,6 +1,7 @@
 //! The command from outside: real processes, real sockets, on the loopback interface.
 
 mod actions;
+mod apart;
 mod bad_input;
 mod calibrate;
 mod demo;
@@ -9,6 +10,7 @@ mod faults;
 mod limits;
 mod media;
 mod multicast;
+mod namespace;
 mod scripted;
 mod secure;
 mod series;

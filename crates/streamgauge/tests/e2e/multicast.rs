@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use crate::namespace::Namespace;
 use crate::support::{
     Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
 };
@@ -15,63 +16,6 @@ const CLIENTS: u64 = 8;
 
 /// Longer than anything takes that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A network namespace without a name, which ends with this value.
-struct Namespace(Child);
-
-impl Namespace {
-    /// A new one; `None` where this may not be.
-    fn new() -> Option<Namespace> {
-        let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
-        // It lives until its standard input ends, also if this process is killed.
-        let mut holder = Command::new("unshare")
-            .args(["--net", "cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("unshare is there: it is part of util-linux");
-        let path = format!("/proc/{}/ns/net", holder.id());
-        let stands = wait_for("the namespace", PATIENCE, || {
-            let denied = holder.try_wait().is_ok_and(|status| status.is_some());
-            let other = fs::read_link(&path).is_ok_and(|other| other != own);
-            (denied || other).then_some(!denied)
-        });
-        stands.then_some(Namespace(holder))
-    }
-
-    /// The command, to be run in it.
-    fn within(&self, command: &Command) -> Command {
-        let mut within = Command::new("nsenter");
-        within
-            .args(["--net", "--target", &self.0.id().to_string(), "--"])
-            .arg(command.get_program())
-            .args(command.get_args())
-            .env("NO_COLOR", "1");
-        within
-    }
-
-    fn ip(&self, arguments: &str) {
-        let mut ip = Command::new("ip");
-        ip.args(arguments.split_whitespace());
-        let output = self.within(&ip).output().expect("nsenter is there");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {arguments}: {said}");
-    }
-
-    /// One of the kernel's tables of it.
-    fn table(&self, name: &str) -> String {
-        let path = format!("/proc/{}/net/{name}", self.0.id());
-        fs::read_to_string(path).unwrap_or_default()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Two namespaces with a cable between them.
 struct Cable {
@@ -89,7 +33,7 @@ impl Cable {
         };
         server.ip("link set lo up");
         clients.ip("link set lo up");
-        let peer = clients.0.id();
+        let peer = clients.id();
         server.ip(&format!(
             "link add cable type veth peer name cable netns {peer}"
         ));

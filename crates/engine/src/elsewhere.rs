@@ -194,10 +194,18 @@ pub(crate) fn connect(
     let mut wanted: Vec<(SocketAddr, Secret, Vec<usize>)> = Vec::new();
     for (index, population) in scenario.populations.iter().enumerate() {
         let media = population.config.media();
-        let named = media.and_then(|media| media.receiver.zip(media.secret.clone()));
-        let Some((address, secret)) = named else {
+        let Some((media, address)) = media.and_then(|media| Some((media, media.receiver?))) else {
             continue;
         };
+        let secret = media.secret.clone().ok_or_else(|| EngineError::Receiver {
+            address,
+            population: population.name.clone(),
+            message: format!(
+                "its secret is missing: `streamgauge receive` prints it when it starts; set the environment's \
+                 STREAMGAUGE_CLIENTS__{}__MEDIA__SECRET to it",
+                population.name.to_uppercase()
+            ),
+        })?;
         match wanted.iter_mut().find(|(other, _, _)| *other == address) {
             Some((_, _, populations)) => populations.push(index),
             None => wanted.push((address, secret, vec![index])),

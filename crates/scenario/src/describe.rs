@@ -296,6 +296,17 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         format!("{name}: {how}; they {leave}{rejoin}"),
         format!("{name}: {} from {urls}", plan.protocol),
     ];
+    if let Some(media) = population.config.media() {
+        let to = match (media.receiver, media.address) {
+            (Some(receiver), _) => format!("the receiver {receiver}"),
+            (None, Some(address)) => format!("{address}"),
+            (None, None) => "where requests come from".to_owned(),
+        };
+        let ports = media
+            .ports
+            .map_or(String::new(), |ports| format!(", ports {ports}"));
+        lines.push(format!("{name}: media goes to {to}{ports}"));
+    }
     if let Some(actions) = population.config.actions() {
         lines.push(format!("{name}: each {actions}"));
     }

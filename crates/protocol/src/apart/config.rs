@@ -24,7 +24,7 @@ pub struct MediaConfig {
     #[schemars(with = "Option<String>")]
     pub receiver: Option<SocketAddr>,
     /// The secret that the receiver was started with or has printed. Best set by the environment
-    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It is in no report.
+    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It is in no report. Without it a run with a `receiver` does not begin.
     pub secret: Option<Secret>,
     /// Where the receiver hears the clients of this population, as it said when the run began. Set by whoever runs them.
     #[serde(skip)]
@@ -43,10 +43,8 @@ impl MediaConfig {
         }
         match (self.receiver, &self.secret) {
             (Some(_), _) if self.address.is_some() => Err(
-                "`media`: a `receiver` takes media at its own address; take `address` out".to_owned(),
-            ),
-            (Some(_), None) => Err(
-                "`media.secret` is missing: the one that `streamgauge receive` prints when it starts".to_owned(),
+                "`media`: a `receiver` takes media at its own address; take `address` out"
+                    .to_owned(),
             ),
             (None, Some(_)) => Err("`media.secret` is for a `receiver`".to_owned()),
             _ => Ok(()),

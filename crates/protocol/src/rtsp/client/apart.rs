@@ -34,10 +34,11 @@ impl Client {
         let Some(media) = self.config.media.as_ref().filter(|_| !self.only_asks) else {
             return;
         };
-        let (Some(to), Some(secret)) = (media.clients_at.or(media.receiver), &media.secret) else {
+        let Some(to) = media.clients_at.or(media.receiver) else {
             return;
         };
-        let secret = secret.clone();
+        // Without one it is refused.
+        let secret = media.secret.clone().unwrap_or_default();
         let channel = self.new_channel();
         self.link = Some(Link::new(channel, secret));
         cx.out.push_back(Output::Open {

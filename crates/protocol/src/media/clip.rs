@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::audio;
 use super::h264::{H264Settings, H264Stream, SettingsError, packets};
+use super::time_code::{self, TimeCode};
 
 /// Frames per second, as an exact ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,6 +181,18 @@ pub(crate) struct ClipPacket {
     pub(crate) part: (u32, u32),
     /// The marker bit.
     pub(crate) marker: bool,
+    /// Where the numbers of a time code stand in the payload, where it has one.
+    pub(crate) code_at: Option<u16>,
+}
+
+/// When the frames of a loop are due, where that is not evenly.
+#[derive(Debug)]
+pub(crate) struct FrameTimes {
+    /// Of each frame: when it is due, in nanoseconds from the beginning of the loop, never less than the one before;
+    /// and its RTP timestamp there, which of frames that are shown later than they are sent is ahead.
+    pub(crate) frames: Vec<(u64, u32)>,
+    /// How long the loop is, in nanoseconds.
+    pub(crate) length: u64,
 }
 
 /// Media to send: one loop of it, cut into packets, repeated endlessly.
@@ -188,6 +201,8 @@ pub struct Clip {
     pub(crate) packets: Vec<ClipPacket>,
     pub(crate) frames: u32,
     pub(crate) frame_rate: FrameRate,
+    /// When the frames are due; evenly, by the frame rate, without.
+    pub(crate) times: Option<FrameTimes>,
     pub(crate) clock_rate: u32,
     pub(crate) payload_type: u8,
     media: &'static str,
@@ -203,12 +218,31 @@ const VIDEO_PAYLOAD_TYPE: u8 = 96;
 impl Clip {
     /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
     pub fn video(settings: &H264Settings) -> Result<Clip, SettingsError> {
+        Clip::make_video(settings, false)
+    }
+
+    /// The same, with room for a time code in each picture, which whoever sends it fills in. The bit rate counts it,
+    /// but for the bytes by which pictures of several packets take one more.
+    pub fn coded_video(settings: &H264Settings) -> Result<Clip, SettingsError> {
+        let rate = settings.frame_rate;
+        let codes =
+            rate.frames_within(Duration::from_secs(1)) * (time_code::NAL_BYTES as u64 + 2) * 8;
+        let settings = H264Settings {
+            bits_per_second: settings.bits_per_second.saturating_sub(codes),
+            ..*settings
+        };
+        let mut clip = Clip::make_video(&settings, true)?;
+        clip.bits_per_second += codes;
+        Ok(clip)
+    }
+
+    fn make_video(settings: &H264Settings, coded: bool) -> Result<Clip, SettingsError> {
         let stream = H264Stream::new(settings)?;
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
         for (frame, nals) in stream.pictures.iter().enumerate() {
             let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
-            packets::cut(&nals, settings.mtu, &mut payloads);
+            cut_picture(&nals, settings.mtu, coded, &mut payloads);
             add_frame(&mut packets, frame as u32, &mut payloads, |last| last);
         }
         let [_, profile, constraints, level, ..] = stream.sps[..] else {
@@ -219,6 +253,7 @@ impl Clip {
             packets,
             frames: stream.pictures.len() as u32,
             frame_rate: settings.frame_rate,
+            times: None,
             clock_rate: 90_000,
             payload_type: VIDEO_PAYLOAD_TYPE,
             media: "video",
@@ -246,6 +281,7 @@ impl Clip {
             frames: packets.len() as u32,
             packets,
             frame_rate: FrameRate::whole(audio::CLOCK_RATE / audio::SAMPLES_PER_PACKET as u32),
+            times: None,
             clock_rate: audio::CLOCK_RATE,
             payload_type: audio::PAYLOAD_TYPE,
             media: "audio",
@@ -293,14 +329,61 @@ impl Clip {
 
     /// Media time of the key frame at or before a time: the loop begins with the only one it has.
     pub fn key_frame_before(&self, time: Duration) -> Duration {
-        let before = self.frame_rate.frames_within(time);
+        let before = self.frames_within(time);
         // The first frame at or after that time may be exactly there.
-        let at = |frame| Duration::from_nanos(self.frame_rate.nanos(frame));
+        let at = |frame| Duration::from_nanos(self.nanos(frame));
         let frame = match at(before) <= time {
             true => before,
             false => before - 1,
         };
         at(frame - frame % u64::from(self.frames))
+    }
+
+    /// When a frame is due, counted over all loops, in nanoseconds from the beginning of the first.
+    #[inline]
+    pub(crate) fn nanos(&self, frame: u64) -> u64 {
+        match &self.times {
+            None => self.frame_rate.nanos(frame),
+            Some(times) => {
+                let (whole, place) = self.place(frame);
+                whole
+                    .saturating_mul(times.length)
+                    .saturating_add(times.frames[place].0)
+            }
+        }
+    }
+
+    /// The RTP timestamp of a frame, counted over all loops; it wraps around.
+    #[inline]
+    pub(crate) fn ticks(&self, frame: u64) -> u32 {
+        match &self.times {
+            None => self.frame_rate.ticks(frame, self.clock_rate) as u32,
+            Some(times) => {
+                let (whole, place) = self.place(frame);
+                let before = u128::from(whole) * u128::from(times.length);
+                let before = before * u128::from(self.clock_rate) / 1_000_000_000;
+                (before as u32).wrapping_add(times.frames[place].1)
+            }
+        }
+    }
+
+    /// How many loops are through before a frame, and which of its loop it is.
+    fn place(&self, frame: u64) -> (u64, usize) {
+        let frames = u64::from(self.frames);
+        (frame / frames, (frame % frames) as usize)
+    }
+
+    /// How many frames begin within a time.
+    pub(crate) fn frames_within(&self, length: Duration) -> u64 {
+        let Some(times) = &self.times else {
+            return self.frame_rate.frames_within(length);
+        };
+        let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        let rest = nanos % times.length;
+        let begun = times.frames.partition_point(|&(due, _)| due < rest);
+        (nanos / times.length)
+            .saturating_mul(self.frames.into())
+            .saturating_add(begun as u64)
     }
 
     /// What it is, for people.
@@ -317,6 +400,26 @@ impl Clip {
     }
 }
 
+/// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before the first that is of
+/// the picture itself (H.264, 7.4.1.2.3).
+pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
+    let code = TimeCode {
+        source: 0,
+        number: 0,
+        nanos: 0,
+    };
+    let nal = code.to_nal();
+    let mut nals = nals.to_vec();
+    let of_picture = |nal: &&[u8]| {
+        nal.first()
+            .is_some_and(|first| (1..=5).contains(&(first & 0x1f)))
+    };
+    if coded && let Some(place) = nals.iter().position(of_picture) {
+        nals.insert(place, &nal);
+    }
+    packets::cut(&nals, mtu, payloads);
+}
+
 /// Adds the packets of one frame; `marker` says of its last packet and the others whether they bear
 /// the marker bit.
 fn add_frame(
@@ -327,7 +430,9 @@ fn add_frame(
 ) {
     let count = payloads.len() as u32;
     for (index, payload) in (0..).zip(payloads.drain(..)) {
+        let code_at = TimeCode::place(&payload).and_then(|place| u16::try_from(place).ok());
         packets.push(ClipPacket {
+            code_at,
             payload,
             frame,
             part: (index, count),
@@ -429,5 +534,55 @@ mod tests {
         assert_eq!(clip.loop_bytes(), 8000);
         assert_eq!(clip.packets.len(), 50);
         assert_eq!(clip.frame_rate(), FrameRate::whole(50));
+    }
+
+    #[test]
+    fn each_coded_picture_has_room_for_one_code() {
+        for bits_per_second in [100_000, 1_000_000, 8_000_000] {
+            let settings = H264Settings {
+                bits_per_second,
+                frame_rate: FrameRate::whole(25),
+                gop: 50,
+                mtu: 1400,
+            };
+            let clip = Clip::coded_video(&settings).unwrap();
+            assert_eq!(clip.bits_per_second(), bits_per_second);
+            let wanted = bits_per_second * u64::from(clip.frames) / 25 / 8;
+            assert!(
+                clip.loop_bytes().abs_diff(wanted) <= 3 * u64::from(clip.frames),
+                "{} instead of {wanted}",
+                clip.loop_bytes()
+            );
+            let coded: Vec<u32> = clip
+                .packets
+                .iter()
+                .filter(|packet| packet.code_at.is_some())
+                .map(|packet| packet.frame)
+                .collect();
+            assert_eq!(coded, (0..clip.frames).collect::<Vec<u32>>());
+            let plain = Clip::video(&settings).unwrap();
+            assert!(plain.packets.iter().all(|packet| packet.code_at.is_none()));
+        }
+    }
+
+    #[test]
+    fn listed_times_go_on_from_loop_to_loop() {
+        let mut clip = Clip::audio();
+        clip.frames = 3;
+        clip.packets.truncate(3);
+        clip.times = Some(FrameTimes {
+            frames: vec![(0, 160), (10_000_000, 0), (30_000_000, 400)],
+            length: 100_000_000,
+        });
+        let times: Vec<(u64, u32)> = (0..5)
+            .map(|frame| (clip.nanos(frame) / 1_000_000, clip.ticks(frame)))
+            .collect();
+        assert_eq!(
+            times,
+            [(0, 160), (10, 0), (30, 400), (100, 960), (110, 800)]
+        );
+        let within = |millis| clip.frames_within(Duration::from_millis(millis));
+        assert_eq!((within(0), within(1), within(30), within(31)), (0, 1, 2, 3));
+        assert_eq!((within(100), within(101)), (3, 4));
     }
 }

@@ -7,3 +7,4 @@ pub mod h264;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
+pub mod time_code;

@@ -18,6 +18,7 @@ pub use super::faults::Faults;
 use super::header::Header;
 use super::served::{Handover, Log, ServedStream, Tally};
 pub use crate::media::clip::Clip;
+use crate::media::time_code::{CODE_BYTES, TimeCode};
 
 mod course;
 
@@ -177,10 +178,10 @@ impl Schedule {
 
     fn enter(&mut self, frame: u64, clip: &Clip, pacing: Pacing) {
         self.frame = frame;
-        self.at = clip.frame_rate.nanos(frame);
-        self.ticks = clip.frame_rate.ticks(frame, clip.clock_rate) as u32;
+        self.at = clip.nanos(frame);
+        self.ticks = clip.ticks(frame);
         self.spread = match pacing {
-            Pacing::Spread => clip.frame_rate.nanos(frame + 1) - self.at,
+            Pacing::Spread => clip.nanos(frame + 1) - self.at,
             Pacing::AtOnce => 0,
         };
     }
@@ -222,6 +223,8 @@ pub struct RtpFlow {
     length: Option<Duration>,
     tally: Tally,
     log: Option<Box<Log>>,
+    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are filled in.
+    codes: Option<u64>,
 }
 
 /// What is needed only where something is done wrong.
@@ -253,7 +256,7 @@ impl RtpFlow {
             number: 0,
             frames_end: settings
                 .length
-                .map_or(u64::MAX, |length| clip.frame_rate.frames_within(length)),
+                .map_or(u64::MAX, |length| clip.frames_within(length)),
             stop_after: faults.stop_after.unwrap_or(Duration::MAX),
             frame: 0,
             at: 0,
@@ -287,8 +290,15 @@ impl RtpFlow {
             length: settings.length,
             tally: Tally::default(),
             log: settings.log.then(Box::default),
+            codes: None,
             clip,
         }
+    }
+
+    /// Fills in the time codes that the clip has room for. `wall_clock` is what it showed, since 1970, when time began.
+    pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpFlow {
+        self.codes = Some(nanos(wall_clock));
+        self
     }
 
     /// Begins to send at `at`, or goes on after [`RtpFlow::pause`]: where it left off, with
@@ -400,9 +410,33 @@ impl RtpFlow {
         FlowPacket {
             due: planned.due,
             header: header.to_bytes(),
-            payload: packet.payload.clone(),
+            payload: match (self.codes, packet.code_at) {
+                (Some(began), Some(place)) => self.coded(planned, began, place.into()),
+                _ => packet.payload.clone(),
+            },
             tag: Tag::new(planned),
         }
+    }
+
+    /// The payload of a packet with its frame's time code in it: a copy of its own, one for each frame.
+    fn coded(&self, planned: &Planned, began: u64, place: usize) -> Bytes {
+        let packets = self.clip.packets.len() as u64;
+        let packet = &self.clip.packets[self.place_of(planned.number)];
+        let whole = (planned.number + self.shift) / packets;
+        let whole = whole.wrapping_mul(self.clip.frames.into());
+        let code = TimeCode {
+            source: self.ssrc,
+            number: whole.wrapping_add(packet.frame.into()) as u32,
+            nanos: began.wrapping_add(planned.due.as_nanos()),
+        };
+        let mut payload = packet.payload.to_vec();
+        payload[place..place + CODE_BYTES].copy_from_slice(&code.to_bytes());
+        payload.into()
+    }
+
+    /// How many frames have been handed out whole.
+    pub fn frames(&self) -> u64 {
+        self.schedule.frame
     }
 
     /// The next packet, with all that is done wrong.

@@ -57,6 +57,14 @@ measure::metrics! {
         /// reckons with the media's clock begins anew there. A server that sends what it has in store of one
         /// position after it has told of the next does this.
         CLOCK_JUMPS = "clock_jumps", Count, "RFC 2326, B";
+        /// Frames that a publisher of ours sent from the first on of which a time code came, as far as the numbers in time
+        /// codes tell. Of streams that others publish, none.
+        FRAMES_PUBLISHED = "frames_published", Count, "";
+        /// Of these, the frames that came whole.
+        FRAMES_DELIVERED = "frames_delivered", Count, "";
+        /// Frames that came whole before the time which their time code says they were due to be sent: the clocks of the
+        /// publisher's machine and of this one differ by more than the way takes. They are not in `frame_delay`.
+        TIME_CODES_AHEAD = "time_codes_ahead", Count, "";
         /// Packets in a TCP connection of which it is not known when the segment arrived that brought
         /// their last byte: the time is that of the last segment which one read brought, or where the
         /// kernel tells none, of reading. Their `jitter`, `early`, `lateness`, `longest_gap`,
@@ -82,6 +90,10 @@ measure::metrics! {
         PLAYOUT_BUFFER = "playout_buffer", Seconds, "";
         /// How long playing would have stood still, of each stall, with the stated playout buffer.
         STALL_TIME = "stall_time", Seconds, "";
+        /// How long a frame was on its way from end to end: from the moment it was due to be sent by a publisher of ours,
+        /// which a time code in it tells, to the arrival of its last packet. Of whole frames. Where the publisher is on another
+        /// machine, their clocks (`CLOCK_REALTIME`) must agree: this is wrong by as much as they differ.
+        FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6";
         /// How many packets each burst of loss is long.
         LOSS_BURST_LENGTH = "loss_burst_length", Count, "RFC 3611, 4.7.2";
         /// How far behind the highest sequence number each reordered packet came.
@@ -92,6 +104,8 @@ measure::metrics! {
         "lost", Count, "RFC 3550, A.3", Difference(EXPECTED, RECEIVED);
         /// Share of the expected packets that never came, over all streams of the population.
         "loss", Ratio, "RFC 3550, A.3", LossRatio(EXPECTED, RECEIVED);
+        /// Share of the frames published that did not come whole.
+        "frame_loss", Ratio, "", LossRatio(FRAMES_PUBLISHED, FRAMES_DELIVERED);
         /// Media payload received, over all streams of the population.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Media received with its headers, over all streams of the population.

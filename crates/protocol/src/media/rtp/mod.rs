@@ -1,5 +1,6 @@
 //! RTP (RFC 3550): what a receiver measures, what a sender makes.
 
+mod codes;
 pub mod faults;
 pub mod flow;
 pub mod header;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
+use super::codes::Codes;
 use super::metrics::{FRAMES, FRAMES_BROKEN, STALL_TIME, STALLS};
 
 /// How many frames are open at once. Packets reordered over more frames than this break theirs.
@@ -84,6 +85,8 @@ pub(super) struct Playout {
     frames: u64,
     broken: u64,
     stalls: u64,
+    /// Where frames may bear time codes.
+    codes: Option<Box<Codes>>,
 }
 
 /// When frames play.
@@ -117,7 +120,24 @@ impl Playout {
             frames: 0,
             broken: 0,
             stalls: 0,
+            codes: None,
         }
+    }
+
+    /// Looks for time codes from now on.
+    pub(super) fn expect_codes(&mut self, wall_clock: Duration) {
+        self.codes = Some(Box::new(Codes::new(wall_clock)));
+    }
+
+    /// Whether time codes are looked for.
+    #[inline]
+    pub(super) fn expects_codes(&self) -> bool {
+        self.codes.is_some()
+    }
+
+    /// The time codes, where they are looked for.
+    pub(super) fn codes(&mut self) -> Option<&mut Codes> {
+        self.codes.as_deref_mut()
     }
 
     /// Frames whole and broken, and stalls, so far.
@@ -235,10 +255,25 @@ impl Playout {
         if begins && frame.is_contiguous() && ends {
             self.frames += 1;
             recorder.add(FRAMES, 1);
+            if self.codes.is_some() {
+                self.close_code(&frame, true, recorder);
+            }
             self.play(&frame, recorder);
         } else if !(begins && frame.is_contiguous() && last) {
             self.broken += 1;
             recorder.add(FRAMES_BROKEN, 1);
+        } else if self.codes.is_some() {
+            self.close_code(&frame, false, recorder);
+        }
+    }
+
+    /// Says of a frame's time code that the frame came whole, or was cut off.
+    #[cold]
+    fn close_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
+        let Some(codes) = &mut self.codes else { return };
+        match whole {
+            true => codes.whole(frame.timestamp, frame.arrived, recorder),
+            false => codes.cut_off(frame.timestamp, recorder),
         }
     }
 

@@ -11,6 +11,7 @@ use super::metrics as m;
 use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
 use super::sequence::{MAX_DROPOUT, Place, Sequence};
+use crate::media::time_code::TimeCode;
 use crate::session::{Arrival, MediaEvent};
 
 mod report;
@@ -224,9 +225,18 @@ impl RtpReceiver {
         }
     }
 
+    /// Looks for time codes in the frames, which are H.264. `wall_clock` is what it showed, since 1970, when time began.
+    pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpReceiver {
+        self.playout.expect_codes(wall_clock);
+        self
+    }
+
     /// Takes one packet in.
     #[inline]
     pub fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        if self.playout.expects_codes() {
+            self.look_for_code(arrival, recorder);
+        }
         let wire = (arrival.length + arrival.overhead) as u64;
         self.counts.wire_bytes += wire;
         recorder.add(m::WIRE_BYTES, wire);
@@ -238,6 +248,20 @@ impl RtpReceiver {
             }
         };
         self.take(Stray::new(&header, arrival.at), recorder)
+    }
+
+    /// Takes in the time code of a packet, where it has one. It reads the header by itself: nearly all streams go without
+    /// codes, and what is kept at hand for this would cost each of their packets something.
+    #[cold]
+    fn look_for_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
+        if let Some(codes) = self.playout.codes()
+            && let Ok(header) = Header::parse(arrival.bytes, arrival.length)
+            && self.payload_types.has(header.payload_type)
+            && let Some(payload) = arrival.bytes.get(header.payload_offset..)
+            && let Some(code) = TimeCode::find(payload)
+        {
+            codes.code(header.timestamp, code, recorder);
+        }
     }
 
     /// Takes in a packet that may be of the stream.

@@ -71,8 +71,9 @@ const FRAME_HEAD: usize = 4;
 const SHORTEST_PACKET: usize = 8;
 
 /// How much of the payload of a cut frame with RTP is kept: the fixed header, 15 contributing sources and
-/// the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has.
-pub const FRAME_KEPT: usize = 12 + 15 * 4 + 4;
+/// the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has; and, of packets without them, a
+/// time code behind parameter sets.
+pub const FRAME_KEPT: usize = 96;
 
 /// How much memory a decoder keeps between items: enough for cut frames with RTCP or with padding.
 pub const LASTING: usize = 2 * 1024;

@@ -99,6 +99,11 @@ impl RtpFlow {
     /// 2326, B).
     pub(super) fn segment(&self, at: Time) -> Segment {
         let played = self.played(at);
+        // Frames that are shown later than they are sent have timestamps that are ahead, the first of them too.
+        let ticks_here = match self.clip.times {
+            None => self.schedule.ticks,
+            Some(_) => ticks(Duration::from_nanos(self.schedule.at), self.clip.clock_rate),
+        };
         Segment {
             since: at,
             from: self.schedule.at,
@@ -106,7 +111,7 @@ impl RtpFlow {
             base: self
                 .first_timestamp
                 .wrapping_add(ticks(Duration::from_nanos(played), self.clip.clock_rate))
-                .wrapping_sub(self.schedule.ticks),
+                .wrapping_sub(ticks_here),
             speed: self.pace.speed,
             stretch: 1.0 / self.pace.speed,
         }
@@ -138,7 +143,7 @@ impl RtpFlow {
         let clip = &self.clip;
         let schedule = &mut self.schedule;
         if let Some(from) = course.from {
-            let frame = clip.frame_rate.frames_within(from);
+            let frame = clip.frames_within(from);
             let in_loop = frame % u64::from(clip.frames);
             schedule.frames_before = frame - in_loop;
             schedule.place = clip
@@ -160,7 +165,7 @@ impl RtpFlow {
         };
         schedule.frames_end = left.map_or(u64::MAX, |left| {
             let end = times(left, 1.0 / course.scale.abs()).saturating_add(schedule.at);
-            clip.frame_rate.frames_within(Duration::from_nanos(end))
+            clip.frames_within(Duration::from_nanos(end))
         });
         self.pace = Pace {
             scale: course.scale,

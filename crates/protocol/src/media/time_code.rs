@@ -1,0 +1,173 @@
+//! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever receives it, by
+//! whatever way, can tell how long it was on that way.
+//!
+//! A code is supplemental enhancement information of H.264, "unregistered user data" (H.264, D.1.6): decoders pass over
+//! it, and servers that take RTP apart and put it together anew carry it along. It stands before the picture, so in the
+//! first bytes of the frame's first packet, which is all that a packet ring keeps. Its numbers are written seven bits a
+//! byte with the eighth set: so no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
+
+/// What tells our codes from other user data.
+const UUID: [u8; 16] = [
+    0x9b, 0x1e, 0x5a, 0xc4, 0x73, 0x8d, 0x4f, 0x26, 0xb0, 0xe9, 0x52, 0x67, 0x61, 0x75, 0x67, 0x65,
+];
+
+/// Bytes of a code's numbers: source and number of five each, nine of time.
+pub const CODE_BYTES: usize = 5 + 5 + 9;
+/// Bytes of the NAL unit that holds a code: its header, type and size of the information, the UUID, the numbers, and
+/// the trailing bit.
+pub const NAL_BYTES: usize = 3 + 16 + CODE_BYTES + 1;
+
+/// NAL unit type of supplemental enhancement information (H.264, table 7-1).
+const SEI: u8 = 6;
+/// Payload type of unregistered user data (H.264, D.1.1).
+const USER_DATA_UNREGISTERED: u8 = 5;
+/// NAL unit type of an aggregation packet (RFC 6184, 5.7.1).
+const STAP_A: u8 = 24;
+/// Most NAL units of an aggregation packet that are looked at: a code comes after parameter sets and a delimiter.
+const UNITS_MAX: usize = 8;
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeCode {
+    /// Who sends it: drawn anew for each stream that is published.
+    pub source: u32,
+    /// Its number, counted by one.
+    pub number: u32,
+    /// When it was due to be sent, in nanoseconds since 1970. Of the time, 63 bits are kept.
+    pub nanos: u64,
+}
+
+impl TimeCode {
+    /// The numbers as they are written.
+    pub fn to_bytes(self) -> [u8; CODE_BYTES] {
+        let mut bytes = [0; CODE_BYTES];
+        let (numbers, nanos) = bytes.split_at_mut(10);
+        let (source, number) = numbers.split_at_mut(5);
+        write(source, self.source.into());
+        write(number, self.number.into());
+        write(nanos, self.nanos);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<TimeCode> {
+        Some(TimeCode {
+            source: u32::try_from(read(bytes.get(..5)?)?).ok()?,
+            number: u32::try_from(read(bytes.get(5..10)?)?).ok()?,
+            nanos: read(bytes.get(10..CODE_BYTES)?)?,
+        })
+    }
+
+    /// The NAL unit that holds the code.
+    pub fn to_nal(self) -> [u8; NAL_BYTES] {
+        let mut nal = [0; NAL_BYTES];
+        nal[0] = SEI;
+        nal[1] = USER_DATA_UNREGISTERED;
+        nal[2] = (UUID.len() + CODE_BYTES) as u8;
+        nal[3..19].copy_from_slice(&UUID);
+        nal[19..19 + CODE_BYTES].copy_from_slice(&self.to_bytes());
+        nal[NAL_BYTES - 1] = 0x80;
+        nal
+    }
+
+    fn from_nal(nal: &[u8]) -> Option<TimeCode> {
+        let [header, kind, _, rest @ ..] = nal else {
+            return None;
+        };
+        if header & 0x1f != SEI || *kind != USER_DATA_UNREGISTERED {
+            return None;
+        }
+        TimeCode::from_bytes(rest.strip_prefix(&UUID)?)
+    }
+
+    /// The code in the payload of an RTP packet of H.264 (RFC 6184), of which the beginning is enough.
+    #[inline]
+    pub fn find(payload: &[u8]) -> Option<TimeCode> {
+        match payload.first()? & 0x1f {
+            SEI => TimeCode::from_nal(payload),
+            STAP_A => TimeCode::find_in_aggregate(&payload[1..]),
+            _ => None,
+        }
+    }
+
+    fn find_in_aggregate(mut units: &[u8]) -> Option<TimeCode> {
+        for _ in 0..UNITS_MAX {
+            let [high, low, rest @ ..] = units else {
+                return None;
+            };
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            if let Some(code) = TimeCode::from_nal(&rest[..length.min(rest.len())]) {
+                return Some(code);
+            }
+            units = rest.get(length..)?;
+        }
+        None
+    }
+
+    /// Where in a payload the numbers of a code stand; none where it holds none.
+    pub fn place(payload: &[u8]) -> Option<usize> {
+        TimeCode::find(payload)?;
+        let place = payload
+            .windows(UUID.len())
+            .position(|bytes| bytes == UUID)?;
+        Some(place + UUID.len())
+    }
+}
+
+fn write(bytes: &mut [u8], mut number: u64) {
+    for byte in bytes.iter_mut().rev() {
+        *byte = 0x80 | (number & 0x7f) as u8;
+        number >>= 7;
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<u64> {
+    bytes.iter().try_fold(0u64, |number, byte| {
+        (byte & 0x80 != 0).then_some(number << 7 | u64::from(byte & 0x7f))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::media::h264::packets;
+
+    fn code() -> impl Strategy<Value = TimeCode> {
+        (any::<u32>(), any::<u32>(), 0..1u64 << 63).prop_map(|(source, number, nanos)| TimeCode {
+            source,
+            number,
+            nanos,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_code_is_found_alone_and_behind_parameter_sets(code in code()) {
+            let nal = code.to_nal();
+            prop_assert_eq!(TimeCode::find(&nal), Some(code));
+            let together = packets::aggregate(&[&[0x67; 20], &[0x68; 5], &nal, &[0x65; 100]]);
+            prop_assert_eq!(TimeCode::find(&together), Some(code));
+            let place = TimeCode::place(&together).expect("it is there");
+            prop_assert_eq!(&together[place..place + CODE_BYTES], &code.to_bytes()[..]);
+            // No byte sequence in it needs prevention.
+            prop_assert!(nal.windows(2).all(|pair| pair != [0, 0]));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            cut in 0usize..200,
+            code in code(),
+        ) {
+            let _ = TimeCode::find(&bytes);
+            let mut aggregate = vec![STAP_A];
+            aggregate.extend_from_slice(&bytes);
+            let _ = TimeCode::find(&aggregate);
+            // What is cut off is not guessed.
+            let nal = code.to_nal();
+            let part = &nal[..cut.min(nal.len())];
+            prop_assert_eq!(TimeCode::find(part).is_some(), part.len() >= NAL_BYTES - 1);
+        }
+    }
+}

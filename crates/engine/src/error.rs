@@ -64,6 +64,14 @@ pub enum EngineError {
         /// What is wrong.
         message: String,
     },
+    /// What the clients of a population are to publish cannot be made.
+    #[error("what `{population}` publishes: {message}")]
+    Source {
+        /// Which population.
+        population: String,
+        /// What is wrong.
+        message: String,
+    },
     /// The user stopped it before it began.
     #[error("stopped before the run began")]
     Stopped,

@@ -8,7 +8,7 @@ use crossbeam_channel::RecvTimeoutError;
 use load::{Load, Shape, Share};
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
-use protocol::registry;
+use protocol::registry::{self, Surroundings};
 use protocol::session::Outcome;
 use scenario::{Leave, Pick, Population, Scenario};
 
@@ -16,7 +16,7 @@ use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::messages::{ClientState, Command, Report};
-use crate::run::tls;
+use crate::run::{surroundings, tls};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
@@ -36,7 +36,8 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
 /// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password of the population
-/// that has it. Nothing is played. Populations whose protocol cannot be asked are left out.
+/// that has it. Nothing is played. What cannot be asked for is left out: that of protocols without descriptions, and streams
+/// that the scenario itself publishes, which are not there yet.
 ///
 /// At most eight are asked at a time, and all together within `within`; what is not known by then is said to be so.
 /// A server that does not answer is no error.
@@ -50,20 +51,32 @@ pub fn describe(
 ) -> Result<Media, EngineError> {
     let deadline = Instant::now() + within;
     let mut found = Media::default();
+    let surroundings = surroundings(scenario);
     for population in &scenario.populations {
-        if !can_be_asked(population) {
+        let urls: Vec<&String> = population
+            .urls
+            .iter()
+            .filter(|url| registry::asking(&population.config, &surroundings, url, 0).is_some())
+            .collect();
+        if urls.is_empty() {
             continue;
         }
-        let answers = ask(population, scenario.seed, deadline, control)?;
+        let answers = ask(
+            population,
+            &urls,
+            &surroundings,
+            scenario.seed,
+            deadline,
+            control,
+        )?;
         let too_late = || {
             let within = within.as_secs_f64();
             Err(format!("not asked: {within:.0} s were not enough for all"))
         };
         // A URL that stands there twice is picked twice as often.
-        let picked: Vec<DescribedUrl> = population
-            .urls
+        let picked: Vec<DescribedUrl> = urls
             .iter()
-            .map(|url| {
+            .map(|&url| {
                 let answer = answers.get(url).cloned().unwrap_or_else(too_late);
                 DescribedUrl {
                     population: population.name.clone(),
@@ -85,34 +98,31 @@ pub fn describe(
             found.differences.extend(differences);
         }
         let mut seen = BTreeSet::new();
-        let once = picked.into_iter().zip(&population.urls);
+        let once = picked.into_iter().zip(urls);
         let once = once.filter(|&(_, url)| seen.insert(url));
         found.urls.extend(once.map(|(described, _)| described));
     }
     Ok(found)
 }
 
-/// Whether anything of it can be asked for.
-fn can_be_asked(population: &Population) -> bool {
-    let first = population.urls.first();
-    first.is_some_and(|url| registry::asking(&population.config, url, 0).is_some())
-}
-
-/// Asks for every URL of a population, some at a time.
+/// Asks for these URLs of a population, some at a time.
 fn ask(
     population: &Population,
+    urls: &[&String],
+    surroundings: &Surroundings,
     seed: u64,
     deadline: Instant,
     control: &Control,
 ) -> Result<Answers, EngineError> {
-    let mut urls: Vec<String> = population.urls.clone();
+    let mut urls: Vec<String> = urls.iter().copied().cloned().collect();
     urls.sort_unstable();
     urls.dedup();
     let tls = tls(population)?;
     let config = population.config.clone();
+    let surroundings = surroundings.clone();
     let client: MakeClient = Arc::new(move |url, seed| {
-        registry::asking(&config, url, seed)
-            .unwrap_or_else(|| Err("its protocol has no descriptions".to_owned()))
+        registry::asking(&config, &surroundings, url, seed)
+            .unwrap_or_else(|| Err("it cannot be asked for".to_owned()))
     });
     let mut answers = Answers::new();
     for some in urls.chunks(AT_ONCE) {

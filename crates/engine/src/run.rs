@@ -9,7 +9,7 @@ use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, PortRange};
-use protocol::registry;
+use protocol::registry::{Clients, Surroundings};
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
 use scenario::{Priority, Scenario};
 use sut::Sut;
@@ -65,9 +65,11 @@ pub fn run(
     let elsewhere = elsewhere::connect(scenario, &options.version, &mut resolved)?;
     let scenario = resolved.as_ref().unwrap_or(scenario);
     let reception = Reception::choose(scenario)?;
+    let surroundings = surroundings(scenario);
     let team = Team {
-        duties: duties(scenario, &reception)?,
+        duties: duties(scenario, &reception, &surroundings)?,
         elsewhere,
+        surroundings,
     };
     run_team(scenario, team, &reception, options, control, progress)
 }
@@ -78,6 +80,8 @@ struct Team {
     duties: Vec<Duty>,
     /// Those that receive on other machines.
     elsewhere: Vec<Elsewhere>,
+    /// What the workers' clients know of each other.
+    surroundings: Surroundings,
 }
 
 /// Runs a scenario with those given who work.
@@ -92,6 +96,7 @@ fn run_team(
     let Team {
         mut duties,
         elsewhere,
+        surroundings,
     } = team;
     let traced = trace::find(&options.trace, scenario)?;
     if scenario.tester.priority == Priority::Raised {
@@ -144,6 +149,7 @@ fn run_team(
     if let Some(sut) = &mut sut {
         sut.begin();
     }
+    surroundings.begin(since_1970(&clock));
     traces.begin(&clock);
     crew.begin(&clock);
     // The whole machine shares this clock: by it another process's times can be held against ours.
@@ -389,12 +395,21 @@ pub fn files_needed(scenario: &Scenario) -> u64 {
 }
 
 /// What each worker is to do.
-fn duties(scenario: &Scenario, reception: &Reception) -> Result<Vec<Duty>, EngineError> {
+fn duties(
+    scenario: &Scenario,
+    reception: &Reception,
+    surroundings: &Surroundings,
+) -> Result<Vec<Duty>, EngineError> {
     let workers = workers(scenario);
     let tls: Vec<_> = scenario
         .populations
         .iter()
         .map(tls)
+        .collect::<Result<_, _>>()?;
+    let makers: Vec<MakeClient> = scenario
+        .populations
+        .iter()
+        .map(|population| maker(population, surroundings))
         .collect::<Result<_, _>>()?;
     let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
     let ports = |worker| {
@@ -405,8 +420,8 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Result<Vec<Duty>, Engin
             populations: scenario
                 .populations
                 .iter()
-                .zip(&tls)
-                .map(|(population, tls)| PopulationPlan {
+                .zip(tls.iter().zip(&makers))
+                .map(|(population, (tls, maker))| PopulationPlan {
                     name: population.name.clone(),
                     catalogue: population.config.protocol().catalogue,
                     clients: Some(ClientPlan {
@@ -414,7 +429,7 @@ fn duties(scenario: &Scenario, reception: &Reception) -> Result<Vec<Duty>, Engin
                         urls: population.urls.clone(),
                         pick: population.pick,
                         leave: population.leave,
-                        client: maker(population.config.clone()),
+                        client: maker.clone(),
                         tls: tls.clone(),
                         traced: Traced::default(),
                     }),
@@ -447,9 +462,25 @@ pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Cli
     Ok(Arc::new(tls))
 }
 
-fn maker(config: registry::ClientConfig) -> MakeClient {
-    Arc::new(move |url, seed| registry::client(&config, url, seed))
+/// What the clients of a scenario know of each other.
+pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
+    let populations = scenario.populations.iter();
+    Surroundings::new(populations.map(|own| (&own.config, own.urls.as_slice())))
 }
+
+/// What makes the clients of a population.
+fn maker(
+    population: &scenario::Population,
+    surroundings: &Surroundings,
+) -> Result<MakeClient, EngineError> {
+    let clients = Clients::new(&population.config, surroundings);
+    let clients = clients.map_err(|message| EngineError::Source {
+        population: population.name.clone(),
+        message,
+    })?;
+    Ok(Arc::new(move |url, seed| clients.client(url, seed)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,15 +520,20 @@ mod tests {
             ..Options::default()
         };
         let reception = Reception::choose(&scenario).expect("sockets at the least");
-        let mut duties = duties(&scenario, &reception).expect("nothing to read");
-        let elsewhere = Vec::new();
+        let surroundings = Surroundings::default();
+        let duties = duties(&scenario, &reception, &surroundings);
+        let mut duties = duties.expect("nothing to read");
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
         plan.pick = Pick::InTurn;
         plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
         duties[0].populations[0].clients = Some(plan);
         let control = Control::new();
-        let team = Team { duties, elsewhere };
+        let team = Team {
+            duties,
+            elsewhere: Vec::new(),
+            surroundings,
+        };
         let run = run_team(&scenario, team, &reception, &options, &control, &mut |_| {});
         let finished = run.expect("a report all the same");
         let reasons = &finished.verdict.reasons;

@@ -1,11 +1,16 @@
 //! The only list of protocols: what each is called, what may be configured, how a client is made.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
 use measure::Catalogue;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::apart::MediaConfig;
 use crate::media::rtp::metrics::RTP;
+use crate::media::source::Source;
 use crate::metrics::CLIENTS;
 use crate::rtsp;
 use crate::rtsp::metrics::RTSP;
@@ -207,6 +212,13 @@ impl ClientConfig {
         }
     }
 
+    /// Whether the clients publish media, and do not play.
+    pub fn publishes(&self) -> bool {
+        match self {
+            ClientConfig::Rtsp(config) => config.publish.is_some(),
+        }
+    }
+
     /// Whether media comes from multicast groups, which clients share.
     pub fn is_multicast(&self) -> bool {
         match self {
@@ -215,26 +227,108 @@ impl ClientConfig {
     }
 }
 
-/// A client that plays `url`. All that it chooses at random follows from `seed`.
-///
-/// An error says what is wrong with the URL.
-pub fn client(config: &ClientConfig, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
-    match config {
-        ClientConfig::Rtsp(config) => rtsp::client::Client::new(config.clone(), url, seed)
-            .map(|client| Box::new(client) as Box<dyn Session>)
-            .map_err(|error| error.to_string()),
+/// What the clients of a run know of it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// What the wall clock showed, since 1970, when the run's time began.
+    wall_clock: Arc<OnceLock<Duration>>,
+    /// The streams that its clients publish, by the names that their protocols give them.
+    published: Arc<BTreeSet<String>>,
+}
+
+impl Surroundings {
+    /// Of a run of these populations: the configuration of each, and the URLs that its clients are sent to.
+    pub fn new<'a>(
+        populations: impl IntoIterator<Item = (&'a ClientConfig, &'a [String])>,
+    ) -> Surroundings {
+        let publishers = populations.into_iter().filter(|(own, _)| own.publishes());
+        let streams = publishers.flat_map(|(_, urls)| urls);
+        Surroundings {
+            wall_clock: Arc::default(),
+            published: Arc::new(streams.filter_map(|url| stream_name(url)).collect()),
+        }
+    }
+
+    /// Whether a client of the run publishes the stream that a URL leads to.
+    fn publish(&self, url: &str) -> bool {
+        !self.published.is_empty()
+            && stream_name(url).is_some_and(|name| self.published.contains(&name))
+    }
+
+    /// Says what the wall clock showed when the run's time began. To be said before any client is made; only the first
+    /// call counts, so that all clients of the run share one clock.
+    pub fn begin(&self, wall_clock: Duration) {
+        // Said twice, it stays as it was.
+        let _ = self.wall_clock.set(wall_clock);
     }
 }
 
-/// A session that asks what the media of `url` is, as [`client`] would before it plays: it says
-/// [`crate::session::Output::Described`], or fails, and ends. None where that cannot be asked for.
+/// The name of the stream that a URL leads to.
+fn stream_name(url: &str) -> Option<String> {
+    match find_by_url(url)?.kind {
+        Kind::Rtsp => Some(rtsp::url::Url::parse(url).ok()?.stream_name()),
+    }
+}
+
+/// The clients of a population, ready to be made: what they publish is made already.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    config: ClientConfig,
+    source: Option<Arc<Source>>,
+    surroundings: Surroundings,
+}
+
+impl Clients {
+    /// Makes what they publish, where they do. It may take some seconds.
+    ///
+    /// # Errors
+    /// The source cannot be made; the text says why.
+    pub fn new(config: &ClientConfig, surroundings: &Surroundings) -> Result<Clients, String> {
+        let source = match config {
+            ClientConfig::Rtsp(config) => &config.publish,
+        };
+        let source = source.as_ref().map(Source::new).transpose()?;
+        Ok(Clients {
+            config: config.clone(),
+            source: source.map(Arc::new),
+            surroundings: surroundings.clone(),
+        })
+    }
+
+    /// A client that is sent to `url`. All that it chooses at random follows from `seed`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        let ClientConfig::Rtsp(config) = &self.config;
+        let mut client = rtsp::client::Client::new(config.clone(), url, seed)
+            .map_err(|error| error.to_string())?;
+        if let Some(&wall_clock) = self.surroundings.wall_clock.get() {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(source) = &self.source {
+            client = client.publishing(source.clone());
+        } else if self.surroundings.publish(url) {
+            client = client.waiting_for_publisher();
+        }
+        Ok(Box::new(client))
+    }
+}
+
+/// A session that asks what the media of `url` is, as one of [`Clients`] would before it plays: it says
+/// [`crate::session::Output::Described`], or fails, and ends. None where that cannot be asked for: of who publishes, and
+/// of a stream that the run publishes itself, which is not there before it begins.
 ///
 /// An error says what is wrong with the URL.
 pub fn asking(
     config: &ClientConfig,
+    surroundings: &Surroundings,
     url: &str,
     seed: u64,
 ) -> Option<Result<Box<dyn Session>, String>> {
+    if config.publishes() || surroundings.publish(url) {
+        return None;
+    }
     match config {
         ClientConfig::Rtsp(config) => Some(
             rtsp::client::Client::asking(config.clone(), url, seed)
@@ -292,10 +386,27 @@ mod tests {
     }
 
     #[test]
+    fn nobody_asks_for_what_the_run_itself_publishes() {
+        let player = RTSP_PROTOCOL.default_config();
+        let ClientConfig::Rtsp(config) = &player;
+        let publisher = ClientConfig::Rtsp(rtsp::config::ClientConfig {
+            publish: Some(Default::default()),
+            ..config.clone()
+        });
+        let own = ["rtsp://127.0.0.1:8554/live1".to_owned()];
+        let surroundings = Surroundings::new([(&player, &own[..0]), (&publisher, &own[..])]);
+        let asks = |config, url| asking(config, &surroundings, url, 0).is_some();
+        assert!(!asks(&publisher, &own[0]));
+        assert!(!asks(&player, &own[0]));
+        assert!(asks(&player, "rtsp://127.0.0.1:8554/elsewhere"));
+    }
+
+    #[test]
     fn a_wrong_url_makes_no_client() {
         let config = RTSP_PROTOCOL.default_config();
-        assert!(client(&config, "rtsp://127.0.0.1/a", 1).is_ok());
-        assert!(client(&config, "http://127.0.0.1/a", 1).is_err());
+        let clients = Clients::new(&config, &Surroundings::default()).expect("nothing to make");
+        assert!(clients.client("rtsp://127.0.0.1/a", 1).is_ok());
+        assert!(clients.client("http://127.0.0.1/a", 1).is_err());
         assert!(RTSP_PROTOCOL.check_url("rtsp://").is_err());
     }
 }

@@ -81,16 +81,22 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
             None
         }
     };
+    let config = config?;
+    // Two that publish to one URL would only be in each other's way.
+    let usual = match config.publishes() {
+        true => Pick::InTurn,
+        false => Pick::default(),
+    };
     Some(Population {
         name: entry.key.clone(),
         urls: urls.into_iter().map(|(url, _)| url).collect(),
-        pick,
+        pick: pick.unwrap_or(usual),
         load: Load {
             shape: shape?,
             rejoin,
         },
         leave,
-        config: config?,
+        config,
     })
 }
 
@@ -201,11 +207,9 @@ fn protocol(
     chosen
 }
 
-fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Pick {
-    let Some(node) = fields.get("pick", problems) else {
-        return Pick::default();
-    };
-    match &node.value {
+fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Pick> {
+    let node = fields.get("pick", problems)?;
+    Some(match &node.value {
         Value::Scalar { text, .. } if text == "random" => Pick::Random,
         Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
         _ => {
@@ -215,7 +219,7 @@ fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Pick {
             );
             Pick::default()
         }
-    }
+    })
 }
 
 fn leave(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Leave {

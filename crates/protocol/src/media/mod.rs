@@ -7,4 +7,5 @@ pub mod h264;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
+pub mod source;
 pub mod time_code;

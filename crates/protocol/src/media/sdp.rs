@@ -138,6 +138,15 @@ impl Media {
             .unwrap_or(0)
     }
 
+    /// Whether its preferred payload type is H.264.
+    pub fn is_h264(&self) -> bool {
+        let encoding = self
+            .formats
+            .first()
+            .and_then(|format| format.encoding.as_deref());
+        encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("H264"))
+    }
+
     /// Whether the server wants no reports from receivers (RFC 3556, 3).
     pub fn refuses_reports(&self) -> bool {
         self.receiver_reports == Some(0)

@@ -1,20 +1,24 @@
-//! A client that plays.
+//! A client that plays, or publishes.
 //!
 //! It connects, asks OPTIONS and DESCRIBE, sets up every stream of the description one after the
 //! other, asks to PLAY the whole, keeps the session alive while media arrives, and tears it down
 //! when the media is over or it is told to stop. One request waits for its answer at a time, but for
-//! keep-alives while media plays.
+//! keep-alives while media plays. One that publishes announces instead of asking for a description, and records
+//! instead of playing; the rest is the same.
 //!
 //! * this file: the state, and which input goes where;
 //! * `request`: requests on their way, their deadlines and delays;
 //! * `answers`: what follows from each answer;
 //! * `apart`: media that goes to another address;
 //! * `multicast`: streams from a group that others receive too;
+//! * `publish`: what is announced and sent, of one that publishes;
+//! * `waiting`: for a stream that others of the run publish;
 //! * `timeline`: what it does while it plays;
 //! * `media`: the streams, their reports, and how the media's end is known;
 //! * `end`: failing, stopping, tearing down.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
@@ -22,9 +26,11 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use self::media::Stream;
+use self::publish::Publishing;
 use self::request::Pending;
 use self::timeline::Timeline;
 use self::tunnel::Tunnel;
+use self::waiting::Appointment;
 use super::auth::Authenticator;
 use super::codec::{Decoder, Item, Method};
 use super::config::ClientConfig;
@@ -34,6 +40,7 @@ use super::metrics as m;
 use super::url::{Url, UrlError};
 use crate::apart::Link;
 use crate::media::rtp::StreamSummary;
+use crate::media::source::Source;
 use crate::metrics as clients;
 use crate::session::{
     ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
@@ -45,29 +52,39 @@ mod apart;
 mod end;
 mod media;
 mod multicast;
+mod publish;
 mod request;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod tunnel;
+mod waiting;
 
 /// How far a client has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not started.
     Idle,
+    /// Somebody else of the run is to publish the stream.
+    Waiting,
     /// The connection is being made.
     Connecting,
     /// OPTIONS is to be answered.
     Options,
     /// DESCRIBE is to be answered.
     Describe,
+    /// ANNOUNCE is to be answered.
+    Announce,
     /// The stream of this number is being set up.
     Setup(usize),
     /// PLAY is to be answered.
     Play,
     /// Media is expected.
     Playing,
+    /// RECORD is to be answered.
+    Record,
+    /// Media is sent.
+    Recording,
     /// TEARDOWN is to be answered.
     TearingDown,
     /// Over.
@@ -86,7 +103,7 @@ struct Connection {
     tunnel: Option<Tunnel>,
 }
 
-/// A client that plays one URL.
+/// A client that plays one URL, or publishes it.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -138,6 +155,14 @@ pub struct Client {
     check: Option<Time>,
     /// What TEARDOWN ends in, and until when its answer is waited for.
     ending: Option<(Outcome, Time)>,
+    /// What it publishes; without, it plays.
+    publishing: Option<Box<Publishing>>,
+    /// The topic on which is said whether the stream is published: by its name as it was given.
+    published_as: String,
+    /// The publisher that it waits for, where it does.
+    appointment: Option<Box<Appointment>>,
+    /// What the wall clock showed, since 1970, when time began; none where nobody said.
+    wall_clock: Option<Duration>,
     /// The earliest of all that is due, as it was after the last input that could change it.
     deadline: Option<Time>,
 }
@@ -160,6 +185,7 @@ impl Client {
             aggregate: url.as_str().to_owned(),
             timeline: Timeline::new(&config.actions, seed),
             config,
+            published_as: url.stream_name(),
             url,
             phase: Phase::Idle,
             only_asks: false,
@@ -188,6 +214,9 @@ impl Client {
             keep_alive: None,
             check: None,
             ending: None,
+            publishing: None,
+            appointment: None,
+            wall_clock: None,
             deadline: None,
         })
     }
@@ -199,6 +228,25 @@ impl Client {
             only_asks: true,
             ..client
         })
+    }
+
+    /// Publishes a source, and does not play.
+    pub fn publishing(mut self, source: Arc<Source>) -> Client {
+        self.publishing = Some(Box::new(Publishing::new(source)));
+        self
+    }
+
+    /// Begins only when another client of the run publishes the stream.
+    pub fn waiting_for_publisher(mut self) -> Client {
+        self.appointment = Some(Box::new(Appointment::new()));
+        self
+    }
+
+    /// Says what the wall clock showed, since 1970, when time began: time codes and sender reports count from it. Without it
+    /// no time codes are looked for.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self
     }
 
     fn new_channel(&mut self) -> ChannelId {
@@ -254,10 +302,12 @@ impl Client {
     /// The method whose answer the session hangs on.
     fn waits_for(&self) -> Method {
         match self.phase {
-            Phase::Idle | Phase::Connecting | Phase::Options => Method::Options,
+            Phase::Idle | Phase::Waiting | Phase::Connecting | Phase::Options => Method::Options,
+            Phase::Announce => Method::Announce,
             Phase::Describe => Method::Describe,
             Phase::Setup(_) => Method::Setup,
             Phase::Play | Phase::Playing => Method::Play,
+            Phase::Record | Phase::Recording => Method::Record,
             Phase::TearingDown | Phase::Ended => Method::Teardown,
         }
     }
@@ -282,6 +332,11 @@ impl Client {
             if self.phase == Phase::Connecting {
                 self.begin_post(cx);
                 self.connected(cx);
+            }
+        } else if let Some(publishing) = &self.publishing {
+            let index = publishing.of_channel(channel);
+            if let Some(index) = index.filter(|&index| self.phase == Phase::Setup(index)) {
+                self.opened_to_record(cx, index, local.port());
             }
         } else if let Phase::Setup(index) = self.phase
             && self.streams[index].channel == Some(channel)
@@ -363,7 +418,7 @@ impl Client {
             Item::Garbage { bytes } => cx.recorder.add(m::GARBAGE_BYTES, bytes as u64),
             Item::Malformed(malformed) => {
                 // A keep-alive's answer is not worth a session.
-                if self.phase != Phase::Playing {
+                if !matches!(self.phase, Phase::Playing | Phase::Recording) {
                     let detail = format!(
                         "{} in `{}` (CSeq {:?}), {}",
                         malformed.what,
@@ -386,7 +441,7 @@ impl Client {
                 // Many servers close instead of answering.
                 self.finish(cx);
             }
-            Phase::Playing if self.media_is_over(cx) => {
+            Phase::Playing if self.publisher_has_left() || self.media_is_over(cx) => {
                 self.ending = Some((Outcome::Completed, cx.now));
                 self.finish(cx);
             }
@@ -398,6 +453,7 @@ impl Client {
                 let method = self.waits_for();
                 let when = match self.phase {
                     Phase::Playing => "while media played".to_owned(),
+                    Phase::Recording => "while media was sent".to_owned(),
                     _ => format!("{method} was to be answered"),
                 };
                 let detail = match how {
@@ -420,8 +476,7 @@ impl Session for Client {
                 if self.phase == Phase::Idle {
                     self.due = due;
                     self.started = cx.now;
-                    self.connect(cx);
-                    self.reach_receiver(cx);
+                    self.begin(cx);
                 }
             }
             Input::Opened {
@@ -436,6 +491,12 @@ impl Session for Client {
                     let detail = format!("{error}, {}", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
+                } else if let Some(publishing) = &mut self.publishing {
+                    publishing.lost_ports(channel);
+                    if self.ending.is_none() {
+                        let detail = format!("{error}: a pair of UDP ports for one stream");
+                        self.fail(cx, Failure::of_ports(error), detail);
+                    }
                 } else if let Some(stream) =
                     self.streams.iter().find(|s| s.channel == Some(channel))
                 {
@@ -475,6 +536,10 @@ impl Session for Client {
                 let index = self.streams.iter().position(|s| s.channel == Some(channel));
                 if let (Some(index), Port::Control) = (index, port) {
                     self.reports(cx, index, bytes, at);
+                } else if let Some(publishing) = &self.publishing
+                    && let (Some(index), Port::Control) = (publishing.of_channel(channel), port)
+                {
+                    self.reports_of_receiver(cx, index, bytes);
                 }
             }
             Input::Closed { channel, how } => {
@@ -491,7 +556,8 @@ impl Session for Client {
             }
             Input::Stop { until } => self.stop(cx, until),
             Input::Deadline => {}
-            Input::FlowEnded { .. } | Input::Told { .. } => {}
+            Input::FlowEnded { flow } => self.sending_failed(cx, flow),
+            Input::Told { message, .. } => self.told(cx, message),
         }
         // Whatever it was: what is due by now is done now, so that nothing hangs on being called at
         // one particular moment.
@@ -509,6 +575,7 @@ impl Session for Client {
         pending
             .chain(ending)
             .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
+            .chain(self.waits_until())
             .chain(self.check)
             .chain(self.link_due)
             .any(|due| due <= now)
@@ -535,11 +602,17 @@ impl Client {
                 .chain(self.check)
                 .chain(actions)
         });
+        let recording = (self.phase == Phase::Recording).then(|| {
+            let publishing = self.publishing.as_ref().and_then(|own| own.next_due());
+            publishing.into_iter().chain(self.keep_alive)
+        });
         let tunnel = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
         pending
             .chain(ending)
             .chain(tunnel)
             .chain(self.link_due)
+            .chain(self.waits_until())
+            .chain(recording.into_iter().flatten())
             .chain(playing.into_iter().flatten())
             .min()
     }
@@ -563,6 +636,11 @@ impl Client {
             self.overdue_requests(cx);
             self.overdue_tunnel(cx);
             self.overdue_receiver(cx);
+            self.overdue_publisher(cx);
+        }
+        if self.phase == Phase::Recording {
+            self.due_keep_alive(cx);
+            self.due_publishing(cx);
         }
         if self.phase == Phase::Playing {
             self.due_keep_alive(cx);

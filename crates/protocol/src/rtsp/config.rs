@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
 use crate::apart::MediaConfig;
+use crate::media::source::SourceConfig;
 use crate::tls::TlsConfig;
 
 /// How media is carried.
@@ -74,6 +75,12 @@ pub struct ClientConfig {
     /// Where media goes, apart from the signalling, with `transport: udp`: `{address: 10.0.0.2, ports: 40000..}` asks the server
     /// to send it to this address (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come from.
     pub media: Option<MediaConfig>,
+    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults. Each publishes to its URL, which
+    /// is to be its own: `pick` is `in_turn` unless something else is written. Default: nothing, they play.
+    pub publish: Option<SourceConfig>,
+    /// How long a client waits for its stream where another population of the scenario publishes it: then it has failed with
+    /// `no_publisher`. Its delays count from when the stream was there. Default 30s.
+    pub wait_for_publisher: TimeSpan,
     /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the connection is secured:
     /// `transport: tcp` sends the media through it too.
     pub tls: TlsConfig,
@@ -100,6 +107,8 @@ impl Default for ClientConfig {
             receiver_reports: true,
             punch_holes: false,
             media: None,
+            publish: None,
+            wait_for_publisher: seconds(30),
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             actions: Vec::new(),
@@ -116,6 +125,7 @@ impl ClientConfig {
             ("no_media", self.no_media),
             ("silence", self.silence),
             ("end_silence", self.end_silence),
+            ("wait_for_publisher", self.wait_for_publisher),
         ] {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));
@@ -138,6 +148,22 @@ impl ClientConfig {
             if media.receiver.is_some() && self.punch_holes {
                 let text = "`punch_holes` is not for a `media.receiver`".to_owned();
                 return Err(("punch_holes", text));
+            }
+        }
+        if let Some(source) = &self.publish {
+            source.check().map_err(|text| ("publish", text))?;
+            if matches!(self.transport, Transport::Http | Transport::Multicast) {
+                let text = "clients publish by `transport: udp` or `tcp`".to_owned();
+                return Err(("transport", text));
+            }
+            if self.media.is_some() {
+                let text = "clients that publish send their media to the server, so `media` is not for them; leave it out";
+                return Err(("media", text.to_owned()));
+            }
+            if !self.actions.is_empty() {
+                let text = "clients that publish play nothing, so they have no `actions`; leave them out, or let \
+                            another population of the same URLs play";
+                return Err(("actions", text.to_owned()));
             }
         }
         self.tls.check().map_err(|text| ("tls", text))?;

@@ -82,6 +82,12 @@ reasons! {
     TimeoutSetup = "timeout_setup";
     /// PLAY was not answered in time.
     TimeoutPlay = "timeout_play";
+    /// ANNOUNCE was not answered in time.
+    TimeoutAnnounce = "timeout_announce";
+    /// RECORD was not answered in time.
+    TimeoutRecord = "timeout_record";
+    /// Nobody of the run had published the stream in time.
+    NoPublisher = "no_publisher";
     /// The server cannot read the request (400).
     Status400 = "status_400";
     /// The server wants a name and password, and none were given or it refused them (401).
@@ -122,6 +128,10 @@ reasons! {
     ClosedInSetup = "closed_in_setup";
     /// The server closed the connection before PLAY was answered, or while media played.
     ClosedInPlay = "closed_in_play";
+    /// The server closed the connection before ANNOUNCE was answered.
+    ClosedInAnnounce = "closed_in_announce";
+    /// The server closed the connection before RECORD was answered, or while media was sent.
+    ClosedInRecord = "closed_in_record";
     /// The connection was reset before OPTIONS was answered.
     ResetInOptions = "reset_in_options";
     /// The connection was reset before DESCRIBE was answered.
@@ -130,6 +140,10 @@ reasons! {
     ResetInSetup = "reset_in_setup";
     /// The connection was reset before PLAY was answered, or while media played.
     ResetInPlay = "reset_in_play";
+    /// The connection was reset before ANNOUNCE was answered.
+    ResetInAnnounce = "reset_in_announce";
+    /// The connection was reset before RECORD was answered, or while media was sent.
+    ResetInRecord = "reset_in_record";
     /// The server took nothing off the connection until the bounded queue of requests ran over.
     Stuck = "stuck";
     /// No packet of any stream arrived in time after PLAY was answered.
@@ -204,11 +218,13 @@ impl Failure {
             Method::Options => Failure::TimeoutOptions,
             Method::Describe => Failure::TimeoutDescribe,
             Method::Setup => Failure::TimeoutSetup,
+            Method::Announce => Failure::TimeoutAnnounce,
+            Method::Record => Failure::TimeoutRecord,
             _ => Failure::TimeoutPlay,
         }
     }
 
-    /// Of a connection that ended while `method` was to be answered, or after PLAY was.
+    /// Of a connection that ended while `method` was to be answered, or after PLAY or RECORD was.
     pub const fn of_closed(how: Closed, method: &Method) -> Failure {
         match (how, method) {
             (Closed::Stuck, _) => Failure::Stuck,
@@ -216,10 +232,14 @@ impl Failure {
             (Closed::End, Method::Options) => Failure::ClosedInOptions,
             (Closed::End, Method::Describe) => Failure::ClosedInDescribe,
             (Closed::End, Method::Setup) => Failure::ClosedInSetup,
+            (Closed::End, Method::Announce) => Failure::ClosedInAnnounce,
+            (Closed::End, Method::Record) => Failure::ClosedInRecord,
             (Closed::End, _) => Failure::ClosedInPlay,
             (Closed::Reset, Method::Options) => Failure::ResetInOptions,
             (Closed::Reset, Method::Describe) => Failure::ResetInDescribe,
             (Closed::Reset, Method::Setup) => Failure::ResetInSetup,
+            (Closed::Reset, Method::Announce) => Failure::ResetInAnnounce,
+            (Closed::Reset, Method::Record) => Failure::ResetInRecord,
             (Closed::Reset, _) => Failure::ResetInPlay,
         }
     }

@@ -50,6 +50,16 @@ measure::metrics! {
         /// Answers to PLAY of actions whose `RTP-Info` tells neither number nor time of any stream's first
         /// packet. The delay to the new position's first packet is not known then, and recorded nowhere.
         POSITION_UNTOLD = "position_untold", Count, "RFC 2326, 12.33";
+        /// Packets of media that left, of clients that publish. Counted once a second.
+        SENT_PACKETS = "sent_packets", Count, "";
+        /// Bytes of payload in them.
+        SENT_BYTES = "sent_bytes", Bytes, "";
+        /// Frames of which the last packet was sent, of clients that publish.
+        SENT_FRAMES = "sent_frames", Count, "";
+        /// Reports in which the server says what it received of a stream that is published.
+        RECEIVER_REPORTS = "receiver_reports", Count, "RFC 3550, 6.4.2";
+        /// Packets that never reached the server, as its last reports say, of streams that are published.
+        REPORTED_LOST = "reported_lost", Count, "RFC 3550, 6.4.1";
     }
     gauges {}
     distributions {
@@ -67,6 +77,15 @@ measure::metrics! {
         TEARDOWN_DELAY = "teardown_delay", Seconds, "RFC 2326, 10.7";
         /// Delay of PAUSE, also where a seek or another speed begins with it.
         PAUSE_DELAY = "pause_delay", Seconds, "RFC 2326, 10.6";
+        /// Delay of ANNOUNCE.
+        ANNOUNCE_DELAY = "announce_delay", Seconds, "RFC 2326, 10.3";
+        /// Delay of RECORD.
+        RECORD_DELAY = "record_delay", Seconds, "RFC 2326, 10.11";
+        /// From the first ANNOUNCE as sent to the answer to RECORD, each SETUP included: how long it takes until a stream can
+        /// be published.
+        PUBLISH_DELAY = "publish_delay", Seconds, "RFC 2326, 10.3 and 10.11";
+        /// Interarrival jitter of streams that are published, as the server reports it.
+        REPORTED_JITTER = "reported_jitter", Seconds, "RFC 3550, 6.4.1";
         /// Round trip to the machine that receives the media (`media.receiver`), opening ports included; the least of each client's. What that
         /// machine says of times, such as that of the first packet, is wrong by at most half of it.
         RECEIVER_ROUND_TRIP = "receiver_round_trip", Seconds, "";
@@ -97,5 +116,8 @@ measure::metrics! {
         /// Of each change of `Speed`: from when it was due to the first packet sent so, as RTP-Info tells it.
         SPEED_TO_MEDIA = "speed_to_media", Seconds, "RFC 2326, 12.35";
     }
-    derived {}
+    derived {
+        /// Media payload sent, over all streams that the population publishes.
+        "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
+    }
 }

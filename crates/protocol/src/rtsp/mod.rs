@@ -5,6 +5,7 @@ pub mod auth;
 pub mod client;
 pub mod codec;
 pub mod config;
+mod describe;
 pub mod failure;
 pub mod headers;
 pub mod metrics;

@@ -166,6 +166,12 @@ impl Url {
         }
     }
 
+    /// What the stream is called among the clients of a run: the same for all URLs that lead to it alike.
+    pub fn stream_name(&self) -> String {
+        let host = self.host.to_ascii_lowercase();
+        format!("rtsp {host} {} {}", self.port, self.target())
+    }
+
     /// Whether it is over TLS.
     pub fn is_secure(&self) -> bool {
         self.secure

@@ -9,11 +9,13 @@ pub mod metrics;
 mod outage;
 mod playout;
 pub mod receiver;
+mod report;
 mod sequence;
 mod served;
 mod summary;
 
 pub use flow::{Clip, Course, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
 pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
+pub use report::REPORT_EVERY;
 pub use served::{Departure, Handover, ServedStream};
 pub use summary::StreamSummary;

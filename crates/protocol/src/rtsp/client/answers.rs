@@ -127,7 +127,10 @@ impl Client {
         }
         let tolerated = pending.method == Method::Options
             && (matches!(response.status, 400..=499) || response.status == 501);
-        let early = matches!(self.phase, Phase::Options | Phase::Describe);
+        let early = matches!(
+            self.phase,
+            Phase::Options | Phase::Describe | Phase::Announce
+        );
         match response.status {
             200..=299 => {}
             301..=303 | 305 | 307 | 308 if early => {
@@ -149,8 +152,13 @@ impl Client {
                     .all("Public")
                     .flat_map(parse_methods)
                     .any(|method| method == Method::GetParameter);
-                self.ask_describe(cx);
+                match self.publishes() {
+                    true => self.ask_announce(cx),
+                    false => self.ask_describe(cx),
+                }
             }
+            Method::Announce => self.announced(cx, &response),
+            Method::Record => self.records(cx, at),
             Method::Describe => self.described(cx, pending, &response),
             Method::Setup => self.set_up(cx, pending, &response),
             Method::Play => self.plays(cx, &response, at),
@@ -173,6 +181,7 @@ impl Client {
                 self.redirects += 1;
                 let seed = rand::Rng::next_u64(&mut self.random);
                 self.auth = Authenticator::new(url.credentials().cloned(), seed);
+                self.aggregate = url.as_str().to_owned();
                 self.url = url;
                 self.pending.clear();
                 self.close_connection(cx);
@@ -217,6 +226,10 @@ impl Client {
                 payload_types: media.payload_types(),
                 playout_buffer: self.config.playout_buffer.0,
             });
+            let receiver = match self.wall_clock {
+                Some(wall_clock) if media.is_h264() => receiver.with_time_codes(wall_clock),
+                _ => receiver,
+            };
             let sink = cx.sinks.insert(Sink::Rtp(Box::new(receiver)));
             self.streams.push(Stream {
                 kind: media.kind,
@@ -255,6 +268,9 @@ impl Client {
                 let detail = format!("no Session: {}", self.story(pending, response));
                 return self.fail(cx, Failure::MalformedResponse, detail);
             }
+        }
+        if self.publishes() {
+            return self.set_up_to_record(cx, index, pending, response);
         }
         let said = response.headers.get("Transport");
         let answer = said.and_then(Transport::parse);

@@ -36,7 +36,12 @@ impl Client {
             return None;
         }
         let (failure, since, what) = match self.phase {
-            Phase::Idle | Phase::TearingDown | Phase::Ended => return None,
+            Phase::Idle | Phase::Recording | Phase::TearingDown | Phase::Ended => return None,
+            Phase::Waiting => (
+                Failure::NoPublisher,
+                self.started,
+                format!("{} was not published", self.url),
+            ),
             Phase::Connecting => (
                 Failure::ConnectTimeout,
                 self.started,
@@ -50,7 +55,12 @@ impl Client {
                     "no packet of any stream".to_owned(),
                 )
             }
-            Phase::Options | Phase::Describe | Phase::Setup(_) | Phase::Play => {
+            Phase::Options
+            | Phase::Describe
+            | Phase::Announce
+            | Phase::Setup(_)
+            | Phase::Play
+            | Phase::Record => {
                 let pending = self.pending.first()?;
                 let failure = Failure::of_timeout(&pending.method);
                 (
@@ -78,6 +88,7 @@ impl Client {
         outcome: Outcome,
         until: Option<Time>,
     ) {
+        self.stop_sending(cx);
         let own = cx.now + TEARDOWN_TIMEOUT;
         self.ending = Some((outcome, until.map_or(own, |until| until.min(own))));
         if !self.can_tear_down() {
@@ -91,6 +102,7 @@ impl Client {
     /// the count at once. What goes wrong while the session is let go already changes no outcome.
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if self.ending.is_none() {
+            self.stop_sending(cx);
             if self.can_tear_down() {
                 self.ask_teardown(cx);
             }
@@ -139,6 +151,7 @@ impl Client {
         }
         self.phase = Phase::Ended;
         self.pending = Vec::new();
+        self.end_publishing(cx);
         self.close_connection(cx);
         self.close_link(cx);
         for stream in &self.streams {

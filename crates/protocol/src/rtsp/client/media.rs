@@ -109,6 +109,12 @@ impl Client {
                 false
             }
             Some((_, false)) => true,
+            None if self.publishes() => {
+                if payload.len() == length {
+                    self.frame_while_publishing(cx, channel, payload);
+                }
+                false
+            }
             // A channel that nobody set up.
             None => true,
         }

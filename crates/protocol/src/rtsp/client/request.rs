@@ -40,6 +40,8 @@ fn delay_of(method: &Method) -> Option<HistogramId> {
         Method::Setup => m::SETUP_DELAY,
         Method::Play => m::PLAY_DELAY,
         Method::Pause => m::PAUSE_DELAY,
+        Method::Announce => m::ANNOUNCE_DELAY,
+        Method::Record => m::RECORD_DELAY,
         Method::GetParameter => m::GET_PARAMETER_DELAY,
         Method::Teardown => m::TEARDOWN_DELAY,
         _ => return None,
@@ -102,6 +104,7 @@ impl Client {
         for (name, value) in &pending.headers {
             headers.push(*name, value.clone());
         }
+        request.body = self.body_of(&pending.method);
         cx.recorder.add(m::REQUESTS, 1);
         if pending.method == Method::Play {
             self.play_sent = Some(cx.now);

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::Shared;
+use crate::rtsp::describe::add_medias;
+pub(super) use crate::rtsp::describe::control;
 use crate::rtsp::headers::{NptStart, Range};
 
 /// What there is to play: from the beginning to the end, or from now on.
@@ -18,11 +20,6 @@ pub(super) fn range(shared: &Shared) -> Range {
             end: None,
         },
     }
-}
-
-/// The last part of a media's control URL, without its slash.
-pub(super) fn control(media: usize) -> String {
-    format!("track{}", media + 1)
 }
 
 /// The description of a stream, as seen from the server's address.
@@ -44,27 +41,6 @@ pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
         write!(sdp, "a=source-filter: incl IN {family} * {local}\r\n")
             .expect("a string takes everything");
     }
-    for (index, clip) in shared.clips.iter().enumerate() {
-        let payload_type = clip.payload_type();
-        let mut line = |line: std::fmt::Arguments<'_>| {
-            sdp.write_fmt(line).expect("a string takes everything");
-            sdp.push_str("\r\n");
-        };
-        line(format_args!("m={} 0 RTP/AVP {payload_type}", clip.media()));
-        line(format_args!(
-            "b=AS:{}",
-            clip.bits_per_second().div_ceil(1000)
-        ));
-        line(format_args!("a=rtpmap:{payload_type} {}", clip.encoding()));
-        if !clip.parameters().is_empty() {
-            line(format_args!("a=fmtp:{payload_type} {}", clip.parameters()));
-        }
-        if clip.media() == "video" {
-            let rate = clip.frame_rate();
-            let rate = f64::from(rate.numerator()) / f64::from(rate.denominator());
-            line(format_args!("a=framerate:{rate:.5}"));
-        }
-        line(format_args!("a=control:{}", control(index)));
-    }
+    add_medias(&mut sdp, &shared.clips);
     sdp
 }

@@ -6,13 +6,8 @@ use measure::Time;
 
 use super::casts::Part;
 use super::session::CONTROL;
-use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
+pub(super) use crate::media::rtp::REPORT_EVERY;
 use crate::session::{ChannelId, Context, Flow, FlowId, Framing, Output, Port};
-
-/// How often a sender report is sent (RFC 3550, 6.2).
-pub(super) const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// Seconds from 1900, when NTP begins, to 1970.
-const NTP_TO_UNIX: u64 = 2_208_988_800;
 
 /// What carries a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,23 +65,9 @@ impl Stream {
     /// Sends a report on what left so far, and says goodbye where it was the last.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
-        let info = cx.flows.with(self.flow, |flow| {
-            let (packets, bytes) = flow.sent();
-            SenderReportInfo {
-                ssrc: flow.ssrc(),
-                ntp_time: ntp(wall_clock + now.since_start()),
-                rtp_time: flow.timestamp_at(now),
-                // Both wrap around (RFC 3550, 6.4.1).
-                packet_count: packets as u32,
-                octet_count: bytes as u32,
-            }
+        let mut compound = cx.flows.with(self.flow, |flow| {
+            flow.report(now, wall_clock, "streamgauge", goodbye)
         });
-        let mut compound = Vec::with_capacity(96);
-        write_sender_report(&mut compound, &info, &[]);
-        write_cname(&mut compound, info.ssrc, "streamgauge");
-        if goodbye {
-            write_bye(&mut compound, &[info.ssrc], None);
-        }
         cx.out.push_back(match self.carrier {
             Carrier::Udp(channel) | Carrier::Group(channel) => Output::Send {
                 channel,
@@ -133,23 +114,5 @@ impl Stream {
         served.base_told = self.base_told;
         served.ended = self.playing == Playing::Ended && !flow.stopped_early();
         cx.out.push_back(Output::Served(Box::new(served)));
-    }
-}
-
-/// A time since 1970 as an NTP timestamp (RFC 3550, 4).
-fn ntp(since_unix: Duration) -> u64 {
-    let seconds = since_unix.as_secs().wrapping_add(NTP_TO_UNIX) << 32;
-    seconds | ((u64::from(since_unix.subsec_nanos()) << 32) / 1_000_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ntp_counts_from_1900_in_fractions_of_two_to_the_32() {
-        assert_eq!(ntp(Duration::ZERO), 2_208_988_800 << 32);
-        let half = ntp(Duration::from_millis(1500));
-        assert_eq!(half, 2_208_988_801 << 32 | 1 << 31);
     }
 }

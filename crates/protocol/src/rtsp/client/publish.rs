@@ -1,0 +1,502 @@
+//! A client that publishes: it announces what it has (RFC 2326, 10.3), sets every stream up to be recorded (12.39), asks
+//! to RECORD (10.11), and then sends until it is told to stop. Connecting, authenticating, signs of life and the end are
+//! those of a client that plays.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use rand::Rng;
+
+use super::request::Pending;
+use super::{Client, Phase};
+use crate::media::rtcp::{self, Packet, ReportBlock};
+use crate::media::rtp::{Faults, FlowSettings, REPORT_EVERY, RtpFlow};
+use crate::media::source::Source;
+use crate::rtsp::codec::{Method, Response};
+use crate::rtsp::config;
+use crate::rtsp::describe;
+use crate::rtsp::failure::Failure;
+use crate::rtsp::headers::{Lower, Ports, Range, Session as SessionId, Transport};
+use crate::rtsp::metrics as m;
+use crate::rtsp::url;
+use crate::session::{
+    ChannelId, Context, Flow, FlowId, Framing, Open, Output, Port, beside, bind_beside,
+};
+
+/// How often what was sent is added to the population's figures.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// What a client publishes, and how far it is.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    source: Arc<Source>,
+    streams: Vec<Outgoing>,
+    /// When ANNOUNCE was first sent.
+    announced: Option<Time>,
+    /// Whether media is sent now.
+    sending: bool,
+    /// When what was sent is counted next, and when the next sender reports are due.
+    count_at: Option<Time>,
+    report_at: Option<Time>,
+}
+
+/// A stream that is published.
+#[derive(Debug)]
+struct Outgoing {
+    /// Its control URL.
+    url: String,
+    flow: FlowId,
+    ssrc: u32,
+    /// Its pair of UDP ports; media is sent from it once the server's ports are known.
+    channel: Option<ChannelId>,
+    local_port: u16,
+    has_peer: bool,
+    /// Its channels in the connection.
+    interleaved: Option<Ports<u8>>,
+    /// What was counted so far: packets, bytes of payload, frames.
+    counted: (u64, u64, u64),
+    /// What the server last said it had lost.
+    reported_lost: i32,
+}
+
+impl Publishing {
+    pub(super) fn new(source: Arc<Source>) -> Publishing {
+        Publishing {
+            source,
+            streams: Vec::new(),
+            announced: None,
+            sending: false,
+            count_at: None,
+            report_at: None,
+        }
+    }
+
+    /// Which stream has that channel.
+    pub(super) fn of_channel(&self, channel: ChannelId) -> Option<usize> {
+        let mut streams = self.streams.iter();
+        streams.position(|stream| stream.channel == Some(channel))
+    }
+
+    /// A pair of ports was never had: there is nothing to close.
+    pub(super) fn lost_ports(&mut self, channel: ChannelId) {
+        for stream in &mut self.streams {
+            if stream.channel == Some(channel) {
+                stream.channel = None;
+            }
+        }
+    }
+
+    /// When something is due next.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.count_at.into_iter().chain(self.report_at).min()
+    }
+
+    /// What ANNOUNCE says.
+    fn description(&self, local: IpAddr) -> String {
+        let (family, any) = match local {
+            IpAddr::V4(_) => ("IP4", "0.0.0.0"),
+            IpAddr::V6(_) => ("IP6", "::"),
+        };
+        let mut sdp = format!(
+            "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
+             a=tool:streamgauge\r\na=control:*\r\n"
+        );
+        describe::add_medias(&mut sdp, &self.source.clips);
+        sdp
+    }
+}
+
+impl Client {
+    /// Whether it publishes, and does not play.
+    pub(super) fn publishes(&self) -> bool {
+        self.publishing.is_some()
+    }
+
+    /// The address that the connection has at this end.
+    fn own_address(&self) -> IpAddr {
+        match self.connection.ends {
+            Some((local, _)) => local.ip(),
+            None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        }
+    }
+
+    pub(super) fn ask_announce(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Announce;
+        if let Some(publishing) = &mut self.publishing {
+            publishing.announced.get_or_insert(cx.now);
+        }
+        let url = self.url.as_str().to_owned();
+        let kind = ("Content-Type", "application/sdp".to_owned());
+        self.ask(cx, Method::Announce, url, vec![kind]);
+    }
+
+    /// The body of a request: the description, with ANNOUNCE.
+    pub(super) fn body_of(&self, method: &Method) -> Vec<u8> {
+        match &self.publishing {
+            Some(publishing) if *method == Method::Announce => {
+                publishing.description(self.own_address()).into_bytes()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// ANNOUNCE was accepted: makes what sends, and begins with the first stream.
+    pub(super) fn announced(&mut self, cx: &mut Context<'_>, response: &Response) {
+        if self.session.is_none() {
+            self.session = response.headers.get("Session").and_then(SessionId::parse);
+        }
+        let wall_clock = self.wall_clock.unwrap_or_default();
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        for (index, clip) in publishing.source.clips.iter().enumerate() {
+            let ssrc = self.random.next_u32();
+            let flow = RtpFlow::new(FlowSettings {
+                clip: clip.clone(),
+                pacing: publishing.source.pacing,
+                ssrc,
+                first_seq: self.random.next_u32() as u16,
+                first_timestamp: self.random.next_u32(),
+                length: None,
+                faults: Faults::default(),
+                seed: 0,
+                log: false,
+            })
+            .with_time_codes(wall_clock);
+            publishing.streams.push(Outgoing {
+                url: url::control(&self.aggregate, Some(&describe::control(index))),
+                flow: cx.flows.insert(Flow::Rtp(Box::new(flow))),
+                ssrc,
+                channel: None,
+                local_port: 0,
+                has_peer: false,
+                interleaved: None,
+                counted: (0, 0, 0),
+                reported_lost: 0,
+            });
+        }
+        self.prepare_record(cx, 0);
+    }
+
+    /// Begins with the next stream, or records where there is none left.
+    fn prepare_record(&mut self, cx: &mut Context<'_>, index: usize) {
+        let channel = ChannelId(self.next_channel);
+        let local = bind_beside(self.own_address());
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        let Some(stream) = publishing.streams.get_mut(index) else {
+            return self.ask_record(cx);
+        };
+        self.phase = Phase::Setup(index);
+        match self.config.transport {
+            config::Transport::Udp => {
+                stream.channel = Some(channel);
+                self.next_channel += 1;
+                cx.out.push_back(Output::Open {
+                    channel,
+                    open: Open::UdpPair {
+                        local,
+                        sink: None,
+                        shared: false,
+                    },
+                });
+            }
+            _ => self.ask_setup_record(cx, index),
+        }
+    }
+
+    /// The pair of ports of the stream that is being set up stands.
+    pub(super) fn opened_to_record(&mut self, cx: &mut Context<'_>, index: usize, port: u16) {
+        if let Some(publishing) = &mut self.publishing {
+            publishing.streams[index].local_port = port;
+        }
+        self.ask_setup_record(cx, index);
+    }
+
+    fn ask_setup_record(&mut self, cx: &mut Context<'_>, index: usize) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        let stream = &mut publishing.streams[index];
+        let mut transport = if stream.channel.is_some() {
+            let port = stream.local_port;
+            Transport::udp(Ports::new(port, port.saturating_add(1)))
+        } else {
+            // A source has a few streams.
+            let first = (index * 2) as u8;
+            stream.interleaved = Some(Ports::new(first, first + 1));
+            Transport::tcp(Ports::new(first, first + 1))
+        };
+        transport.mode = Some("RECORD".to_owned());
+        let url = stream.url.clone();
+        let header = ("Transport", transport.to_string());
+        self.ask(cx, Method::Setup, url, vec![header]);
+    }
+
+    /// The stream of this number has been set up.
+    pub(super) fn set_up_to_record(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        pending: &Pending,
+        response: &Response,
+    ) {
+        let answer = response
+            .headers
+            .get("Transport")
+            .and_then(Transport::parse)
+            .unwrap_or_default();
+        let server = self.connection.ends.and_then(|(_, remote)| remote);
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        let stream = &mut publishing.streams[index];
+        let fits = match stream.channel {
+            Some(_) => answer.lower == Lower::Udp && answer.interleaved.is_none(),
+            None => answer.lower == Lower::Tcp || answer.interleaved.is_some(),
+        };
+        match (fits, stream.channel, answer.server_port, server) {
+            (true, None, ..) => {
+                stream.interleaved = answer.interleaved.or(stream.interleaved);
+            }
+            (true, Some(channel), Some(ports), Some(server))
+                if ports.media != 0 && ports.control != 0 =>
+            {
+                // Where it wants its media it may say, but only of itself: nobody else has agreed to take it.
+                stream.has_peer = true;
+                cx.out.push_back(Output::Peer {
+                    channel,
+                    media: beside(server, ports.media),
+                    control: beside(server, ports.control),
+                });
+            }
+            _ => {
+                let detail = format!(
+                    "asked to record by {:?}, answered `{answer}`: {}",
+                    self.config.transport,
+                    self.story(pending, response)
+                );
+                return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+            }
+        }
+        self.prepare_record(cx, index + 1);
+    }
+
+    fn ask_record(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Record;
+        let url = self.aggregate.clone();
+        let range = ("Range", Range::FROM_START.to_string());
+        self.ask(cx, Method::Record, url, vec![range]);
+    }
+
+    /// RECORD was accepted: sends from now on, and tells who waits for it.
+    pub(super) fn records(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.phase = Phase::Recording;
+        self.plan_keep_alive(at);
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        if let Some(announced) = publishing.announced {
+            let delay = at.since(announced).as_nanos() as u64;
+            cx.recorder.record(m::PUBLISH_DELAY, delay);
+        }
+        publishing.sending = true;
+        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        publishing.report_at = Some(cx.now);
+        for stream in &publishing.streams {
+            cx.flows.with(stream.flow, |flow| flow.start(cx.now));
+            let (channel, framing) = match (stream.channel, stream.interleaved) {
+                (Some(channel), _) => (channel, Framing::Datagram),
+                (None, Some(channels)) => (
+                    self.connection.channel,
+                    Framing::Interleaved(channels.media),
+                ),
+                (None, None) => continue,
+            };
+            cx.out.push_back(Output::StartFlow {
+                flow: stream.flow,
+                channel,
+                framing,
+            });
+        }
+        self.first_media = Some(cx.now);
+        cx.out.push_back(Output::Playing { at: cx.now });
+        self.say_published(cx, true);
+    }
+
+    /// Does what is due while media is sent.
+    pub(super) fn due_publishing(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        if publishing.count_at.is_some_and(|at| at <= cx.now) {
+            publishing.count_at = Some(cx.now + COUNT_EVERY);
+            self.count_sent(cx);
+        }
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        if publishing.report_at.is_some_and(|at| at <= cx.now) {
+            publishing.report_at = Some(cx.now + REPORT_EVERY);
+            self.send_reports(cx, false);
+        }
+    }
+
+    /// Adds what was sent since the last time.
+    fn count_sent(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        for stream in &mut publishing.streams {
+            let now = cx.flows.with(stream.flow, |flow| {
+                let (packets, bytes) = flow.sent();
+                (packets, bytes, flow.frames())
+            });
+            let before = std::mem::replace(&mut stream.counted, now);
+            cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
+            cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
+            cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
+        }
+    }
+
+    /// Sends a sender report for each stream.
+    fn send_reports(&mut self, cx: &mut Context<'_>, goodbye: bool) {
+        let wall_clock = self.wall_clock.unwrap_or_default();
+        let Some(publishing) = &self.publishing else {
+            return;
+        };
+        let mut frames = Vec::new();
+        for stream in &publishing.streams {
+            let name = format!("{:08x}", self.ssrc);
+            let report = cx.flows.with(stream.flow, |flow| {
+                flow.report(cx.now, wall_clock, &name, goodbye)
+            });
+            match (stream.channel, stream.interleaved) {
+                (Some(channel), _) if stream.has_peer => cx.out.push_back(Output::Send {
+                    channel,
+                    port: Port::Control,
+                    bytes: report,
+                }),
+                (None, Some(channels)) => {
+                    // Some dozens of bytes.
+                    let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
+                    frame.extend_from_slice(&report);
+                    frames.push(frame);
+                }
+                _ => {}
+            }
+        }
+        for frame in frames {
+            self.put(cx, frame);
+        }
+    }
+
+    /// A frame in the connection while this end publishes: RTCP, or nothing that means anything.
+    pub(super) fn frame_while_publishing(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: u8,
+        bytes: &[u8],
+    ) {
+        let Some(publishing) = &self.publishing else {
+            return;
+        };
+        let is_control = |stream: &Outgoing| {
+            let channels = stream.interleaved;
+            channels.is_some_and(|channels| channels.control == channel)
+        };
+        if let Some(index) = publishing.streams.iter().position(is_control) {
+            self.reports_of_receiver(cx, index, bytes);
+        }
+    }
+
+    /// Takes in what the server says about a stream. What cannot be read is let go: nothing hangs on it.
+    pub(super) fn reports_of_receiver(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8]) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        let clock_rate = publishing.source.clips[index].clock_rate();
+        let stream = &mut publishing.streams[index];
+        for packet in rtcp::packets(bytes) {
+            let blocks = match packet {
+                Ok(Packet::ReceiverReport { blocks, .. } | Packet::SenderReport { blocks, .. }) => {
+                    blocks
+                }
+                Ok(_) => continue,
+                Err(_) => break,
+            };
+            let own = stream.ssrc;
+            for block in blocks.iter().filter(|block| block.ssrc == own) {
+                stream.reported(cx, block, clock_rate);
+            }
+        }
+    }
+
+    /// Sends no more: says goodbye, and hands the figures in. Only the first call does anything.
+    pub(super) fn stop_sending(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        publishing.count_at = None;
+        publishing.report_at = None;
+        if !std::mem::take(&mut publishing.sending) {
+            return;
+        }
+        for stream in &publishing.streams {
+            cx.out.push_back(Output::StopFlow { flow: stream.flow });
+            cx.flows.with(stream.flow, RtpFlow::pause);
+        }
+        self.say_published(cx, false);
+        self.count_sent(cx);
+        if self.connection.ends.is_some() {
+            self.send_reports(cx, true);
+        }
+    }
+
+    /// Lets go of all that sends.
+    pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
+        self.stop_sending(cx);
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        for stream in std::mem::take(&mut publishing.streams) {
+            if let Some(channel) = stream.channel {
+                cx.out.push_back(Output::Close { channel });
+            }
+            cx.flows.remove(stream.flow);
+        }
+    }
+
+    /// What sends a stream has ended, which it does of itself only where nothing can be sent.
+    pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+        let of_ours = |publishing: &Publishing| {
+            let mut streams = publishing.streams.iter();
+            streams.any(|stream| stream.flow == flow)
+        };
+        if self.publishing.as_deref().is_some_and(of_ours) && self.phase == Phase::Recording {
+            let detail = format!("nothing can be sent, {}", self.ends());
+            self.fail(cx, Failure::LocalOther, detail);
+        }
+    }
+}
+
+impl Outgoing {
+    /// Takes in what the server says it received (RFC 3550, 6.4.1).
+    fn reported(&mut self, cx: &mut Context<'_>, block: &ReportBlock, clock_rate: u32) {
+        cx.recorder.add(m::RECEIVER_REPORTS, 1);
+        let more = i64::from(block.cumulative_lost) - i64::from(self.reported_lost);
+        self.reported_lost = block.cumulative_lost;
+        match u64::try_from(more) {
+            Ok(more) => cx.recorder.add(m::REPORTED_LOST, more),
+            // What was late has come, or came twice.
+            Err(_) => cx.recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
+        }
+        if clock_rate > 0 {
+            let jitter = u64::from(block.jitter) * 1_000_000_000 / u64::from(clock_rate);
+            cx.recorder.record(m::REPORTED_JITTER, jitter);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Descriptions that we write: of what a reference server offers, and of what a client publishes (RFC 8866; RFC 2326, C).
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::media::clip::Clip;
+
+/// The last part of a media's control URL, without its slash.
+pub(super) fn control(media: usize) -> String {
+    format!("track{}", media + 1)
+}
+
+/// Adds the medias to a description.
+pub(super) fn add_medias(sdp: &mut String, clips: &[Arc<Clip>]) {
+    for (index, clip) in clips.iter().enumerate() {
+        let payload_type = clip.payload_type();
+        let mut line = |line: std::fmt::Arguments<'_>| {
+            sdp.write_fmt(line).expect("a string takes everything");
+            sdp.push_str("\r\n");
+        };
+        line(format_args!("m={} 0 RTP/AVP {payload_type}", clip.media()));
+        line(format_args!(
+            "b=AS:{}",
+            clip.bits_per_second().div_ceil(1000)
+        ));
+        line(format_args!("a=rtpmap:{payload_type} {}", clip.encoding()));
+        if !clip.parameters().is_empty() {
+            line(format_args!("a=fmtp:{payload_type} {}", clip.parameters()));
+        }
+        if clip.media() == "video" {
+            let rate = clip.frame_rate();
+            let rate = f64::from(rate.numerator()) / f64::from(rate.denominator());
+            line(format_args!("a=framerate:{rate:.5}"));
+        }
+        line(format_args!("a=control:{}", control(index)));
+    }
+}

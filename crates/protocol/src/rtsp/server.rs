@@ -1,4 +1,4 @@
-//! The reference server: serves made media, does wrong what it is told to, and says exactly what it
+//! The reference server: serves made media, and what clients publish to it, does wrong what it is told to, and says exactly what it
 //! did.
 //!
 //! A [`Server`] is shared by all workers; each connection gets a [`Session`] of its own, whose channel
@@ -8,7 +8,9 @@
 mod casts;
 pub mod config;
 pub mod faults;
+mod lives;
 mod play;
+mod record;
 mod requests;
 mod sdp;
 mod session;
@@ -47,6 +49,8 @@ struct Shared {
     verifier: Option<Verifier>,
     /// Streams that are sent once for all who play them.
     casts: casts::Casts,
+    /// Streams that clients publish.
+    lives: lives::Lives,
 }
 
 impl Server {
@@ -105,6 +109,7 @@ impl Server {
             clips,
             verifier,
             casts: casts::Casts::default(),
+            lives: lives::Lives::default(),
         })))
     }
 

@@ -32,6 +32,8 @@ pub struct Decoder {
     line: usize,
     /// Head and lengths of the message whose body is not there yet.
     body: Option<Box<Awaited>>,
+    /// Whether packets that two reads share are kept whole.
+    whole: bool,
     /// Set for good when a message was too large.
     overflow: Option<Overflow>,
 }
@@ -82,6 +84,12 @@ impl Decoder {
     /// A decoder at the beginning of a connection.
     pub fn new() -> Decoder {
         Decoder::default()
+    }
+
+    /// From now on keeps packets of RTP that two reads share as a whole, for who needs more of them than the beginning.
+    /// It then holds up to 64 KiB between items.
+    pub fn keep_frames_whole(&mut self) {
+        self.whole = true;
     }
 
     /// Takes in what a read gave, and hands each item to `f`, in order.
@@ -333,7 +341,7 @@ impl Decoder {
             None | Some(0) => return Step::Frame(data[1], length),
             Some(missing) => missing,
         };
-        if length <= FRAME_KEPT {
+        if self.whole || length <= FRAME_KEPT {
             return Step::More(missing);
         }
         match data[FRAME_HEAD..] {

@@ -10,11 +10,13 @@ use crate::rtsp::headers::{Session as SessionHeader, write_methods};
 use crate::session::Context;
 
 /// What the server does.
-const METHODS: [Method; 8] = [
+pub(super) const METHODS: [Method; 10] = [
     Method::Options,
     Method::Describe,
+    Method::Announce,
     Method::Setup,
     Method::Play,
+    Method::Record,
     Method::Pause,
     Method::GetParameter,
     Method::SetParameter,
@@ -35,7 +37,7 @@ pub(super) struct Target<'a> {
 impl<'a> Target<'a> {
     /// Takes a URL apart. A last part that looks like a media's belongs to the media, and may name one
     /// that is not there.
-    fn parse(url: &'a str) -> Option<Target<'a>> {
+    pub(super) fn parse(url: &'a str) -> Option<Target<'a>> {
         let host = url.find("://").map(|place| place + 3)?;
         let url = url.split('?').next().unwrap_or(url);
         let start = url[host.min(url.len())..]
@@ -62,6 +64,15 @@ impl<'a> Target<'a> {
     }
 }
 
+/// The answer to what cannot be granted.
+fn refusal(status: u16) -> Response {
+    let mut response = Response::new(status);
+    if status == 405 {
+        response.headers.push("Allow", write_methods(&METHODS));
+    }
+    response
+}
+
 impl ServerSession {
     /// The answer to a request; `None` where it comes later.
     pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: &Request) -> Option<Response> {
@@ -76,6 +87,11 @@ impl ServerSession {
         }
         if let Some(refusal) = self.unauthorized(request) {
             return Some(refusal);
+        }
+        match self.of_published(cx, request) {
+            Some(Ok(response)) => return response,
+            Some(Err(status)) => return Some(refusal(status)),
+            None => {}
         }
         let result = match request.method {
             Method::Options => self.options(request),
@@ -92,13 +108,7 @@ impl ServerSession {
             Method::Announce | Method::Record | Method::Redirect => Err(405),
             Method::Other(_) => Err(501),
         };
-        Some(result.unwrap_or_else(|status| {
-            let mut response = Response::new(status);
-            if status == 405 {
-                response.headers.push("Allow", write_methods(&METHODS));
-            }
-            response
-        }))
+        Some(result.unwrap_or_else(refusal))
     }
 
     /// The refusal of a request of somebody unknown. What the server can do, everybody may know.

@@ -41,6 +41,8 @@ pub(super) enum Gate {
     Open,
     /// A pair of ports for a SETUP.
     Channel(super::setup::PendingSetup),
+    /// A pair of ports for a SETUP of a stream that is published.
+    Part(super::record::PendingSetup),
     /// The time of an answer that is made to come late.
     Slow { until: Time, request: Request },
 }
@@ -62,12 +64,14 @@ pub(super) struct ServerSession {
     /// What the conversation draws: identifiers, faults.
     pub(super) rng: Pcg64,
     pub(super) nonce: String,
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     queue: VecDeque<Asked>,
     pub(super) gate: Gate,
     pub(super) conversation: Option<Conversation>,
+    /// The part in a stream that is published.
+    pub(super) part: Option<super::record::Part>,
     pub(super) next_channel: u32,
     /// When the client last gave a sign of life.
     heard: Time,
@@ -98,6 +102,7 @@ impl ServerSession {
             queue: VecDeque::new(),
             gate: Gate::Open,
             conversation: None,
+            part: None,
             next_channel: 1,
             heard: Time::ZERO,
             cut_at: None,
@@ -132,12 +137,20 @@ impl ServerSession {
 
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let mut asked = Vec::new();
+        let mut frames = Vec::new();
+        let takes_in = self.takes_in();
         let result = self.decoder.feed(bytes, |item| match item {
             Item::Request(request) => asked.push(Asked::Request(request)),
             Item::Malformed(malformed) => asked.push(Asked::Malformed(malformed.cseq)),
+            Item::Frame {
+                channel, payload, ..
+            } if takes_in => frames.push((channel, payload.to_vec())),
             // Reports of the client, answers to what was never asked: signs of life, no more.
             Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
         });
+        if !frames.is_empty() {
+            self.frames(cx, frames);
+        }
         self.queue.extend(asked);
         self.pump(cx);
         if result.is_err() && !self.over {
@@ -378,11 +391,9 @@ impl ServerSession {
     }
 
     /// Ends all: says what was done, closes what is open.
-    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         self.end_conversation(cx);
-        if let Gate::Channel(setup) = std::mem::replace(&mut self.gate, Gate::Open) {
-            setup.drop_it(cx);
-        }
+        self.drop_gate(cx);
         cx.out.push_back(Output::Close { channel: CONTROL });
         self.ended(cx, outcome);
     }
@@ -396,6 +407,7 @@ impl ServerSession {
 
     /// Lets go of the streams.
     pub(super) fn end_conversation(&mut self, cx: &mut Context<'_>) {
+        self.end_part(cx);
         if let Some(conversation) = self.conversation.take() {
             for stream in conversation.streams {
                 stream.finish(cx, &conversation.id);
@@ -405,12 +417,19 @@ impl ServerSession {
         self.garbage_at = None;
     }
 
+    /// Gives up what the next answer waits for.
+    fn drop_gate(&mut self, cx: &mut Context<'_>) {
+        match std::mem::replace(&mut self.gate, Gate::Open) {
+            Gate::Channel(setup) => setup.drop_it(cx),
+            Gate::Part(setup) => setup.drop_it(cx),
+            Gate::Open | Gate::Slow { .. } => {}
+        }
+    }
+
     fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
         let complete = self.all_ended() || !self.played;
         self.end_conversation(cx);
-        if let Gate::Channel(setup) = std::mem::replace(&mut self.gate, Gate::Open) {
-            setup.drop_it(cx);
-        }
+        self.drop_gate(cx);
         let outcome = match how {
             Closed::End if complete => Outcome::Completed,
             Closed::End => failed("closed_in_play", "the client closed the connection"),
@@ -429,6 +448,10 @@ impl ServerSession {
         result: Result<SocketAddr, ChannelError>,
     ) {
         match std::mem::replace(&mut self.gate, Gate::Open) {
+            Gate::Part(setup) if setup.channel() == channel => {
+                self.finish_part_setup(cx, setup, result);
+                self.pump(cx);
+            }
             Gate::Channel(setup) if setup.channel() == channel => {
                 self.finish_setup(cx, setup, result);
                 self.pump(cx);
@@ -467,10 +490,17 @@ impl Session for ServerSession {
                 self.heard = cx.now;
                 self.bytes(cx, bytes);
             }
-            Input::Datagram { from, .. } => {
+            Input::Datagram {
+                channel,
+                port,
+                from,
+                bytes,
+                ..
+            } => {
                 // Reports of the client are signs of life; those of others are not.
                 if self.remote.is_some_and(|remote| remote.ip() == from.ip()) {
                     self.heard = cx.now;
+                    self.datagram(cx, channel, port, bytes);
                 }
             }
             Input::Closed {
@@ -489,7 +519,11 @@ impl Session for ServerSession {
                 }
                 self.end(cx, Outcome::Stopped);
             }
-            Input::Told { topic, message } => self.told(cx, topic, message),
+            Input::Told { topic, message } => {
+                if !self.told_of_part(cx, topic) {
+                    self.told(cx, topic, message);
+                }
+            }
             Input::Closed { .. } | Input::Media { .. } => {}
         }
     }

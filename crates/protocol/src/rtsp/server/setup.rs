@@ -169,6 +169,11 @@ impl ServerSession {
     /// Whether a transport that a client offers is one.
     fn carries(&self, transport: &Transport) -> bool {
         let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
+        plays && self.carries_media(transport)
+    }
+
+    /// The same, whichever way the media goes.
+    pub(super) fn carries_media(&self, transport: &Transport) -> bool {
         let multicast = transport.cast == Some(Cast::Multicast);
         let fits = match transport.lower {
             Lower::Udp if multicast => {
@@ -191,7 +196,7 @@ impl ServerSession {
             Lower::Tcp => self.shared.config.transports != Transports::Udp,
         };
         let plain = matches!(transport.profile.as_str(), "" | "AVP");
-        plays && fits && plain
+        fits && plain
     }
 
     /// To which other address than the request's a client wants its media; nothing where it may not.

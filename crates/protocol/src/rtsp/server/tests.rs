@@ -414,7 +414,7 @@ fn wrong_requests_get_their_status() {
         ..config()
     });
     let tcp = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
-    let cases: [(&str, &[&str], u16); 20] = [
+    let cases: [(&str, &[&str], u16); 22] = [
         ("DESCRIBE rtsp://h/stream12", &[], 200),
         ("DESCRIBE rtsp://h/stream13", &[], 404),
         ("DESCRIBE rtsp://h/stream0", &[], 404),
@@ -440,7 +440,9 @@ fn wrong_requests_get_their_status() {
         ("PLAY rtsp://h/stream1", &[], 455),
         ("PLAY rtsp://h/stream1", &["Session: 77"], 454),
         ("TEARDOWN rtsp://h/stream1", &["Session: 77"], 454),
-        ("RECORD rtsp://h/stream1", &[], 405),
+        ("RECORD rtsp://h/stream1", &[], 455),
+        ("ANNOUNCE rtsp://h/stream1", &[], 400),
+        ("REDIRECT rtsp://h/stream1", &[], 405),
         ("BREW rtsp://h/stream1", &[], 501),
         ("GET_PARAMETER rtsp://h/stream1", &["Session: 77"], 454),
     ];

@@ -1,0 +1,264 @@
+//! Streams that clients publish: what is announced of them, and the packets on their way to those that play.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::media::sdp::Description;
+use crate::rtsp::describe::control;
+use crate::rtsp::url;
+
+/// How many streams can be published at a time.
+const LIVES_MAX: usize = 64;
+/// How many packets of a stream are kept for players that have not taken them yet, and how many bytes. Who falls behind
+/// farther loses the oldest.
+const PACKETS_MAX: usize = 4096;
+const BYTES_MAX: usize = 8 << 20;
+
+/// Where a stream is to be had: at which address, by which path.
+pub(super) type Place = (SocketAddr, String);
+
+/// A packet that is relayed.
+#[derive(Clone, Debug)]
+pub(super) struct Relayed {
+    /// Which media of the stream.
+    pub(super) media: usize,
+    /// Whether it is RTCP.
+    pub(super) control: bool,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// What was announced.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Announced {
+    /// The medias as they are described to players.
+    pub(super) medias: String,
+    /// How each is called by the publisher: its control URL.
+    pub(super) urls: Vec<String>,
+}
+
+impl Announced {
+    /// Reads what a publisher says; none where it is no description, or of nothing that can be relayed.
+    pub(super) fn parse(body: &[u8], base: &str) -> Option<Announced> {
+        let description = Description::parse(body).ok()?;
+        if description.medias.is_empty() || description.not_rtp > 0 {
+            return None;
+        }
+        let aggregate = url::control(base, description.control.as_deref());
+        let urls = description
+            .medias
+            .iter()
+            .map(|media| url::control(&aggregate, media.control.as_deref()))
+            .collect();
+        Some(Announced {
+            medias: medias_of(&String::from_utf8_lossy(body)),
+            urls,
+        })
+    }
+}
+
+/// The medias of a description, as they are told on: without addresses and ports, and under names of our own.
+fn medias_of(sdp: &str) -> String {
+    let mut medias = String::new();
+    let mut count = 0;
+    for line in sdp.lines().map(str::trim_end) {
+        if let Some(media) = line.strip_prefix("m=") {
+            let mut words = media.split_ascii_whitespace();
+            let kind = words.next().unwrap_or_default();
+            let rest: Vec<&str> = words.skip(1).collect();
+            medias.push_str(&format!("m={kind} 0 {}\r\n", rest.join(" ")));
+            medias.push_str(&format!("a=control:{}\r\n", control(count)));
+            count += 1;
+        } else if count > 0
+            && ["a=rtpmap:", "a=fmtp:", "a=framerate:", "b="]
+                .iter()
+                .any(|told| line.starts_with(told))
+        {
+            medias.push_str(line);
+            medias.push_str("\r\n");
+        }
+    }
+    medias
+}
+
+/// A stream that is published.
+#[derive(Debug)]
+struct Live {
+    /// Which of the streams that can be it is.
+    index: usize,
+    announced: Announced,
+    /// Whether media is sent.
+    recorded: bool,
+    packets: VecDeque<Relayed>,
+    bytes: usize,
+    /// The number of the first packet that is kept.
+    first: u64,
+}
+
+/// All streams that are published.
+#[derive(Debug, Default)]
+pub(super) struct Lives(Mutex<BTreeMap<Place, Live>>);
+
+impl Lives {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Live>> {
+        // Each change is whole in itself, so that one that panicked has left nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a stream in; says whether there was room for it and nobody else publishes it.
+    pub(super) fn announce(&self, place: &Place, announced: Announced) -> bool {
+        let mut all = self.all();
+        let free = |index: &usize| all.values().all(|live| live.index != *index);
+        let Some(index) = (0..LIVES_MAX).find(free) else {
+            return false;
+        };
+        if all.contains_key(place) {
+            return false;
+        }
+        let live = Live {
+            index,
+            announced,
+            recorded: false,
+            packets: VecDeque::new(),
+            bytes: 0,
+            first: 0,
+        };
+        all.insert(place.clone(), live);
+        true
+    }
+
+    /// Media of a stream is sent from now on.
+    pub(super) fn record(&self, place: &Place) {
+        if let Some(live) = self.all().get_mut(place) {
+            live.recorded = true;
+        }
+    }
+
+    /// A stream is published no more.
+    pub(super) fn end(&self, place: &Place) {
+        self.all().remove(place);
+    }
+
+    /// What was announced of a stream, where its media is sent.
+    pub(super) fn announced(&self, place: &Place) -> Option<Announced> {
+        let all = self.all();
+        let live = all.get(place).filter(|live| live.recorded)?;
+        Some(live.announced.clone())
+    }
+
+    /// On which topic those that play a stream hear that there is more of it, or that it has ended. By its index, of which
+    /// there are few, and not by its path, which is the clients' to choose.
+    pub(super) fn topic(&self, place: &Place) -> Option<String> {
+        let all = self.all();
+        all.get(place)
+            .map(|live| format!("live {} {}", place.0, live.index))
+    }
+
+    /// Adds packets of a stream.
+    pub(super) fn push(&self, place: &Place, packets: impl IntoIterator<Item = Relayed>) {
+        let mut all = self.all();
+        let Some(live) = all.get_mut(place) else {
+            return;
+        };
+        for packet in packets {
+            live.bytes += packet.bytes.len();
+            live.packets.push_back(packet);
+        }
+        while (live.packets.len() > PACKETS_MAX || live.bytes > BYTES_MAX)
+            && let Some(oldest) = live.packets.pop_front()
+        {
+            live.bytes -= oldest.bytes.len();
+            live.first += 1;
+        }
+    }
+
+    /// The number of the next packet of a stream; none where it is published no more.
+    pub(super) fn next(&self, place: &Place) -> Option<u64> {
+        let all = self.all();
+        let live = all.get(place)?;
+        Some(live.first + live.packets.len() as u64)
+    }
+
+    /// The packets of a stream from that number on, and how many of them are gone already; none where it is published no
+    /// more.
+    pub(super) fn from(&self, place: &Place, number: u64) -> Option<(Vec<Relayed>, u64)> {
+        let all = self.all();
+        let live = all.get(place)?;
+        let gone = live.first.saturating_sub(number);
+        let taken = usize::try_from(number.saturating_sub(live.first)).unwrap_or(usize::MAX);
+        Some((live.packets.iter().skip(taken).cloned().collect(), gone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SDP: &str = "v=0\r\no=- 0 0 IN IP4 10.0.0.1\r\ns=x\r\nc=IN IP4 10.0.0.9\r\nt=0 0\r\nb=AS:9\r\n\
+        m=video 5004 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\n\
+        a=control:streamid=0\r\na=sendonly\r\nm=audio 5006 RTP/AVP 0\r\na=control:streamid=1\r\n";
+
+    fn place() -> Place {
+        (SocketAddr::from(([10, 0, 0, 1], 554)), "/a".to_owned())
+    }
+
+    fn packet(length: usize) -> Relayed {
+        Relayed {
+            media: 0,
+            control: false,
+            bytes: vec![0; length].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_announced_is_told_on_without_addresses() {
+        let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        assert_eq!(
+            announced.urls,
+            ["rtsp://h/a/streamid=0", "rtsp://h/a/streamid=1"]
+        );
+        assert_eq!(
+            announced.medias,
+            "m=video 0 RTP/AVP 96\r\na=control:track1\r\na=rtpmap:96 H264/90000\r\n\
+             a=fmtp:96 packetization-mode=1\r\nm=audio 0 RTP/AVP 0\r\na=control:track2\r\n"
+        );
+        assert!(Announced::parse(b"v=0\r\n", "rtsp://h/a").is_none());
+        assert!(Announced::parse(&[0xff; 40], "rtsp://h/a").is_none());
+    }
+
+    #[test]
+    fn a_stream_has_one_publisher_and_is_there_once_it_is_recorded() {
+        let lives = Lives::default();
+        let announced = || Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        assert!(lives.announce(&place(), announced()));
+        assert!(!lives.announce(&place(), announced()));
+        assert!(lives.announced(&place()).is_none());
+        lives.record(&place());
+        assert!(lives.announced(&place()).is_some());
+        for number in 1..LIVES_MAX {
+            let place = (place().0, format!("/{number}"));
+            assert!(lives.announce(&place, announced()), "{number}");
+        }
+        assert!(!lives.announce(&(place().0, "/more".to_owned()), announced()));
+        lives.end(&place());
+        assert!(lives.next(&place()).is_none());
+        assert!(lives.announce(&place(), announced()));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let lives = Lives::default();
+        let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        lives.announce(&place(), announced);
+        lives.push(&place(), (0..3).map(packet));
+        let (packets, gone) = lives.from(&place(), 1).expect("there");
+        assert_eq!((packets.len(), gone), (2, 0));
+        lives.push(&place(), (0..PACKETS_MAX).map(|_| packet(100)));
+        let (packets, gone) = lives.from(&place(), 1).expect("there");
+        assert_eq!((packets.len(), gone), (PACKETS_MAX, 2));
+        lives.push(&place(), (0..200).map(|_| packet(65_000)));
+        let (packets, _) = lives.from(&place(), 0).expect("there");
+        assert!(packets.iter().map(|one| one.bytes.len()).sum::<usize>() <= BYTES_MAX);
+        assert_eq!(lives.next(&place()), Some(3 + PACKETS_MAX as u64 + 200));
+    }
+}

@@ -24,6 +24,7 @@ mod ends;
 mod failures;
 mod multicast;
 mod play;
+mod publish;
 mod tunnel;
 
 const URL: &str = "rtsp://10.0.0.1:8554/clip";

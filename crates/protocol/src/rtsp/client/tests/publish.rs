@@ -1,0 +1,250 @@
+//! Publishing, against a server scripted by hand.
+
+use std::sync::Arc;
+
+use measure::units::BitRate;
+
+use super::*;
+use crate::media::source::{Source, SourceConfig};
+use crate::rtsp::config::Transport as By;
+
+fn bench(transport: By, url: &str) -> Bench {
+    let config = ClientConfig {
+        transport,
+        ..ClientConfig::default()
+    };
+    let source = Source::new(&SourceConfig {
+        bitrate: BitRate(300_000),
+        audio: true,
+        ..SourceConfig::default()
+    });
+    let mut bench = Bench::new(config, url);
+    bench.client = Client::new(bench.client.config.clone(), url, 7)
+        .expect("a URL")
+        .publishing(Arc::new(source.expect("valid")))
+        .with_wall_clock(Duration::from_secs(1_700_000_000));
+    bench
+}
+
+impl Bench {
+    /// Up to the first SETUP.
+    fn announce(&mut self) {
+        self.connect();
+        let request = self.asked(Method::Options);
+        self.answer(&request, 200, &[("Public", "ANNOUNCE, RECORD")], "");
+        let request = self.asked(Method::Announce);
+        assert_eq!(request.uri, URL);
+        assert_eq!(request.headers.get("Content-Type"), Some("application/sdp"));
+        let sdp = String::from_utf8(request.body.clone()).expect("text");
+        assert!(sdp.contains("o=- 1 1 IN IP4 10.0.0.2\r\n"), "{sdp}");
+        assert!(sdp.contains("m=video 0 RTP/AVP 96\r\n"), "{sdp}");
+        assert!(sdp.contains("sprop-parameter-sets="), "{sdp}");
+        assert!(sdp.contains("m=audio 0 RTP/AVP 0\r\n"), "{sdp}");
+        self.answer(&request, 200, &[], "");
+    }
+
+    /// Up to RECORD, interleaved.
+    fn set_up_to_record(&mut self) -> Request {
+        self.announce();
+        for (track, channels) in [(1, "0-1"), (2, "2-3")] {
+            let request = self.asked(Method::Setup);
+            assert_eq!(request.uri, format!("{URL}/track{track}"));
+            let transport = request.headers.get("Transport").expect("one");
+            assert_eq!(
+                transport,
+                format!("RTP/AVP/TCP;unicast;interleaved={channels};mode=\"RECORD\"")
+            );
+            let headers = [("Session", "abc;timeout=20"), ("Transport", transport)];
+            self.answer(&request, 200, &headers, "");
+        }
+        let request = self.asked(Method::Record);
+        assert_eq!(request.uri, URL);
+        assert_eq!(request.headers.get("Session"), Some("abc"));
+        request
+    }
+
+    /// Up to media on its way; gives the reports sent with it.
+    fn record(&mut self) -> Vec<Vec<u8>> {
+        let request = self.set_up_to_record();
+        self.answer(&request, 200, &[("RTP-Info", "x")], "");
+        let mut flows = 0;
+        let mut reports = Vec::new();
+        for output in self.out.drain(..) {
+            match output {
+                Output::StartFlow { .. } => flows += 1,
+                Output::Send { bytes, .. } => reports.push(bytes),
+                Output::Tell { topic, message } => {
+                    assert_eq!(topic, "rtsp 10.0.0.1 8554 /clip");
+                    assert_eq!(&*message, "live");
+                }
+                Output::Playing { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((flows, reports.len()), (2, 2));
+        reports
+    }
+}
+
+#[test]
+fn it_announces_sets_up_records_and_tears_down() {
+    let mut bench = bench(By::Tcp, URL);
+    let reports = bench.record();
+    assert_eq!(&reports[0][..2], [b'$', 1]);
+    assert_eq!(&reports[1][..2], [b'$', 3]);
+    // ANNOUNCE, twice SETUP and RECORD, 10 ms each.
+    assert_eq!(bench.delay(m::PUBLISH_DELAY), 40);
+    assert_eq!(bench.delay(m::ANNOUNCE_DELAY), 10);
+    assert_eq!(bench.delay(m::RECORD_DELAY), 10);
+    // Signs of life at half of 20 s, and reports before.
+    let begun = bench.now;
+    let mut sent = Vec::new();
+    while bench.now.since(begun) < Duration::from_millis(10_500) {
+        bench.deadline();
+        for output in bench.out.drain(..) {
+            if let Output::Send { bytes, .. } = output {
+                sent.push(bytes);
+            }
+        }
+    }
+    let signs = sent.iter().filter(|bytes| bytes.starts_with(b"OPTIONS"));
+    assert_eq!(signs.count(), 1);
+    assert_eq!(sent.iter().filter(|bytes| bytes[0] == b'$').count(), 4);
+    let until = bench.now + Duration::from_secs(5);
+    bench.input(Input::Stop { until });
+    let kinds: Vec<&str> = bench
+        .out
+        .iter()
+        .map(|output| match output {
+            Output::StopFlow { .. } => "stop",
+            Output::Tell { message, .. } if &**message == "gone" => "gone",
+            Output::Send { bytes, .. } if bytes[0] == b'$' => "goodbye",
+            Output::Send { bytes, .. } if bytes.starts_with(b"TEARDOWN") => "teardown",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        ["stop", "stop", "gone", "goodbye", "goodbye", "teardown"]
+    );
+    let Some(Output::Send { bytes, .. }) = bench.out.pop_back() else {
+        unreachable!("just seen");
+    };
+    bench.out.clear();
+    bench.out.push_back(Output::Send {
+        channel: bench.tcp,
+        port: Port::Media,
+        bytes,
+    });
+    let request = bench.asked(Method::Teardown);
+    bench.answer(&request, 200, &[], "");
+    assert!(matches!(bench.ended().1, Outcome::Stopped));
+}
+
+#[test]
+fn a_challenge_to_announce_is_answered_with_the_description_again() {
+    let mut bench = bench(By::Tcp, "rtsp://me:secret@10.0.0.1:8554/clip");
+    bench.connect();
+    let request = bench.asked(Method::Options);
+    bench.answer(&request, 200, &[], "");
+    let request = bench.asked(Method::Announce);
+    let challenge = [("WWW-Authenticate", "Digest realm=\"x\", nonce=\"y\"")];
+    bench.answer(&request, 401, &challenge, "");
+    let again = bench.asked(Method::Announce);
+    assert_eq!(again.body, request.body);
+    let value = again.headers.get("Authorization").expect("one");
+    assert!(value.starts_with("Digest username=\"me\""), "{value}");
+}
+
+#[test]
+fn what_the_server_lost_is_counted_as_its_reports_say() {
+    let mut bench = bench(By::Tcp, URL);
+    let reports = bench.record();
+    let ssrc = u32::from_be_bytes(reports[0][8..12].try_into().expect("four"));
+    let mut report = |ssrc, lost| {
+        let block = rtcp::ReportBlock {
+            ssrc,
+            cumulative_lost: lost,
+            jitter: 900,
+            ..rtcp::ReportBlock::default()
+        };
+        let mut frame = vec![b'$', 1, 0, 32];
+        rtcp::write_receiver_report(&mut frame, 5, &[block]);
+        bench.bytes(&frame);
+    };
+    report(ssrc, 7);
+    report(ssrc, 12);
+    // What was late came after all; and what is of somebody else.
+    report(ssrc, 10);
+    report(ssrc ^ 1, 500);
+    assert_eq!(bench.count(m::RECEIVER_REPORTS), 3);
+    assert_eq!(bench.count(m::REPORTED_LOST), 10);
+    let jitter = bench.recorder.histogram(m::REPORTED_JITTER).expect("some");
+    assert!(jitter.max().expect("some").abs_diff(10_000_000) < 100_000);
+}
+
+#[test]
+fn over_udp_media_goes_to_the_servers_own_address() {
+    let mut bench = bench(By::Udp, URL);
+    bench.announce();
+    let Output::Open {
+        channel,
+        open: Open::UdpPair { sink: None, .. },
+    } = bench.next()
+    else {
+        panic!("a pair of ports is wanted");
+    };
+    bench.input(Input::Opened {
+        channel,
+        local: "10.0.0.2:5000".parse().expect("an address"),
+        remote: None,
+    });
+    let request = bench.asked(Method::Setup);
+    // Somebody else's address is no place to send media to.
+    let transport = "RTP/AVP;unicast;client_port=5000-5001;server_port=6000-6001;source=10.9.9.9";
+    let headers = [("Session", "abc"), ("Transport", transport)];
+    bench.answer(&request, 200, &headers, "");
+    match bench.next() {
+        Output::Peer { media, control, .. } => {
+            assert_eq!(media.to_string(), "10.0.0.1:6000");
+            assert_eq!(control.to_string(), "10.0.0.1:6001");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn refusals_and_answers_that_will_not_do_have_their_reasons() {
+    for (status, reason) in [
+        (405, "status_405"),
+        (403, "status_403"),
+        (500, "status_500"),
+    ] {
+        let mut bench = bench(By::Tcp, URL);
+        let request = bench.set_up_to_record();
+        bench.answer(&request, status, &[], "");
+        assert_eq!(bench.failed().0, reason);
+    }
+    // Asked for TCP, and granted UDP.
+    let mut other = bench(By::Tcp, URL);
+    other.announce();
+    let request = other.asked(Method::Setup);
+    let transport = "RTP/AVP;unicast;client_port=5000-5001;server_port=6000-6001";
+    let headers = [("Session", "abc"), ("Transport", transport)];
+    other.answer(&request, 200, &headers, "");
+    assert_eq!(other.failed().0, "unsupported_transport_answer");
+    // Nothing is answered to RECORD.
+    let mut silent = bench(By::Tcp, URL);
+    silent.set_up_to_record();
+    silent.deadline();
+    assert_eq!(silent.failed().0, "timeout_record");
+    // The server goes away while media is sent.
+    let mut cut = bench(By::Tcp, URL);
+    cut.record();
+    let channel = cut.tcp;
+    cut.input(Input::Closed {
+        channel,
+        how: Closed::End,
+    });
+    assert_eq!(cut.failed().0, "closed_in_record");
+}

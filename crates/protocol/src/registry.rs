@@ -249,8 +249,8 @@ impl Surroundings {
         }
     }
 
-    /// Whether a client of the run publishes the stream that a URL leads to.
-    fn publish(&self, url: &str) -> bool {
+    /// Whether clients of the run publish the stream that a URL leads to.
+    pub fn publishes(&self, url: &str) -> bool {
         !self.published.is_empty()
             && stream_name(url).is_some_and(|name| self.published.contains(&name))
     }
@@ -308,7 +308,7 @@ impl Clients {
         }
         if let Some(source) = &self.source {
             client = client.publishing(source.clone());
-        } else if self.surroundings.publish(url) {
+        } else if self.surroundings.publishes(url) {
             client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
@@ -326,7 +326,7 @@ pub fn asking(
     url: &str,
     seed: u64,
 ) -> Option<Result<Box<dyn Session>, String>> {
-    if config.publishes() || surroundings.publish(url) {
+    if config.publishes() || surroundings.publishes(url) {
         return None;
     }
     match config {

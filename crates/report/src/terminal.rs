@@ -3,6 +3,7 @@
 //! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
 //! the tester fit to tell? Where is the rest?
 
+mod published;
 mod tester;
 
 use std::fmt::Write;
@@ -229,6 +230,15 @@ impl Screen {
         let clients = &population.clients;
         let metrics = &population.metrics;
         self.heading(&population.name, &clients_line(clients, metrics));
+        let sends = self.published(metrics);
+        let receives = metrics
+            .value("expected")
+            .is_some_and(|expected| expected > 0.0)
+            || !sends;
+        if !receives {
+            self.failures(clients);
+            return;
+        }
         if metrics.value("expected") == Some(0.0) {
             self.row("loss", "no media came");
         } else if let Some(expected) = metrics.value("expected") {
@@ -270,7 +280,12 @@ impl Screen {
         if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");
         }
+        self.frames(metrics);
         self.stalls(metrics);
+        self.failures(clients);
+    }
+
+    fn failures(&mut self, clients: &Clients) {
         let shown = if self.layout.everything {
             clients.failures.len()
         } else {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use load::{Shape, wanted};
 use measure::Time;
 use measure::units::{Size, TimeSpan};
+use protocol::registry::Surroundings;
 use serde::Serialize;
 
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
@@ -141,6 +142,19 @@ impl Scenario {
         }
         for (population, plan) in self.populations.iter().zip(&description.populations) {
             lines.extend(population_lines(population, plan));
+        }
+        let configs = self.populations.iter();
+        let surroundings = Surroundings::new(configs.map(|own| (&own.config, own.urls.as_slice())));
+        for population in &self.populations {
+            let urls = population.urls.iter();
+            let waited = urls.filter(|url| surroundings.publishes(url)).count();
+            if waited > 0 && !population.config.publishes() {
+                lines.push(format!(
+                    "{}: {waited} of their {} URLs are published by this scenario; who asks for one waits until it is",
+                    population.name,
+                    population.urls.len()
+                ));
+            }
         }
         for threshold in &self.thresholds {
             lines.push(format!("threshold: {}", threshold.text));
@@ -294,7 +308,10 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
     };
     let mut lines = vec![
         format!("{name}: {how}; they {leave}{rejoin}"),
-        format!("{name}: {} from {urls}", plan.protocol),
+        match population.config.publishes() {
+            true => format!("{name}: publish by {} to {urls}", plan.protocol),
+            false => format!("{name}: {} from {urls}", plan.protocol),
+        },
     ];
     if let Some(media) = population.config.media() {
         let to = match (media.receiver, media.address) {

@@ -63,7 +63,8 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
         )
         .and_then(|node| shape(node, &load_path, problems));
     if let Some(shape) = &shape {
-        check_end(&mut fields, shape, rejoin, ends, problems);
+        let leaves = matches!(leave, Leave::After(_));
+        check_end(&mut fields, shape, rejoin, leaves, ends, problems);
     }
     let rest = fields.rest();
     let config = match protocol {
@@ -269,6 +270,7 @@ fn check_end(
     fields: &mut Fields<'_>,
     shape: &Shape,
     rejoin: bool,
+    leaves: bool,
     ends: bool,
     problems: &mut Vec<Problem>,
 ) {
@@ -285,11 +287,14 @@ fn check_end(
     if ends {
         return;
     }
+    let publishes = fields.entry("publish").is_some() && !leaves;
     let cause = match shape {
         Shape::Arrivals { .. } => "load",
         // The last stage may send all of them away.
         Shape::Stages(stages) if stages.last().is_none_or(|stage| stage.clients == 0) => return,
         _ if rejoin => "rejoin",
+        // What is published has no end of its own.
+        _ if publishes => "publish",
         _ => return,
     };
     let Some(entry) = fields.entry(cause) else {
@@ -300,6 +305,8 @@ fn check_end(
             &entry.key_origin,
             if arrivals {
                 "these arrivals never end, and the run has no `duration`"
+            } else if cause == "publish" {
+                "what is published never ends, and the run has no `duration`"
             } else {
                 "with `rejoin` the clients never end, and the run has no `duration`"
             },

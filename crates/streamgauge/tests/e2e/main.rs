@@ -11,6 +11,7 @@ mod limits;
 mod media;
 mod multicast;
 mod namespace;
+mod publish;
 mod scripted;
 mod secure;
 mod series;

@@ -1,0 +1,132 @@
+//! Clients that publish and clients that play what they publish, in one scenario, through the reference server.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, Report, Server, alone, folder, have, number, run, streamgauge, wait_for,
+};
+
+fn scenario(url: &str, up: &str, down: &str) -> String {
+    format!(
+        "name: relay
+duration: 4s
+clients:
+  publishers:
+    urls: [\"{url}{{1..2}}\"]
+    transport: {up}
+    publish: {{ bitrate: 500kbps, audio: true }}
+    load: {{ clients: 2 }}
+  viewers:
+    urls: [\"{url}{{1..2}}\"]
+    pick: in_turn
+    transport: {down}
+    load: {{ clients: 4 }}
+thresholds: [\"viewers.frame_loss <= 0%\", \"publishers.publish_delay.p99 < 2s\"]
+"
+    )
+}
+
+fn of<'a>(report: &'a Report, population: &str, metric: &str) -> &'a Value {
+    &report.0["populations"][population]["metrics"][metric]
+}
+
+/// Publishes over `up`, plays over `down`, and demands that every frame has come.
+fn every_frame_comes(up: &str, down: &str) {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    let text = scenario(&server.url(), up, down);
+    fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
+    run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(0);
+    let report = Report::read(&folder.path().join("relay.json"));
+    report.tester_was_fit();
+    let count = |population, metric| number(of(&report, population, metric));
+    // Four seconds of 25 pictures for each of four viewers, less what it takes to begin.
+    let published = count("viewers", "frames_published");
+    assert!((340..=404).contains(&published), "{published} {up} {down}");
+    assert_eq!(count("viewers", "frames_delivered"), published);
+    assert_eq!(count("viewers", "time_codes_ahead"), 0);
+    let delays = &of(&report, "viewers", "frame_delay");
+    assert_eq!(number(&delays["count"]), published);
+    let p50 = delays["p50"].as_f64().expect("a time");
+    assert!(
+        p50 > 0.0 && p50 < 0.5,
+        "{p50} s over the loopback interface"
+    );
+    // Of two publishers: pictures, and a tone of 50 frames a second.
+    let sent = count("publishers", "sent_frames");
+    assert!((560..=604).contains(&sent), "{sent}");
+    assert_eq!(count("publishers", "stopped"), 2);
+    assert_eq!(count("viewers", "failed"), 0);
+    drop(server.stop());
+}
+
+#[test]
+fn every_frame_comes_over_tcp() {
+    every_frame_comes("tcp", "tcp");
+}
+
+#[test]
+fn every_frame_comes_over_udp() {
+    every_frame_comes("udp", "udp");
+}
+
+#[test]
+fn a_server_that_takes_nothing_fails_publishers_and_those_who_wait() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--fault", "refuse=ANNOUNCE:405"]);
+    let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "2s");
+    fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
+    run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(99);
+    let report = Report::read(&folder.path().join("relay.json"));
+    let failed = |population: &str, reason: &str| {
+        let failures = &report.0["populations"][population]["clients"]["failures"];
+        failures[reason].as_u64()
+    };
+    assert_eq!(failed("publishers", "status_405"), Some(2));
+    assert_eq!(failed("viewers", "no_publisher"), Some(4));
+    drop(server.stop());
+}
+
+#[test]
+fn ffmpeg_decodes_what_is_published() {
+    if !have("ffmpeg") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    // Streams of its own have other names: what ffmpeg finds is what was published.
+    let server = Server::start(folder.path(), &["--streams", "1"]);
+    let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "60s");
+    fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
+    let publishing = Process::start(streamgauge(["run", "relay.yaml"]), folder.path());
+    let url = format!("{}1", server.url());
+    let decoded = wait_for("a decoded picture", Duration::from_secs(40), || {
+        let output = Command::new("ffmpeg")
+            .args([
+                "-v",
+                "error",
+                "-xerror",
+                "-rtsp_transport",
+                "tcp",
+                "-i",
+                &url,
+            ])
+            .args(["-map", "0", "-frames:v", "30", "-f", "null", "-"])
+            .output()
+            .expect("it is installed");
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    publishing.signal("INT");
+    drop(publishing);
+    assert!(!decoded.contains("error"), "{decoded}");
+    drop(server.stop());
+}

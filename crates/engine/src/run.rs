@@ -1,5 +1,6 @@
 //! One run of a scenario: everything made ready, then handed to the coordinator.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, PortRange};
+use protocol::media::source::FILE_MAX;
 use protocol::registry::{Clients, Surroundings};
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
 use scenario::{Priority, Scenario};
@@ -468,16 +470,39 @@ pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
     Surroundings::new(populations.map(|own| (&own.config, own.urls.as_slice())))
 }
 
+/// What a file to be published holds.
+fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    // One that is no ordinary file may have no end.
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MAX {
+        let text = format!("it is larger than {} MiB", FILE_MAX >> 20);
+        return Err(std::io::Error::other(text));
+    }
+    Ok(bytes)
+}
+
 /// What makes the clients of a population.
 fn maker(
     population: &scenario::Population,
     surroundings: &Surroundings,
 ) -> Result<MakeClient, EngineError> {
-    let clients = Clients::new(&population.config, surroundings);
-    let clients = clients.map_err(|message| EngineError::Source {
+    let refused = |message: String| EngineError::Source {
         population: population.name.clone(),
         message,
-    })?;
+    };
+    let path = population.config.source_file();
+    let of_file = |error: &str| match path {
+        Some(path) => refused(format!("{}: {error}", path.display())),
+        None => refused(error.to_owned()),
+    };
+    let file = path
+        .map(|path| read_source(path))
+        .transpose()
+        .map_err(|error| of_file(&error.to_string()))?;
+    let clients = Clients::new(&population.config, file.as_deref(), surroundings)
+        .map_err(|error| of_file(&error))?;
     Ok(Arc::new(move |url, seed| clients.client(url, seed)))
 }
 

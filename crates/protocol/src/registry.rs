@@ -1,6 +1,7 @@
 //! The only list of protocols: what each is called, what may be configured, how a client is made.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -164,13 +165,6 @@ impl ClientConfig {
         }
     }
 
-    /// The same, to be changed: its paths are relative to the scenario file, which whoever reads that knows.
-    pub fn tls_mut(&mut self) -> &mut TlsConfig {
-        match self {
-            ClientConfig::Rtsp(config) => &mut config.tls,
-        }
-    }
-
     /// How many file descriptors one client needs, for media of a picture and a sound.
     pub fn sockets_per_client(&self) -> usize {
         match self {
@@ -209,6 +203,24 @@ impl ClientConfig {
     pub fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_mut(),
+        }
+    }
+
+    /// The file that the clients publish, where they publish one.
+    pub fn source_file(&self) -> Option<&PathBuf> {
+        match self {
+            ClientConfig::Rtsp(config) => config.publish.as_ref()?.file.as_ref(),
+        }
+    }
+
+    /// All paths that the scenario names, to be changed: they are relative to its file, which whoever reads that knows.
+    pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            ClientConfig::Rtsp(config) => {
+                let source = config.publish.as_mut();
+                let file = source.and_then(|source| source.file.as_mut());
+                config.tls.ca.as_mut().into_iter().chain(file).collect()
+            }
         }
     }
 
@@ -279,15 +291,20 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Makes what they publish, where they do. It may take some seconds.
+    /// Makes what they publish, where they do. It may take some seconds. `file` is what [`ClientConfig::source_file`] holds.
     ///
     /// # Errors
     /// The source cannot be made; the text says why.
-    pub fn new(config: &ClientConfig, surroundings: &Surroundings) -> Result<Clients, String> {
+    pub fn new(
+        config: &ClientConfig,
+        file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Clients, String> {
         let source = match config {
             ClientConfig::Rtsp(config) => &config.publish,
         };
-        let source = source.as_ref().map(Source::new).transpose()?;
+        let source = source.as_ref();
+        let source = source.map(|source| Source::new(source, file)).transpose()?;
         Ok(Clients {
             config: config.clone(),
             source: source.map(Arc::new),
@@ -404,7 +421,8 @@ mod tests {
     #[test]
     fn a_wrong_url_makes_no_client() {
         let config = RTSP_PROTOCOL.default_config();
-        let clients = Clients::new(&config, &Surroundings::default()).expect("nothing to make");
+        let clients =
+            Clients::new(&config, None, &Surroundings::default()).expect("nothing to make");
         assert!(clients.client("rtsp://127.0.0.1/a", 1).is_ok());
         assert!(clients.client("http://127.0.0.1/a", 1).is_err());
         assert!(RTSP_PROTOCOL.check_url("rtsp://").is_err());

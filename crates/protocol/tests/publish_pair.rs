@@ -31,11 +31,12 @@ fn client(transport: Transport, seed: u64) -> Client {
 }
 
 fn publisher(transport: Transport, seed: u64) -> Box<Client> {
-    let source = Source::new(&SourceConfig {
-        bitrate: BitRate(800_000),
-        audio: true,
+    let config = SourceConfig {
+        bitrate: Some(BitRate(800_000)),
+        audio: Some(true),
         ..SourceConfig::default()
-    });
+    };
+    let source = Source::new(&config, None);
     Box::new(client(transport, seed).publishing(Arc::new(source.expect("valid"))))
 }
 

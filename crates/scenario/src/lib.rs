@@ -66,8 +66,10 @@ impl Scenario {
             }
         }
         for population in &mut self.populations {
-            if let (Some(ca), Some(folder)) = (&mut population.config.tls_mut().ca, folder) {
-                *ca = folder.join(&*ca);
+            for path in population.config.paths_mut() {
+                if let Some(folder) = folder {
+                    *path = folder.join(&*path);
+                }
             }
         }
     }

@@ -14,6 +14,8 @@ use super::audio;
 use super::h264::{H264Settings, H264Stream, SettingsError, packets};
 use super::time_code::{self, TimeCode};
 
+mod of_file;
+
 /// Frames per second, as an exact ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameRate {
@@ -400,6 +402,9 @@ impl Clip {
     }
 }
 
+/// The most bytes of a packet before a time code: with it they are kept of a packet that is cut short.
+const BEFORE_CODE_MAX: usize = 40;
+
 /// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before the first that is of
 /// the picture itself (H.264, 7.4.1.2.3).
 pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
@@ -416,6 +421,13 @@ pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mu
     };
     if coded && let Some(place) = nals.iter().position(of_picture) {
         nals.insert(place, &nal);
+    }
+    // Behind much else, such as what encoders say of themselves, it begins a packet, so that it is in the first bytes of one.
+    let place = nals.iter().position(|other| *other == &nal[..]);
+    let before = place.map_or(0, |place| packets::aggregate_bytes(&nals[..place]));
+    if let Some(place) = place.filter(|_| before > BEFORE_CODE_MAX) {
+        packets::cut(&nals[..place], mtu, payloads);
+        nals.drain(..place);
     }
     packets::cut(&nals, mtu, payloads);
 }

@@ -3,6 +3,7 @@
 mod audio;
 pub mod clip;
 pub mod described;
+mod file;
 pub mod h264;
 pub mod rtcp;
 pub mod rtp;

@@ -8,21 +8,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clip::{Clip, FrameRate};
+use super::file;
 use super::h264::H264Settings;
 use super::rtp::Pacing;
 
-/// What is published: a made video, with a tone beside it where one is wanted.
+/// What is published: a made video, with a tone beside it where one is wanted; or a file, over and over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceConfig {
-    /// Bit rate of the video: RTP payload, without headers. Default: 1Mbps.
-    pub bitrate: BitRate,
-    /// Pictures per second. Default: 25.
-    pub frame_rate: FrameRate,
-    /// Pictures from one IDR picture to the next. Default: as many as two seconds have.
+    /// A file to publish over and over, beginning at once at its end: MP4 or MPEG-TS, with H.264 and, if at all, AAC; at most 512 MiB and
+    /// an hour. As written relative to the scenario file. Default: none, the media is made.
+    pub file: Option<PathBuf>,
+    /// Bit rate of the video that is made: RTP payload, without headers. Default: 1Mbps.
+    pub bitrate: Option<BitRate>,
+    /// Pictures per second of the video that is made. Default: 25.
+    pub frame_rate: Option<FrameRate>,
+    /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as two seconds have.
     pub gop: Option<u32>,
-    /// Whether there is audio too: G.711 mu-law, 64 kb/s beside the video's bit rate. Default: false.
-    pub audio: bool,
+    /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate: default false. Of a file it is the file's:
+    /// default true.
+    pub audio: Option<bool>,
     /// The longest RTP payload in bytes. Default: 1400.
     pub mtu: usize,
     /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default), or `spread` over the time
@@ -33,15 +38,19 @@ pub struct SourceConfig {
 impl Default for SourceConfig {
     fn default() -> SourceConfig {
         SourceConfig {
-            bitrate: BitRate(1_000_000),
-            frame_rate: FrameRate::whole(25),
+            file: None,
+            bitrate: None,
+            frame_rate: None,
             gop: None,
-            audio: false,
+            audio: None,
             mtu: 1400,
             pacing: Pacing::AtOnce,
         }
     }
 }
+
+/// The largest file that is taken, in bytes: all of it is in memory.
+pub const FILE_MAX: u64 = 512 << 20;
 
 /// The shortest payload that is taken: a time code behind parameter sets fits in.
 const MTU_MIN: usize = 256;
@@ -52,15 +61,22 @@ impl SourceConfig {
         if self.mtu < MTU_MIN {
             return Err(format!("`mtu` must be at least {MTU_MIN} bytes"));
         }
+        let made = [
+            ("bitrate", self.bitrate.is_some()),
+            ("frame_rate", self.frame_rate.is_some()),
+            ("gop", self.gop.is_some()),
+        ];
+        if self.file.is_some()
+            && let Some((key, _)) = made.into_iter().find(|(_, written)| *written)
+        {
+            return Err(format!(
+                "`{key}` is of media that is made, and there is a `file`"
+            ));
+        }
         if self.gop == Some(0) {
             return Err("`gop` must be at least one picture".to_owned());
         }
         Ok(())
-    }
-
-    /// The file that the media comes from, where it does.
-    pub fn file(&self) -> Option<&PathBuf> {
-        None
     }
 }
 
@@ -74,27 +90,36 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes the media. Takes up to some seconds where the bit rate is very high.
+    /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file large. `file` is what the file holds,
+    /// where there is one.
     ///
     /// # Errors
-    /// No video can be made by the settings; the text says why.
-    pub fn new(config: &SourceConfig) -> Result<Source, String> {
-        let rate = config.frame_rate;
-        let two_seconds = (2 * rate.numerator()).div_ceil(rate.denominator()).max(1);
-        let video = Clip::coded_video(&H264Settings {
-            bits_per_second: config.bitrate.0,
-            frame_rate: rate,
-            gop: config.gop.unwrap_or(two_seconds),
-            mtu: config.mtu,
-        })
-        .map_err(|error| error.to_string())?;
-        let mut clips = vec![Arc::new(video)];
-        if config.audio {
-            clips.push(Arc::new(Clip::audio()));
-        }
+    /// No video can be made by the settings, or out of the file; the text says why.
+    pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<Source, String> {
+        let clips = match file {
+            Some(bytes) => file::clips(bytes, config.mtu, config.audio.unwrap_or(true))?,
+            None => made(config)?,
+        };
         Ok(Source {
             clips,
             pacing: config.pacing,
         })
     }
+}
+
+fn made(config: &SourceConfig) -> Result<Vec<Arc<Clip>>, String> {
+    let rate = config.frame_rate.unwrap_or(FrameRate::whole(25));
+    let two_seconds = (2 * rate.numerator()).div_ceil(rate.denominator()).max(1);
+    let video = Clip::coded_video(&H264Settings {
+        bits_per_second: config.bitrate.unwrap_or(BitRate(1_000_000)).0,
+        frame_rate: rate,
+        gop: config.gop.unwrap_or(two_seconds),
+        mtu: config.mtu,
+    })
+    .map_err(|error| error.to_string())?;
+    let mut clips = vec![Arc::new(video)];
+    if config.audio.unwrap_or(false) {
+        clips.push(Arc::new(Clip::audio()));
+    }
+    Ok(clips)
 }

@@ -130,3 +130,72 @@ fn ffmpeg_decodes_what_is_published() {
     assert!(!decoded.contains("error"), "{decoded}");
     drop(server.stop());
 }
+
+#[test]
+fn files_are_published_over_and_over() {
+    if !have("ffmpeg") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    for name in ["clip.mp4", "clip.ts"] {
+        let made = Command::new("ffmpeg")
+            .args([
+                "-v",
+                "error",
+                "-f",
+                "lavfi",
+                "-i",
+                "testsrc2=size=320x240:rate=25",
+            ])
+            .args([
+                "-f", "lavfi", "-i", "sine", "-t", "2", "-c:v", "libx264", "-bf", "2",
+            ])
+            .args(["-preset", "veryfast", "-g", "25", "-c:a", "aac"])
+            .arg(folder.path().join(name))
+            .status();
+        assert!(made.expect("it is installed").success());
+    }
+    let text = scenario(&server.url(), "tcp", "udp")
+        .replace("{ bitrate: 500kbps, audio: true }", "{ file: clip.mp4 }")
+        .replace("4s", "5s")
+        + &format!(
+            "  more:
+    urls: [\"{0}3\"]
+    transport: udp
+    publish: {{ file: clip.ts, audio: false, pacing: spread }}
+    load: {{ clients: 1 }}
+  watchers: {{ urls: [\"{0}3\"], transport: tcp, load: {{ clients: 2 }} }}
+",
+            server.url()
+        );
+    // Thresholds stand at the end, and populations before them.
+    let (before, thresholds) = text.split_once("thresholds:").expect("there are some");
+    let (thresholds, more) = thresholds.split_once('\n').expect("a line of its own");
+    let text = format!("{before}{more}thresholds:{thresholds}\n");
+    fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
+    run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(0);
+    let report = Report::read(&folder.path().join("relay.json"));
+    report.tester_was_fit();
+    for (players, clients) in [("viewers", 4), ("watchers", 2)] {
+        let published = number(of(&report, players, "frames_published"));
+        // Two loops at the least; of each, every frame.
+        assert!(published >= clients * 100, "{published} {players}");
+        assert_eq!(number(of(&report, players, "frames_delivered")), published);
+        assert_eq!(number(of(&report, players, "restarts")), 0);
+        assert_eq!(number(of(&report, players, "stalls")), 0);
+    }
+    drop(server.stop());
+    run(
+        folder.path(),
+        [
+            "run",
+            "relay.yaml",
+            "--set",
+            "clients.more.publish.file=none.mp4",
+        ],
+    )
+    .expect(104)
+    .names("none.mp4");
+}

@@ -13,11 +13,12 @@ fn bench(transport: By, url: &str) -> Bench {
         transport,
         ..ClientConfig::default()
     };
-    let source = Source::new(&SourceConfig {
-        bitrate: BitRate(300_000),
-        audio: true,
+    let media = SourceConfig {
+        bitrate: Some(BitRate(300_000)),
+        audio: Some(true),
         ..SourceConfig::default()
-    });
+    };
+    let source = Source::new(&media, None);
     let mut bench = Bench::new(config, url);
     bench.client = Client::new(bench.client.config.clone(), url, 7)
         .expect("a URL")

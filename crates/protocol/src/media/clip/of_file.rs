@@ -1,0 +1,130 @@
+//! Clips of media that was encoded elsewhere.
+
+use bytes::Bytes;
+
+use super::{Clip, FrameRate, FrameTimes, VIDEO_PAYLOAD_TYPE, add_frame, cut_picture};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The payload type of AAC: the second of the dynamic ones (RFC 3551, 6).
+const AUDIO_PAYLOAD_TYPE: u8 = 97;
+/// The length of all AU headers in bits, and the header of one access unit (RFC 3640, 3.2.1 and 3.3.6).
+const AU_HEADERS: usize = 4;
+/// The longest access unit: its length has 13 bits (RFC 3640, 3.3.6).
+const AU_MAX: usize = (1 << 13) - 1;
+
+impl Clip {
+    /// The clock of video in Hz (RFC 6184, 8.1).
+    pub(crate) const VIDEO_CLOCK_RATE: u32 = 90_000;
+
+    /// H.264 video out of its NAL units, picture by picture, with room for a time code in each. When they are due is said by
+    /// [`Clip::with_times`].
+    pub(crate) fn video_of_file(
+        sps: &[u8],
+        pps: &[u8],
+        pictures: &[Vec<Vec<u8>>],
+        mtu: usize,
+    ) -> Result<Clip, String> {
+        let [_, profile, constraints, level, ..] = sps[..] else {
+            return Err("its sequence parameter set is cut off".to_owned());
+        };
+        let mut packets = Vec::new();
+        let mut payloads = Vec::new();
+        for (frame, nals) in (0..).zip(pictures) {
+            let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
+            cut_picture(&nals, mtu, true, &mut payloads);
+            add_frame(&mut packets, frame, &mut payloads, |last| last);
+        }
+        Ok(Clip {
+            frames: frames_of(pictures)?,
+            packets,
+            frame_rate: FrameRate::whole(1),
+            times: None,
+            clock_rate: Clip::VIDEO_CLOCK_RATE,
+            payload_type: VIDEO_PAYLOAD_TYPE,
+            media: "video",
+            encoding: "H264/90000".to_owned(),
+            parameters: format!(
+                "packetization-mode=1;profile-level-id={profile:02X}{constraints:02X}{level:02X};\
+                 sprop-parameter-sets={},{}",
+                STANDARD.encode(sps),
+                STANDARD.encode(pps)
+            ),
+            bits_per_second: 0,
+            description: "H.264 of a file".to_owned(),
+        })
+    }
+
+    /// AAC out of its access units, each in a packet of its own or, where it is too long for one, in fragments (RFC 3640,
+    /// mode AAC-hbr).
+    pub(crate) fn aac(
+        config: &[u8],
+        samples_per_second: u32,
+        channels: u16,
+        units: &[Vec<u8>],
+        mtu: usize,
+    ) -> Result<Clip, String> {
+        if samples_per_second == 0 {
+            return Err("its AAC has no sampling frequency".to_owned());
+        }
+        let mut packets = Vec::new();
+        let mut payloads = Vec::new();
+        for (frame, unit) in (0..).zip(units) {
+            if unit.len() > AU_MAX {
+                return Err(format!(
+                    "an access unit of its AAC is longer than {AU_MAX} bytes"
+                ));
+            }
+            // Of a fragment, the length is that of the whole unit (RFC 3640, 3.2.3.1).
+            let [high, low] = ((unit.len() as u16) << 3).to_be_bytes();
+            let fragments = unit.chunks(mtu - AU_HEADERS);
+            payloads
+                .extend(fragments.map(|part| Bytes::from([&[0, 16, high, low], part].concat())));
+            add_frame(&mut packets, frame, &mut payloads, |last| last);
+        }
+        let config: String = config.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Clip {
+            frames: frames_of(units)?,
+            packets,
+            frame_rate: FrameRate::whole(1),
+            times: None,
+            clock_rate: samples_per_second,
+            payload_type: AUDIO_PAYLOAD_TYPE,
+            media: "audio",
+            encoding: format!("mpeg4-generic/{samples_per_second}/{channels}"),
+            parameters: format!(
+                "streamtype=5;profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;\
+                 indexdeltalength=3;config={config}"
+            ),
+            bits_per_second: 0,
+            description: format!("AAC of a file, {samples_per_second} Hz"),
+        })
+    }
+
+    /// The same, with its frames due at these times; there are as many of them.
+    pub(crate) fn with_times(mut self, times: FrameTimes) -> Clip {
+        let nanos = u128::from(times.length.max(1));
+        let bits = u128::from(self.loop_bytes()) * 8 * 1_000_000_000 / nanos;
+        self.bits_per_second = u64::try_from(bits).unwrap_or(u64::MAX);
+        // What is described is the mean from the first to the last, to a thousandth.
+        let due = |frame: Option<&(u64, u32)>| frame.map_or(0, |&(due, _)| due);
+        let span = due(times.frames.last()).saturating_sub(due(times.frames.first()));
+        let steps = times.frames.len().saturating_sub(1) as u128;
+        let frames = (steps * 1_000_000_000_000).checked_div(u128::from(span));
+        let frames = frames.unwrap_or(1000);
+        self.frame_rate = FrameRate {
+            numerator: frames.clamp(100, 1_000_000) as u32,
+            denominator: 1000,
+        };
+        self.times = Some(times);
+        self
+    }
+}
+
+/// How many frames there are: at least one.
+fn frames_of<T>(frames: &[T]) -> Result<u32, String> {
+    match u32::try_from(frames.len()) {
+        Ok(frames) if frames > 0 => Ok(frames),
+        _ => Err("it holds no frames, or more than can be counted".to_owned()),
+    }
+}

@@ -270,6 +270,7 @@ impl Coordinator<'_> {
                 failed: u64::try_from(whole.1).unwrap_or(0),
                 bitrate: value("bitrate"),
                 wire_bitrate: value("wire_bitrate"),
+                sent_bitrate: value("sent_bitrate"),
                 expected: value("expected") as i64,
                 received: value("received") as i64,
             };

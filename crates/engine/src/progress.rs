@@ -37,7 +37,7 @@ pub enum Phase {
 pub struct PopulationProgress {
     /// Clients at work.
     pub active: u64,
-    /// Clients whose media has begun to arrive.
+    /// Clients whose media has begun to arrive, or to leave where they publish.
     pub playing: u64,
     /// Clients begun since the start of the run.
     pub started: u64,
@@ -47,6 +47,8 @@ pub struct PopulationProgress {
     pub bitrate: f64,
     /// Media with its headers in the last window, bit/s.
     pub wire_bitrate: f64,
+    /// Media payload that its clients sent in the last window, bit/s: 0 where they do not publish.
+    pub sent_bitrate: f64,
     /// Packets expected in the last window.
     pub expected: i64,
     /// Packets received in the last window.

@@ -29,7 +29,7 @@ measure::metrics! {
         /// Clients that have begun and not ended: the most at any moment of the window (of runs on
         /// several workers, the sum of each one's most).
         ACTIVE = "active", Count, "", Sum;
-        /// Clients whose media has begun to arrive and that have not ended: the most at any moment of the
+        /// Clients whose media has begun to arrive, or to leave where they publish, and that have not ended: the most at any moment of the
         /// window (of runs on several workers, the sum of each one's most).
         PLAYING = "playing", Count, "", Sum;
     }

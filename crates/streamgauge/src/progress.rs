@@ -135,11 +135,21 @@ fn population_line(name: &str, population: &PopulationProgress, paint: Paint) ->
         Some(loss) if loss > 0.0 => paint.bad(&loss_text),
         _ => loss_text,
     };
+    let publishes = population.sent_bitrate > 0.0 && population.expected == 0;
+    let (does, rest) = match publishes {
+        true => {
+            let sent = figure(Unit::BitsPerSecond, population.sent_bitrate);
+            ("publishing", format!("{sent} sent"))
+        }
+        false => {
+            let came = figure(Unit::BitsPerSecond, population.bitrate);
+            ("playing", format!("{came}, {loss_text}"))
+        }
+    };
     let mut line = format!(
-        "{name}: {} active, {} playing, {}, {loss_text}",
+        "{name}: {} active, {} {does}, {rest}",
         count(population.active as f64),
         count(population.playing as f64),
-        figure(Unit::BitsPerSecond, population.bitrate),
     );
     if population.failed > 0 {
         let failed = format!(", {} failed", count(population.failed as f64));
@@ -219,6 +229,7 @@ mod tests {
             failed: 10,
             bitrate: 120e6,
             wire_bitrate: 130e6,
+            sent_bitrate: 0.0,
             expected: 10_000,
             received: 9_990,
         };
@@ -246,6 +257,20 @@ mod tests {
                 "viewers: 1,200 active, 1,190 playing, 120 Mbit/s, loss 0.1 %, 10 failed",
                 "server 0.5 cores, tester 0.25 cores, late by 1.2 ms, 3 packets lost here: AT ITS END",
             ]
+        );
+    }
+
+    #[test]
+    fn of_publishers_it_says_what_they_send() {
+        let publishers = PopulationProgress {
+            active: 3,
+            playing: 2,
+            sent_bitrate: 4e6,
+            ..PopulationProgress::default()
+        };
+        assert_eq!(
+            population_line("cameras", &publishers, Paint::default()),
+            "cameras: 3 active, 2 publishing, 4 Mbit/s sent"
         );
     }
 

@@ -148,6 +148,13 @@ impl Scenario {
         for population in &self.populations {
             let urls = population.urls.iter();
             let waited = urls.filter(|url| surroundings.publishes(url)).count();
+            let urls = population.urls.len();
+            if population.config.publishes() && population.load.clients_max() > urls as u64 {
+                lines.push(format!(
+                    "{}: more clients than its {urls} URLs: servers take one publisher of each",
+                    population.name
+                ));
+            }
             if waited > 0 && !population.config.publishes() {
                 lines.push(format!(
                     "{}: {waited} of their {} URLs are published by this scenario; who asks for one waits until it is",

@@ -180,8 +180,10 @@ pub enum Pick {
     /// Any, each as likely; chosen by the seed, the slot and the generation.
     #[default]
     Random,
-    /// The client in slot `k` the `k`-th, over and over.
+    /// The client in slot `k` the `k`-th, over and over; who takes its place, the next.
     InTurn,
+    /// The client in slot `k` the `k`-th, over and over; who takes its place, the same. Usual where clients publish.
+    Own,
 }
 
 /// When a client leaves.

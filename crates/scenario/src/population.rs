@@ -85,7 +85,7 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
     let config = config?;
     // Two that publish to one URL would only be in each other's way.
     let usual = match config.publishes() {
-        true => Pick::InTurn,
+        true => Pick::Own,
         false => Pick::default(),
     };
     Some(Population {
@@ -213,10 +213,15 @@ fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Pick> {
     Some(match &node.value {
         Value::Scalar { text, .. } if text == "random" => Pick::Random,
         Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
+        Value::Scalar { text, .. } if text == "own" => Pick::Own,
         _ => {
             problems.push(
-                wrong_type(node, &fields.path_of("pick"), "`random` or `in_turn`")
-                    .help("which of the URLs each client asks for"),
+                wrong_type(
+                    node,
+                    &fields.path_of("pick"),
+                    "`random`, `in_turn` or `own`",
+                )
+                .help("which of the URLs each client asks for"),
             );
             Pick::default()
         }

@@ -111,8 +111,8 @@ fn population(protocol: &Protocol, duration: &Value, generator: &mut SchemaGener
             "description": "What the clients ask for; `{1..10}` expands. Each client picks one."
         },
         "pick": {
-            "enum": ["random", "in_turn"],
-            "description": "Which of the URLs a client asks for. Default `random`, by the seed."
+            "enum": ["random", "in_turn", "own"],
+            "description": "Which of the URLs a client asks for. Default `random`, by the seed; of clients that publish `own`."
         },
         "leave": {
             "anyOf": [

@@ -547,3 +547,20 @@ fn the_documents_state_the_bounds_that_hold() {
         assert!(check.contains(&format!("{key} {value}")), "{check}");
     }
 }
+
+#[test]
+fn who_publishes_has_a_url_of_its_own_and_who_plays_it_waits() {
+    let text = "duration: 5s\nclients:\n  cameras:\n    urls: ['rtsp://h/a', 'rtsp://h/b']\n    publish: {}\n    \
+                load: {clients: 3}\n  viewers:\n    urls: ['rtsp://H:554/b', 'rtsp://h/c']\n    load: {clients: 9}\n";
+    let scenario = parse(text);
+    assert_eq!(scenario.populations[0].pick, Pick::Own);
+    assert_eq!(scenario.populations[1].pick, Pick::Random);
+    let lines = scenario.describe().lines().join("\n");
+    for said in [
+        "cameras: publish by rtsp to rtsp://h/a and 1 more",
+        "cameras: more clients than its 2 URLs: servers take one publisher of each",
+        "viewers: 1 of their 2 URLs are published by this scenario; who asks for one waits until it is",
+    ] {
+        assert!(lines.contains(said), "{lines}");
+    }
+}

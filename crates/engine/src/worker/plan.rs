@@ -146,6 +146,7 @@ impl Worker {
         let place = match plan.pick {
             Pick::Random => outputs::mix(&[seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
+            Pick::Own => slot,
         };
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
         let session = (plan.client)(&url, seed);

@@ -76,7 +76,7 @@ pub struct ClientConfig {
     /// to send it to this address (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come from.
     pub media: Option<MediaConfig>,
     /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults. Each publishes to its URL, which
-    /// is to be its own: `pick` is `in_turn` unless something else is written. Default: nothing, they play.
+    /// is to be its own: `pick` is `own` unless something else is written. Default: nothing, they play.
     pub publish: Option<SourceConfig>,
     /// How long a client waits for its stream where another population of the scenario publishes it: then it has failed with
     /// `no_publisher`. Its delays count from when the stream was there. Default 30s.

@@ -24,6 +24,8 @@ pub(crate) struct Reception {
     hint: Option<String>,
     /// Whether media comes in connections as well, whose segments a ring can show.
     segments: bool,
+    /// Whether the beginnings of payloads are looked at, for time codes.
+    time_codes: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +95,10 @@ impl Reception {
             _claim: claim,
             hint,
             segments,
+            time_codes: scenario
+                .populations
+                .iter()
+                .any(|population| population.config.brings_time_codes()),
         })
     }
 
@@ -128,6 +134,7 @@ impl Reception {
             _claim: claim,
             hint: None,
             segments: false,
+            time_codes: false,
         })
     }
 
@@ -154,7 +161,7 @@ impl Reception {
         match self.path {
             Path::Ring(bytes) => Some(RingSettings {
                 segments: self.segments,
-                ..settings(bytes, ports.ports()?)
+                ..settings(bytes, ports.ports()?, self.time_codes)
             }),
             Path::Sockets { .. } => None,
         }
@@ -273,19 +280,20 @@ fn program() -> String {
 fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
     // The port does not matter: that a ring can be had is what is looked at.
-    match PacketRing::open(&settings(bytes, 0..=0)) {
+    match PacketRing::open(&settings(bytes, 0..=0, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(WhyNot::NotAllowed),
         Err(error) => Err(WhyNot::Refused(error)),
     }
 }
 
-/// A ring that keeps of each packet what a receiver of media needs.
-pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>) -> RingSettings {
+/// A ring that keeps of each packet what a receiver of media needs: of nearly all the fixed header alone, unless `time_codes` are
+/// looked for, which stand at the beginnings of payloads.
+pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>, time_codes: bool) -> RingSettings {
     RingSettings {
         bytes,
         whole_if: WHOLE_IF,
-        brief: Some(Brief {
+        brief: (!time_codes).then_some(Brief {
             unless: MORE_IF,
             bytes: FIRST_BYTES,
         }),

@@ -231,6 +231,13 @@ impl ClientConfig {
         }
     }
 
+    /// Whether frames may bear time codes in a run with such clients: of all that play in it.
+    pub fn brings_time_codes(&self) -> bool {
+        match self {
+            ClientConfig::Rtsp(config) => config.publish.is_some() || config.time_codes,
+        }
+    }
+
     /// Whether media comes from multicast groups, which clients share.
     pub fn is_multicast(&self) -> bool {
         match self {
@@ -246,6 +253,8 @@ pub struct Surroundings {
     wall_clock: Arc<OnceLock<Duration>>,
     /// The streams that its clients publish, by the names that their protocols give them.
     published: Arc<BTreeSet<String>>,
+    /// Whether frames may bear time codes.
+    time_codes: bool,
 }
 
 impl Surroundings {
@@ -253,11 +262,18 @@ impl Surroundings {
     pub fn new<'a>(
         populations: impl IntoIterator<Item = (&'a ClientConfig, &'a [String])>,
     ) -> Surroundings {
-        let publishers = populations.into_iter().filter(|(own, _)| own.publishes());
-        let streams = publishers.flat_map(|(_, urls)| urls);
+        let mut time_codes = false;
+        let mut published = BTreeSet::new();
+        for (own, urls) in populations {
+            time_codes |= own.brings_time_codes();
+            if own.publishes() {
+                published.extend(urls.iter().filter_map(|url| stream_name(url)));
+            }
+        }
         Surroundings {
             wall_clock: Arc::default(),
-            published: Arc::new(streams.filter_map(|url| stream_name(url)).collect()),
+            published: Arc::new(published),
+            time_codes,
         }
     }
 
@@ -320,7 +336,10 @@ impl Clients {
         let ClientConfig::Rtsp(config) = &self.config;
         let mut client = rtsp::client::Client::new(config.clone(), url, seed)
             .map_err(|error| error.to_string())?;
-        if let Some(&wall_clock) = self.surroundings.wall_clock.get() {
+        // Players look for time codes where there may be any: each packet costs more there.
+        if (self.surroundings.time_codes || self.source.is_some())
+            && let Some(&wall_clock) = self.surroundings.wall_clock.get()
+        {
             client = client.with_wall_clock(wall_clock);
         }
         if let Some(source) = &self.source {

@@ -81,6 +81,9 @@ pub struct ClientConfig {
     /// How long a client waits for its stream where another population of the scenario publishes it: then it has failed with
     /// `no_publisher`. Its delays count from when the stream was there. Default 30s.
     pub wait_for_publisher: TimeSpan,
+    /// Whether time codes are looked for in the frames where no population of the scenario publishes: another run, on another machine,
+    /// does. In a run that publishes they always are. Default false: that spares some work with each packet.
+    pub time_codes: bool,
     /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the connection is secured:
     /// `transport: tcp` sends the media through it too.
     pub tls: TlsConfig,
@@ -109,6 +112,7 @@ impl Default for ClientConfig {
             media: None,
             publish: None,
             wait_for_publisher: seconds(30),
+            time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             actions: Vec::new(),

@@ -34,14 +34,24 @@ fn of<'a>(report: &'a Report, population: &str, metric: &str) -> &'a Value {
     &report.0["populations"][population]["metrics"][metric]
 }
 
-/// Publishes over `up`, plays over `down`, and demands that every frame has come.
-fn every_frame_comes(up: &str, down: &str) {
+/// Publishes over `up`, plays over `down`, with media over UDP received as `receive` says, and demands that every frame has come. Says
+/// by what it was received; `None` where this machine gives no ring and one is demanded.
+fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
     let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let text = scenario(&server.url(), up, down);
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
-    run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(0);
+    let set = format!("tester.receive={receive}");
+    let arguments = ["run", "relay.yaml", "--json", "relay.json", "--set", &set];
+    let finished = run(folder.path(), arguments);
+    if finished
+        .stderr
+        .contains("cannot be received by a packet ring")
+    {
+        return None;
+    }
+    finished.expect(0);
     let report = Report::read(&folder.path().join("relay.json"));
     report.tester_was_fit();
     let count = |population, metric| number(of(&report, population, metric));
@@ -63,16 +73,26 @@ fn every_frame_comes(up: &str, down: &str) {
     assert_eq!(count("publishers", "stopped"), 2);
     assert_eq!(count("viewers", "failed"), 0);
     drop(server.stop());
+    let path = report.0["tester"]["receive_path"].as_str();
+    Some(path.unwrap_or_default().to_owned())
 }
 
 #[test]
 fn every_frame_comes_over_tcp() {
-    every_frame_comes("tcp", "tcp");
+    assert!(every_frame_comes("tcp", "tcp", "auto").is_some());
 }
 
 #[test]
-fn every_frame_comes_over_udp() {
-    every_frame_comes("udp", "udp");
+fn every_frame_comes_over_udp_by_sockets() {
+    let path = every_frame_comes("udp", "udp", "sockets");
+    assert_eq!(path.as_deref(), Some("sockets"));
+}
+
+#[test]
+fn every_frame_comes_over_udp_by_ring() {
+    // Nothing where there is no ring to be had.
+    let path = every_frame_comes("udp", "udp", "ring");
+    assert!(path.is_none_or(|path| path == "ring"));
 }
 
 #[test]

@@ -95,7 +95,8 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             }],
             goes_first: false,
             serving: Vec::new(),
-            ring: (worker == 0).then(|| reception::settings(8 << 20, ports.ports().expect("some"))),
+            ring: (worker == 0)
+                .then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
             ports,
         }
     });
@@ -218,7 +219,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = reception::settings(8 << 20, media.port..=media.port);
+    let settings = reception::settings(8 << 20, media.port..=media.port, false);
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {

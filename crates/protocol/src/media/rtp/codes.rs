@@ -20,6 +20,8 @@ pub(super) struct Codes {
     began: u64,
     source: Option<u32>,
     highest: u32,
+    /// Whether frames before the next that comes were not to come.
+    breaks_off: bool,
     /// RTP timestamp and time of the codes whose frames are not closed yet, and where the next is put.
     open: [Option<(u32, u64)>; OPEN],
     next: usize,
@@ -31,6 +33,7 @@ impl Codes {
             began: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
             source: None,
             highest: 0,
+            breaks_off: false,
             open: [None; OPEN],
             next: 0,
         }
@@ -44,7 +47,8 @@ impl Codes {
             self.begin(code.number, recorder);
         } else if (1..=AHEAD_MAX).contains(&ahead) {
             self.highest = code.number;
-            recorder.add(m::FRAMES_PUBLISHED, ahead.into());
+            let missed = std::mem::take(&mut self.breaks_off);
+            recorder.add(m::FRAMES_PUBLISHED, if missed { 1 } else { ahead.into() });
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
             self.begin(code.number, recorder);
         } else {
@@ -58,7 +62,13 @@ impl Codes {
         self.next = (self.next + 1) % OPEN;
     }
 
+    /// Frames up to the next that comes are not missed: the client had paused, or goes elsewhere.
+    pub(super) fn break_off(&mut self) {
+        self.breaks_off = true;
+    }
+
     fn begin(&mut self, number: u32, recorder: &mut Recorder) {
+        self.breaks_off = false;
         self.highest = number;
         recorder.add(m::FRAMES_PUBLISHED, 1);
     }
@@ -198,6 +208,28 @@ mod tests {
         assert_eq!((published, ahead), (100, 0));
         assert!((40..85).contains(&delivered), "{delivered}");
         assert_eq!(delivered, whole.counter(m::FRAMES));
+    }
+
+    #[test]
+    fn what_a_pause_leaves_out_is_not_missed() {
+        let mut recorder = Recorder::new(CATALOGUE);
+        let mut codes = Codes::new(WALL_CLOCK);
+        let mut come = |number: u32, codes: &mut Codes| {
+            let source = 7;
+            let nanos = u64::from(number);
+            let code = TimeCode {
+                source,
+                number,
+                nanos,
+            };
+            codes.code(number * 3600, code, &mut recorder);
+            recorder.counter(m::FRAMES_PUBLISHED)
+        };
+        assert_eq!(come(10, &mut codes), 1);
+        assert_eq!(come(12, &mut codes), 3);
+        codes.break_off();
+        assert_eq!(come(500, &mut codes), 4);
+        assert_eq!(come(502, &mut codes), 6);
     }
 
     #[test]

@@ -152,6 +152,9 @@ impl RtpReceiver {
             })
         });
         turn.way = Way::Asked;
+        if let Some(codes) = self.playout.codes() {
+            codes.break_off();
+        }
         // All at once: nothing is allocated for a packet.
         turn.held.reserve_exact(HELD_MAX);
     }

@@ -433,7 +433,7 @@ impl Worker {
         self.turn = now;
         self.handshakes = 0;
         if now >= self.window_begins + WINDOW {
-            self.read_all_media();
+            self.read_all_media(now);
         }
         self.keep_time(now);
         self.let_go();
@@ -451,8 +451,9 @@ impl Worker {
 
     /// Counts what has come and is not counted as yet, so that what a window holds does not hang on when media is
     /// read.
-    fn read_all_media(&mut self) {
+    fn read_all_media(&mut self, now: Time) {
         self.read_rings_now();
+        self.read_all_streams(now);
         self.read_all_sockets();
         self.read_all_groups();
     }

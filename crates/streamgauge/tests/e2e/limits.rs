@@ -25,8 +25,8 @@ fn vlc_that_may_open_few_files_is_found_out() {
     let clip = folder.path().join("clips/clip1.mp4");
     let conf = format!("new v vod enabled\nsetup v input {}\n", clip.display());
     fs::write(&vlm, conf).expect("written");
-    // Each client costs it about five, so that it stays within five of its limit where there is no room for one more.
-    for (files, clients) in [(120, 30), (900, 3)] {
+    // Each client costs it about five, so that it stays within five of its limit where there is no room for one more: 2 %.
+    for (files, clients) in [(240, 60), (900, 3)] {
         let port = free_port();
         let text = format!(
             "server:

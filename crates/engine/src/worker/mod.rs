@@ -71,7 +71,6 @@ const TOLD_WAITING: usize = 1 << 16;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
-const RING: Token = Token(usize::MAX - 2);
 
 /// Makes the sessions of a reference server, one a connection.
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
@@ -371,11 +370,11 @@ impl Worker {
                 result => result?,
             }
             // First, so that what is heard below finds all counted that the ring has.
-            self.read_rings(events.iter().any(|event| event.token() == RING));
+            self.read_rings();
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.fired(),
-                    WAKER | RING => {}
+                    WAKER => {}
                     Token(place) => self.ready(place, event),
                 }
             }

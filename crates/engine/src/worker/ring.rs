@@ -6,13 +6,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use measure::{Time, tester};
-use mio::Interest;
 use mio::net::TcpStream;
-use mio::unix::SourceFd;
 use net::prefetch;
 use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
@@ -23,7 +20,7 @@ use super::sessions::{SessionKey, Slot};
 use super::sockets::Socket;
 use super::waiting::Queue;
 use super::watch::{Watched, Watcher};
-use super::{RING, Worker};
+use super::Worker;
 
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
@@ -45,8 +42,6 @@ pub(super) struct Rings {
     rings: [Option<PacketRing>; 2],
     /// By pair of ports.
     targets: Vec<Option<Target>>,
-    /// Whether anything is in them, as far as is known.
-    told: bool,
     /// When they were read last.
     read: Time,
     /// What is heard when they have brought what came before it.
@@ -84,41 +79,32 @@ impl Rings {
             settings,
             rings: [Some(ring), None],
             targets: vec![None; pairs],
-            told: false,
             read: Time::ZERO,
             waiting: Queue::default(),
             dropped: 0,
         })
     }
 
-    /// The descriptors to be polled, edge-triggered.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.rings.iter().flatten().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Opens the ring for the family of `local` if that has not been done. Gives its descriptor if so.
-    pub(super) fn cover(&mut self, local: IpAddr) -> io::Result<Option<RawFd>> {
+    /// Opens the ring for the family of `local` if that has not been done.
+    pub(super) fn cover(&mut self, local: IpAddr) -> io::Result<()> {
         let family = match local {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,
         };
         let place = &mut self.rings[usize::from(local.is_ipv6())];
-        if place.is_some() {
-            return Ok(None);
+        if place.is_none() {
+            *place = Some(PacketRing::open(&RingSettings {
+                family,
+                ..self.settings.clone()
+            })?);
         }
-        let ring = PacketRing::open(&RingSettings {
-            family,
-            ..self.settings.clone()
-        })?;
-        let descriptor = ring.as_raw_fd();
-        *place = Some(ring);
-        Ok(Some(descriptor))
+        Ok(())
     }
 
-    /// Whether it is time to read them.
-    fn are_due(&self, now: Time) -> bool {
+    /// Whether so many blocks have been handed over.
+    fn have_ready(&self, blocks: usize) -> bool {
         let mut each = self.rings.iter().flatten();
-        now >= self.read + GATHER || each.any(|ring| ring.has_ready(BLOCKS_A_TURN))
+        each.any(|ring| ring.has_ready(blocks))
     }
 
     fn place(&self, port: u16) -> Option<usize> {
@@ -256,9 +242,6 @@ impl Worker {
     /// Receives media by a packet ring from now on.
     pub(super) fn open_ring(&mut self, settings: RingSettings) -> io::Result<()> {
         let rings = Rings::open(settings)?;
-        for descriptor in rings.descriptors() {
-            self.poll_ring(descriptor)?;
-        }
         if rings.settings.segments {
             self.watcher = Some(Watcher::new(rings.settings.ports.clone()));
         }
@@ -266,20 +249,12 @@ impl Worker {
         Ok(())
     }
 
-    fn poll_ring(&self, descriptor: RawFd) -> io::Result<()> {
-        self.poll
-            .registry()
-            .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)
-    }
-
     /// Whether media for that local address comes by the ring.
     pub(super) fn cover_by_ring(&mut self, local: IpAddr) -> io::Result<bool> {
         let Some(rings) = &mut self.rings else {
             return Ok(false);
         };
-        if let Some(descriptor) = rings.cover(local)? {
-            self.poll_ring(descriptor)?;
-        }
+        rings.cover(local)?;
         Ok(true)
     }
 
@@ -308,29 +283,25 @@ impl Worker {
         }
     }
 
-    /// Whether something is in the rings, and it is time to read it.
-    fn rings_are_due(&self, now: Time) -> bool {
-        // Of connections that are read seldom the ring has to show all in time.
-        let at_once = self.watcher.as_ref().is_some_and(Watcher::is_needed);
-        let told = self.rings.as_ref().filter(|rings| rings.told);
-        told.is_some_and(|rings| at_once || rings.are_due(now))
-    }
-
-    /// When the rings are to be read next, if nothing more comes.
+    /// When the rings are to be read next, if nothing more comes. They are not polled: to be woken for each block would
+    /// cost more than to look at each heartbeat, and whether there is anything is seen in their memory.
     pub(super) fn rings_due(&self) -> Time {
         match &self.rings {
-            _ if self.rings_are_due(self.turn) => self.turn,
-            Some(rings) if rings.told => rings.read + GATHER,
+            Some(rings) if rings.have_ready(BLOCKS_A_TURN) => self.turn,
             _ => Time::NEVER,
         }
     }
 
-    /// Works off what the rings hold if it is time for that. `told` says whether the kernel has told of it.
-    pub(super) fn read_rings(&mut self, told: bool) {
-        if let Some(rings) = &mut self.rings {
-            rings.told |= told;
-        }
-        if self.rings_are_due(self.clock.now()) {
+    /// Works off what the rings hold if it is time for that.
+    pub(super) fn read_rings(&mut self) {
+        let Some(rings) = &self.rings else { return };
+        // Of connections that are read seldom the ring has to show all in time.
+        let at_once = self.watcher.as_ref().is_some_and(Watcher::is_needed);
+        let enough = match at_once || self.clock.now() >= rings.read + GATHER {
+            true => 1,
+            false => BLOCKS_A_TURN,
+        };
+        if rings.have_ready(enough) {
             self.read_rings_now();
         }
     }
@@ -347,19 +318,17 @@ impl Worker {
             ..
         } = &mut rings;
         let clock = self.clock.same_start();
-        let mut more = false;
         for ring in each.iter_mut().flatten() {
             let mut counting = Counting {
                 worker: self,
                 targets,
                 first: *settings.ports.start(),
             };
-            more |= ring.receive_all(&clock, BLOCKS_A_TURN, &mut counting).more;
+            ring.receive_all(&clock, BLOCKS_A_TURN, &mut counting);
         }
         if let Some(watcher) = &mut self.watcher {
             watcher.shown_all();
         }
-        rings.told = more;
         rings.read = self.clock.now();
         self.rings = Some(rings);
         self.settle();

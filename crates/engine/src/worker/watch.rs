@@ -339,6 +339,9 @@ impl Worker {
             self.leaving.clear();
             return;
         }
+        if from < turn {
+            self.read_rings_now();
+        }
         for turn in from..turn {
             let first = usize::try_from(turn % SHARES as u64).unwrap_or(0);
             let planned = Time::from_start(share * u32::try_from(turn).unwrap_or(u32::MAX));

@@ -215,6 +215,8 @@ struct Worker {
     watcher: Option<Watcher>,
     /// How many turns of reading connections have been taken.
     turns_taken: u64,
+    /// Those of whom it is the turn.
+    places: Vec<usize>,
     /// Sessions that were told to stop while their connections are read seldom.
     leaving: Vec<SessionKey>,
 
@@ -327,6 +329,7 @@ impl Worker {
             rings: None,
             watcher: None,
             turns_taken: 0,
+            places: Vec::new(),
             leaving: Vec::new(),
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             thread: own::Thread::new(),

@@ -15,12 +15,12 @@ use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, SinkId};
 
+use super::Worker;
 use super::outputs::Pending;
 use super::sessions::{SessionKey, Slot};
 use super::sockets::Socket;
 use super::waiting::Queue;
 use super::watch::{Watched, Watcher};
-use super::Worker;
 
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
@@ -219,7 +219,7 @@ impl Take for Counting<'_> {
                 self.run(datagram.to.port(), std::iter::once(*datagram));
             }
             Arrived::Segment(segment) => {
-                if let Some(watcher) = &mut self.worker.watcher {
+                if let Some(watcher) = &self.worker.watcher {
                     watcher.shown(segment);
                 }
             }
@@ -325,9 +325,6 @@ impl Worker {
                 first: *settings.ports.start(),
             };
             ring.receive_all(&clock, BLOCKS_A_TURN, &mut counting);
-        }
-        if let Some(watcher) = &mut self.watcher {
-            watcher.shown_all();
         }
         rings.read = self.clock.now();
         self.rings = Some(rings);

@@ -10,6 +10,9 @@
 //! Until media has begun a connection is read at once. Its end is heard at once, and waits for the ring.
 //! A connection of which the ring shows nothing (no port was to be had, the beginning was missed, an address is
 //! translated on the way) is read at once for as long as it stands.
+//!
+//! What the ring shows is put aside by share, and taken in when that share's turn to be read comes: what is known of
+//! each of thousands of connections then comes out of memory once a turn, and not once a segment.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -22,7 +25,7 @@ use measure::{Run, Time};
 use mio::net::TcpStream;
 use net::ConnectPorts;
 use net::ring::Segment;
-use net::segments::Segments;
+use net::segments::{Header, Segments};
 use protocol::session::ChannelId;
 
 use super::Worker;
@@ -52,6 +55,9 @@ pub(super) const LOW_WATER: usize = 32 * 1024;
 /// How many segments are taken in together.
 const TOGETHER: usize = 32;
 
+/// How many segments of one share may be put aside: what 100,000 a second of all shares bring between two turns.
+const ASIDE_MAX: usize = 20_000;
+
 /// How long after it was seen a segment that cannot be read was not taken by TCP.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
@@ -63,13 +69,26 @@ const UNHEARD: Duration = Duration::from_secs(1);
 struct Watch {
     first: u16,
     ports: ConnectPorts,
+    /// Whom they are to.
+    remotes: Vec<Option<SocketAddr>>,
     connections: Vec<Option<Box<Connection>>>,
+    /// What the ring has shown and has not been taken in, by share.
+    aside: [Vec<Aside>; SHARES],
 }
 
-#[derive(Debug)]
+/// What the ring has shown of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Aside {
+    at: Time,
+    header: Header,
+    port: u16,
+}
+
+#[derive(Debug, Default)]
 struct Connection {
-    remote: SocketAddr,
     segments: Segments,
+    /// Its place among the sockets, if it is read seldom.
+    seldom: Option<usize>,
 }
 
 /// A worker's watch over its connections.
@@ -78,8 +97,6 @@ pub(super) struct Watcher {
     watch: Rc<RefCell<Watch>>,
     /// How many connections are read seldom.
     seldom: Rc<Cell<usize>>,
-    /// What the ring has shown and has not been taken in.
-    shown: Vec<Segment>,
 }
 
 /// A connection that is watched, and its port, for as long as this lives.
@@ -99,15 +116,15 @@ pub(super) struct Watched {
 impl Watcher {
     /// Watches over connections from these ports.
     pub(super) fn new(ports: RangeInclusive<u16>) -> Watcher {
-        let connections = ports.clone().map(|_| None).collect();
         Watcher {
             watch: Rc::new(RefCell::new(Watch {
                 first: *ports.start(),
+                remotes: vec![None; ports.len()],
+                connections: ports.clone().map(|_| None).collect(),
                 ports: ConnectPorts::new(ports),
-                connections,
+                aside: Default::default(),
             })),
             seldom: Rc::default(),
-            shown: Vec::with_capacity(TOGETHER),
         }
     }
 
@@ -119,14 +136,8 @@ impl Watcher {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error),
         };
-        let connection = Connection {
-            remote: to,
-            segments: Segments::default(),
-        };
         // What has arrived already is still in the ring, to be taken by this thread.
-        if let Some(place) = watch.place(port) {
-            *place = Some(Box::new(connection));
-        }
+        watch.open(port, to);
         let watched = Watched {
             watch: self.watch.clone(),
             count: self.seldom.clone(),
@@ -138,37 +149,18 @@ impl Watcher {
         Ok(Some((TcpStream::from_std(socket), watched)))
     }
 
-    /// Takes in a segment, at the latest when [`Watcher::shown_all`] is said.
+    /// Puts a segment aside until its connection is asked for.
     #[inline]
-    pub(super) fn shown(&mut self, segment: &Segment) {
-        self.shown.push(*segment);
-        if self.shown.len() >= TOGETHER {
-            self.shown_all();
-        }
+    pub(super) fn shown(&self, segment: &Segment) {
+        self.watch.borrow_mut().put_aside(segment);
     }
 
-    /// The ring has shown all there is for now.
-    pub(super) fn shown_all(&mut self) {
+    /// Takes in what the ring has shown of a share, and gives the places of those of its connections that are read seldom.
+    fn begin_turn(&self, share: usize, places: &mut Vec<usize>) {
         let mut watch = self.watch.borrow_mut();
-        // Of thousands of connections none is in the cache. Looked at one after the other without anything that
-        // hangs on it, they come out of memory side by side, and not each when it is its turn.
-        let mut looked_at = 0;
-        for segment in &self.shown {
-            if let Some(Some(connection)) = watch.place(segment.to.port()) {
-                looked_at ^= connection.segments.look();
-            }
-        }
-        std::hint::black_box(looked_at);
-        for segment in self.shown.drain(..) {
-            let Some(Some(connection)) = watch.place(segment.to.port()) else {
-                continue;
-            };
-            let (seen, remote) = (segment.from, connection.remote);
-            // An IPv6 address may be known with another zone.
-            if seen.port() == remote.port() && seen.ip() == remote.ip() {
-                connection.segments.arrived(&segment.header, segment.at);
-            }
-        }
+        watch.take_in(share);
+        let connections = watch.connections.iter().skip(share).step_by(SHARES);
+        places.extend(connections.flatten().filter_map(|c| c.seldom));
     }
 
     /// Whether any connection is read seldom.
@@ -178,17 +170,79 @@ impl Watcher {
 }
 
 impl Watch {
+    fn index(&self, port: u16) -> Option<usize> {
+        let index = usize::from(port.checked_sub(self.first)?);
+        (index < self.connections.len()).then_some(index)
+    }
+
+    fn open(&mut self, port: u16, to: SocketAddr) {
+        let Some(index) = self.index(port) else {
+            return;
+        };
+        // What the ring has shown of the one before is none of this one's.
+        self.aside[index % SHARES].retain(|aside| aside.port != port);
+        self.remotes[index] = Some(to);
+        self.connections[index] = Some(Box::default());
+    }
+
     #[inline]
-    fn place(&mut self, port: u16) -> Option<&mut Option<Box<Connection>>> {
+    fn connection(&mut self, port: u16) -> Option<&mut Connection> {
         let index = port.checked_sub(self.first)?;
-        self.connections.get_mut(usize::from(index))
+        self.connections.get_mut(usize::from(index))?.as_deref_mut()
+    }
+
+    #[inline]
+    fn put_aside(&mut self, segment: &Segment) {
+        let port = segment.to.port();
+        let Some(index) = self.index(port) else {
+            return;
+        };
+        // An IPv6 address may be known with another zone.
+        let (seen, remote) = (segment.from, self.remotes[index]);
+        if remote.is_none_or(|remote| seen.port() != remote.port() || seen.ip() != remote.ip()) {
+            return;
+        }
+        let share = index % SHARES;
+        self.aside[share].push(Aside {
+            at: segment.at,
+            header: segment.header,
+            port,
+        });
+        if self.aside[share].len() >= ASIDE_MAX {
+            self.take_in(share);
+        }
+    }
+
+    /// Takes in what has been put aside of a share.
+    fn take_in(&mut self, share: usize) {
+        let mut aside = std::mem::take(&mut self.aside[share]);
+        for together in aside.chunks(TOGETHER) {
+            // Of thousands of connections none is in the cache. Looked at one after the other without anything that
+            // hangs on it, they come out of memory side by side, and not each when it is its turn.
+            let mut looked_at = 0;
+            for segment in together {
+                if let Some(connection) = self.connection(segment.port) {
+                    looked_at ^= connection.segments.look();
+                }
+            }
+            std::hint::black_box(looked_at);
+            for segment in together {
+                if let Some(connection) = self.connection(segment.port) {
+                    connection.segments.arrived(&segment.header, segment.at);
+                }
+            }
+        }
+        aside.clear();
+        self.aside[share] = aside;
     }
 }
 
 impl Watched {
     fn with<T>(&self, look: impl FnOnce(&mut Segments) -> T) -> Option<T> {
         let mut watch = self.watch.borrow_mut();
-        let connection = watch.place(self.port)?.as_mut()?;
+        let share = watch.index(self.port)? % SHARES;
+        watch.take_in(share);
+        let connection = watch.connection(self.port)?;
         Some(look(&mut connection.segments))
     }
 
@@ -198,10 +252,14 @@ impl Watched {
         self.with(|segments| segments.take(count, at, exact, runs));
     }
 
-    fn be_seldom(&mut self, seldom: bool) {
+    /// From now on it is read seldom, or not; its place among the sockets is that.
+    fn be_seldom(&mut self, place: Option<usize>) {
         let count = self.count.get() - usize::from(self.seldom);
-        self.count.set(count + usize::from(seldom));
-        self.seldom = seldom;
+        self.seldom = place.is_some();
+        self.count.set(count + usize::from(self.seldom));
+        if let Some(connection) = self.watch.borrow_mut().connection(self.port) {
+            connection.seldom = place;
+        }
     }
 
     /// How many bytes can be read of which the ring has shown when they came.
@@ -212,13 +270,13 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        self.be_seldom(None);
         let mut watch = self.watch.borrow_mut();
         watch.ports.release(self.port);
-        if let Some(place) = watch.place(self.port) {
-            *place = None;
+        if let Some(index) = watch.index(self.port) {
+            watch.remotes[index] = None;
+            watch.connections[index] = None;
         }
-        drop(watch);
-        self.be_seldom(false);
     }
 }
 
@@ -303,7 +361,7 @@ impl Worker {
         }
         // Where it is refused, it goes on as it was.
         if net::options::set_receive_low_water(&stream.socket, LOW_WATER).is_ok() {
-            watched.be_seldom(true);
+            watched.be_seldom(Some(place));
         }
     }
 
@@ -312,7 +370,7 @@ impl Worker {
         if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place)
             && let Some(watched) = &mut stream.watched
         {
-            watched.be_seldom(false);
+            watched.be_seldom(None);
         }
     }
 
@@ -342,15 +400,17 @@ impl Worker {
         if from < turn {
             self.read_rings_now();
         }
+        let mut places = std::mem::take(&mut self.places);
         for turn in from..turn {
-            let first = usize::try_from(turn % SHARES as u64).unwrap_or(0);
             let planned = Time::from_start(share * u32::try_from(turn).unwrap_or(u32::MAX));
-            for place in (first..self.sockets.capacity()).step_by(SHARES) {
+            self.begin_turn(turn, &mut places);
+            for place in places.drain(..) {
                 if !self.was_just_read(place, now) {
                     self.read_one_in_turn(place, now, planned);
                 }
             }
         }
+        self.places = places;
         for key in std::mem::take(&mut self.leaving) {
             if self.slot(key).is_some() {
                 self.catch_up(key);
@@ -375,9 +435,22 @@ impl Worker {
     pub(super) fn read_all_streams(&mut self, end: Time) {
         if self.watcher.as_ref().is_some_and(Watcher::is_needed) {
             let now = self.clock.now();
-            for place in 0..self.sockets.capacity() {
-                self.read_one_in_turn(place, now, end);
+            let mut places = std::mem::take(&mut self.places);
+            for turn in 0..SHARES as u64 {
+                self.begin_turn(turn, &mut places);
+                for place in places.drain(..) {
+                    self.read_one_in_turn(place, now, end);
+                }
             }
+            self.places = places;
+        }
+    }
+
+    /// Gives the places of the connections whose turn it is.
+    fn begin_turn(&self, turn: u64, places: &mut Vec<usize>) {
+        if let Some(watcher) = &self.watcher {
+            let share = usize::try_from(turn % SHARES as u64).unwrap_or(0);
+            watcher.begin_turn(share, places);
         }
     }
 

@@ -10,3 +10,4 @@ pub mod rtp;
 pub mod sdp;
 pub mod source;
 pub mod time_code;
+pub mod ts;

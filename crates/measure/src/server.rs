@@ -56,6 +56,10 @@ crate::metrics! {
         /// Processor time of the one thread that had the most in the window, in seconds per second.
         /// Near 1.0 a server that does its work in one thread is at its end, whatever `cpu` says.
         CPU_HOTTEST_THREAD = "cpu_hottest_thread", Cores, "proc(5), /proc/pid/task/tid/schedstat", Max;
+        /// How many cores the process tree may use: the processors that any of its processes may run on (taskset, cpusets), and
+        /// no more than the quota of the cgroup that its first process is in, or of one above that. Looked at every 5 s. Threads that
+        /// were bound to processors one by one count as their process.
+        CPU_ALLOWED = "cpu_allowed", Cores, "proc(5), /proc/pid/status, Cpus_allowed_list; cgroups(7), cpu.max or cpu.cfs_quota_us", Max;
         /// Unique set size: memory that belongs to the process tree alone and would be free without
         /// it. Taken at most every 5 s, because taking it costs the server.
         USS = "uss", Bytes, "proc(5), /proc/pid/smaps_rollup, Private_Clean + Private_Dirty", Max;

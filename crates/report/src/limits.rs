@@ -46,7 +46,7 @@ const EVENLY: f64 = 0.9;
 pub enum LimitKind {
     /// One thread of the server had a processor core to itself.
     Thread,
-    /// Server and tester together took up all cores of the machine that they share.
+    /// Server and tester together took up all cores of the machine that they share, or the server all that it may use.
     Cores,
     /// The bit rate did not rise with the clients.
     FlatBitRate,
@@ -82,6 +82,8 @@ pub(crate) struct Point {
     bit_rate: f64,
     cpu: Option<f64>,
     hottest_thread: Option<f64>,
+    /// How many cores it may use.
+    allowed: Option<f64>,
     tester_cpu: Option<f64>,
     uss: Option<f64>,
     descriptors_share: Option<f64>,
@@ -147,6 +149,7 @@ impl Evidence {
             Whose::Server => {
                 point.cpu = gauge("cpu");
                 point.hottest_thread = gauge("cpu_hottest_thread");
+                point.allowed = gauge("cpu_allowed");
                 point.uss = gauge("uss");
                 point.descriptors_share = gauge("file_descriptors_share");
                 point.descriptors = gauge("file_descriptors");
@@ -166,6 +169,7 @@ impl Evidence {
         [
             self.thread(),
             self.cores(cores),
+            self.allowed_cores(cores),
             self.other_machines_cores(),
             self.flat(),
             self.socket_drops(),
@@ -193,6 +197,23 @@ impl Evidence {
                 )
             },
         )
+    }
+
+    /// Of a server that may use fewer cores than the machine has: those.
+    fn allowed_cores(&self, cores: u32) -> Option<Limit> {
+        let share = |point: &Point| {
+            let fewer = |&allowed: &f64| allowed > 0.0 && allowed < f64::from(cores);
+            Some(point.cpu? / point.allowed.filter(fewer)?)
+        };
+        let seen = self.where_at_least(share, SATURATED);
+        let most = largest(&seen, |point| point.cpu);
+        let allowed = largest(&seen, |point| point.allowed);
+        limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
+            format!(
+                "the server took up all that it may use of the machine's {cores} cores, which is {allowed} (up to {most:.2}) {times}, \
+                 {from}: it is kept to that by its affinity or its control group's quota"
+            )
+        })
     }
 
     fn other_machines_cores(&self) -> Option<Limit> {
@@ -554,6 +575,38 @@ mod tests {
         });
         assert_eq!(kinds(&cores), [LimitKind::Cores]);
         assert_eq!(cores.limits(4, &ServerLog::default()), [], "there are more");
+    }
+
+    #[test]
+    fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
+        let kept = |allowed: Option<f64>, cpu: f64| {
+            run(60, move |_, point| {
+                (point.allowed, point.cpu) = (allowed, Some(cpu));
+            })
+        };
+        let limits = kept(Some(1.0), 0.99).limits(4, &ServerLog::default());
+        assert_eq!(limits.len(), 1);
+        assert_eq!((limits[0].kind, limits[0].windows), (LimitKind::Cores, 60));
+        let text = &limits[0].text;
+        assert!(
+            text.contains("machine's 4 cores, which is 1 (up to 0.99) in 60 of 60"),
+            "{text}"
+        );
+        assert_eq!(kinds(&kept(Some(0.5), 0.49)), [LimitKind::Cores]);
+        // It may use all, or was not near it, or nothing is known.
+        for (allowed, cpu) in [(Some(2.0), 1.7), (Some(1.0), 0.9), (None, 0.99)] {
+            assert_eq!(kinds(&kept(allowed, cpu)), [], "{allowed:?} {cpu}");
+        }
+        let all = kept(Some(2.0), 1.99).limits(2, &ServerLog::default());
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].text.contains("the tester beside it"), "{all:?}");
+        // Of another machine nothing is known.
+        let mut remote = kept(None, 1.0);
+        remote
+            .points
+            .iter_mut()
+            .for_each(|p| p.machine_cpu = Some(1.0));
+        assert_eq!(kinds(&remote), []);
     }
 
     #[test]

@@ -117,19 +117,41 @@ fn move_to(path: &Path) -> io::Result<()> {
 
 /// The folders in which this process may make a group that counts processor time, best first.
 fn homes(mountinfo: &str, own: &str) -> Vec<(Kind, PathBuf)> {
-    let mut homes = Vec::new();
-    for kind in [Kind::V1, Kind::V2] {
-        for mount in mountinfo.lines().filter_map(|line| parse_mount(line, kind)) {
-            let group = own.lines().find_map(|line| parse_membership(line, kind));
+    // In a container the group's name can be one of outside: then the mount itself is it.
+    groups(mountinfo, own)
+        .map(|(kind, mount, group)| (kind, group.unwrap_or(mount.point)))
+        .collect()
+}
+
+/// Of each mount the group that a process is in, if that can be seen here.
+fn groups<'a>(
+    mountinfo: &'a str,
+    membership: &'a str,
+) -> impl Iterator<Item = (Kind, Mount, Option<PathBuf>)> + 'a {
+    [Kind::V1, Kind::V2].into_iter().flat_map(move |kind| {
+        let group = membership
+            .lines()
+            .find_map(move |line| parse_membership(line, kind));
+        let mounts = mountinfo
+            .lines()
+            .filter_map(move |line| parse_mount(line, kind));
+        mounts.map(move |mount| {
             let inside = group
                 .and_then(|group| Path::new(group).strip_prefix(&mount.root).ok())
                 .map(|group| mount.point.join(group))
                 .filter(|path| path.is_dir());
-            // In a container the group's name can be one of outside: then the mount itself is it.
-            homes.push((kind, inside.unwrap_or(mount.point)));
-        }
-    }
-    homes
+            (kind, mount, inside)
+        })
+    })
+}
+
+/// The groups that a process is in which can count or limit processor time, each behind the mount below which it is;
+/// `membership` is its /proc/PID/cgroup.
+pub(crate) fn groups_of(membership: &str) -> Vec<(PathBuf, PathBuf)> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    groups(&mounts, membership)
+        .map(|(_, mount, group)| (mount.point.clone(), group.unwrap_or(mount.point)))
+        .collect()
 }
 
 struct Mount {

@@ -6,6 +6,7 @@
 //! a control group of its own where one can be made, which is what its processor time is read from.
 //! A server that runs already is only observed.
 
+mod allowance;
 pub mod catalogue;
 mod cgroup;
 mod clips;

@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 use measure::Recorder;
 use measure::server;
 
+use crate::allowance;
 use crate::cgroup::{self, Kind};
 use crate::ports::{self, Transport};
 use crate::proc;
 
 /// The least time between two looks at USS and PSS: the kernel walks the server's page tables.
 const MEMORY_EVERY: Duration = Duration::from_secs(5);
+
+/// The least time between two looks at which processors the server may use: that seldom changes.
+const ALLOWED_EVERY: Duration = Duration::from_secs(5);
 
 /// One look in this many times its own cost.
 const COST_SHARE: u32 = 100;
@@ -46,6 +50,8 @@ pub struct Observation {
     pub cpu: Option<f64>,
     /// The same of the busiest thread alone.
     pub cpu_hottest_thread: Option<f64>,
+    /// How many cores its processes may use.
+    pub cpu_allowed: Option<f64>,
     /// Unique set size, bytes.
     pub uss: Option<u64>,
     /// Proportional set size, bytes.
@@ -80,6 +86,7 @@ impl Observation {
         let gauges = [
             (server::CPU, self.cpu),
             (server::CPU_HOTTEST_THREAD, self.cpu_hottest_thread),
+            (server::CPU_ALLOWED, self.cpu_allowed),
             (server::USS, self.uss.map(|bytes| bytes as f64)),
             (server::PSS, self.pss.map(|bytes| bytes as f64)),
             (server::RSS, self.rss.map(|bytes| bytes as f64)),
@@ -165,6 +172,9 @@ pub(crate) struct Observer {
     ticks_used: u64,
     threads: Option<Reading<HashMap<(u32, u32), u64>>>,
     drops: Drops,
+    /// How many cores the processes may use, as it was found last.
+    allowed: Option<f64>,
+    allowed_pace: Pace,
     hottest_pace: Pace,
     memory_pace: Pace,
     descriptors_pace: Pace,
@@ -182,6 +192,8 @@ impl Observer {
             ticks_used: 0,
             threads: None,
             drops: Drops::default(),
+            allowed: None,
+            allowed_pace: Pace::every(ALLOWED_EVERY),
             hottest_pace: Pace::every(Duration::ZERO),
             memory_pace: Pace::every(MEMORY_EVERY),
             descriptors_pace: Pace::every(Duration::ZERO),
@@ -208,6 +220,7 @@ impl Observer {
         Observation {
             cpu: self.cpu(&stats),
             cpu_hottest_thread: self.hottest(tree, now),
+            cpu_allowed: self.allowed(tree, now),
             threads: sum(|stat| stat.threads),
             rss: sum(|stat| stat.resident).map(|pages| pages.saturating_mul(self.page)),
             file_descriptors,
@@ -268,6 +281,13 @@ impl Observer {
             })
             .max()?;
         (seconds > 0.0).then(|| most as f64 / 1e9 / seconds)
+    }
+
+    fn allowed(&mut self, tree: &[u32], now: Instant) -> Option<f64> {
+        if let Some(found) = self.allowed_pace.run(now, || allowance::cores(tree)) {
+            self.allowed = found;
+        }
+        self.allowed
     }
 
     fn memory(&mut self, tree: &[u32], now: Instant) -> Observation {

@@ -31,12 +31,21 @@ const HEAD: usize = 12;
 pub(super) struct Batch {
     first: u16,
     items: Vec<Item>,
-    /// The places of `items`, in the order in which they are taken.
-    order: Vec<u32>,
+    /// The order in which `items` are taken.
+    order: Vec<Placed>,
     /// Where in `order` the next item of each port goes; the last is of all that is for no port of ours.
     next: Vec<u32>,
     /// Whether all have to be taken as they came.
     as_they_came: bool,
+}
+
+/// Where among the items one is, and its port, for which it need not be looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Placed {
+    item: u32,
+    /// From the first of the ports.
+    port: u16,
+    is_other: bool,
 }
 
 /// Some ports in a row, each once.
@@ -257,18 +266,23 @@ impl Batch {
     fn arrange(&mut self) {
         self.order.clear();
         let count = self.items.len() as u32;
+        let placed = |(place, item): (u32, &Item)| Placed {
+            item: place,
+            port: item.port,
+            is_other: item.kind == Kind::Other,
+        };
         if self.as_they_came {
-            self.order.extend(0..count);
+            self.order.extend((0..count).zip(&self.items).map(placed));
             return;
         }
         let mut begin = 0;
         for next in &mut self.next {
             begin += std::mem::replace(next, begin);
         }
-        self.order.resize(self.items.len(), 0);
-        for (place, item) in (0..).zip(&self.items) {
-            let next = &mut self.next[usize::from(item.port)];
-            self.order[*next as usize] = place;
+        self.order.resize(self.items.len(), Placed::default());
+        for entry in (0..).zip(&self.items).map(placed) {
+            let next = &mut self.next[usize::from(entry.port)];
+            self.order[*next as usize] = entry;
             *next += 1;
         }
     }
@@ -292,27 +306,24 @@ impl Batch {
             let (ports, next) = self.ports_ahead(after);
             take.soon(&ports);
             count = next;
-            while let Some(&place) = now.first() {
-                let item = &self.items[place as usize];
-                if item.kind == Kind::Other {
+            while let Some(&first) = now.first() {
+                if first.is_other {
                     // It was read before.
+                    let item = &self.items[first.item as usize];
                     if let Some(frame) = frame_at(memory, item.at as usize) {
                         other(&frame, take);
                     }
                     now = &now[1..];
                     continue;
                 }
-                let same = |&&place: &&u32| {
-                    let other = &self.items[place as usize];
-                    other.port == item.port && other.kind != Kind::Other
-                };
+                let same = |next: &&Placed| next.port == first.port && !next.is_other;
                 let count = 1 + now[1..].iter().take_while(same).count();
                 let (run, after) = now.split_at(count);
-                let port = self.first + item.port;
+                let port = self.first + first.port;
                 take.run(
                     port,
                     run.iter()
-                        .map(|&place| self.items[place as usize].read(port, memory, clock)),
+                        .map(|placed| self.items[placed.item as usize].read(port, memory, clock)),
                 );
                 datagrams += count as u64;
                 now = after;
@@ -322,16 +333,16 @@ impl Batch {
         datagrams
     }
 
-    /// The ports of the packets that come next, and how many packets they are of.
-    fn ports_ahead(&self, rest: &[u32]) -> (Ports, usize) {
+    /// The ports of the packets that come next, and how many packets they are of, which are asked for.
+    fn ports_ahead(&self, rest: &[Placed]) -> (Ports, usize) {
         let mut ports = Ports::default();
         let mut packets = 0;
-        for &place in rest.iter().take(PACKETS_TOGETHER) {
+        for placed in rest.iter().take(PACKETS_TOGETHER) {
             // That of nobody is no port at all.
-            let port = self.first.saturating_add(self.items[place as usize].port);
-            if !ports.add(port) {
+            if !ports.add(self.first.saturating_add(placed.port)) {
                 break;
             }
+            prefetch(&self.items[placed.item as usize]);
             packets += 1;
         }
         (ports, packets)

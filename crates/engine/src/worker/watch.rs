@@ -513,3 +513,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! What becomes of segments between the ring and the connections that they are of.
+
+use super::*;
+
+const FIRST: u16 = 41_000;
+
+fn to() -> SocketAddr {
+    "10.0.0.1:554".parse().expect("an address")
+}
+
+fn segment(port: u16, sequence: u32, syn: bool) -> Segment {
+    Segment {
+        from: to(),
+        to: SocketAddr::new([10, 0, 0, 2].into(), port),
+        header: Header {
+            sequence,
+            length: if syn { 0 } else { 100 },
+            syn,
+        },
+        at: Time::from_nanos(u64::from(sequence)),
+    }
+}
+
+/// A watcher with connections from so many ports.
+fn watching(ports: u16) -> Watcher {
+    let watcher = Watcher::new(FIRST..=FIRST + 39);
+    for port in FIRST..FIRST + ports {
+        watcher.watch.borrow_mut().open(port, to());
+    }
+    watcher
+}
+
+/// How many bytes of a connection are known to have come, without anything being taken in.
+fn known(watcher: &Watcher, port: u16) -> Option<usize> {
+    let mut watch = watcher.watch.borrow_mut();
+    let segments = &watch.connection(port)?.segments;
+    segments.is_known().then(|| segments.unread())
+}
+
+fn aside(watcher: &Watcher) -> usize {
+    watcher.watch.borrow().aside.iter().map(Vec::len).sum()
+}
+
+#[test]
+fn a_turn_takes_in_what_was_put_aside_of_its_share_alone() {
+    let watcher = watching(40);
+    let shares = u16::try_from(SHARES).expect("few");
+    // Of two connections of one share, in between each other, and of one of another.
+    for (sequence, syn) in [(0, true), (1, false), (101, false)] {
+        for port in [FIRST + 3, FIRST + 3 + shares, FIRST + 4] {
+            watcher.shown(&segment(port, sequence, syn));
+        }
+    }
+    assert_eq!(known(&watcher, FIRST + 3), None);
+    watcher.watch.borrow_mut().connections[3]
+        .as_mut()
+        .expect("it is open")
+        .seldom = Some(77);
+    let mut places = Vec::new();
+    watcher.begin_turn(3, &mut places);
+    assert_eq!(places, [77]);
+    assert_eq!(known(&watcher, FIRST + 3), Some(200));
+    assert_eq!(known(&watcher, FIRST + 3 + shares), Some(200));
+    assert_eq!((known(&watcher, FIRST + 4), aside(&watcher)), (None, 3));
+}
+
+#[test]
+fn what_is_put_aside_is_bounded_and_none_of_it_is_lost() {
+    let watcher = watching(1);
+    watcher.shown(&segment(FIRST, 0, true));
+    let count = 3 * ASIDE_MAX;
+    for number in 0..u32::try_from(count).expect("few") {
+        watcher.shown(&segment(FIRST, 1 + 100 * number, false));
+        assert!(aside(&watcher) < ASIDE_MAX);
+    }
+    watcher.begin_turn(0, &mut Vec::new());
+    assert_eq!(known(&watcher, FIRST), Some(100 * count));
+}
+
+#[test]
+fn a_connection_takes_in_nothing_of_others() {
+    let watcher = watching(1);
+    // What the one before it from the same port left behind.
+    watcher.shown(&segment(FIRST, 5000, true));
+    watcher.shown(&segment(FIRST, 5001, false));
+    watcher.watch.borrow_mut().open(FIRST, to());
+    watcher.shown(&segment(FIRST, 0, true));
+    watcher.shown(&segment(FIRST, 1, false));
+    // Somebody else's, and for ports that nobody has or that are none of the range.
+    for from in ["10.0.0.9:554", "10.0.0.1:555"] {
+        watcher.shown(&Segment {
+            from: from.parse().expect("an address"),
+            ..segment(FIRST, 101, false)
+        });
+    }
+    for port in [FIRST + 1, FIRST - 1, FIRST + 40] {
+        watcher.shown(&segment(port, 101, false));
+    }
+    assert_eq!(aside(&watcher), 2);
+    watcher.begin_turn(0, &mut Vec::new());
+    assert_eq!(known(&watcher, FIRST), Some(100));
+}

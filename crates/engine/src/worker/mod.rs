@@ -435,7 +435,7 @@ impl Worker {
         self.turn = now;
         self.handshakes = 0;
         if now >= self.window_begins + WINDOW {
-            self.read_all_media(now);
+            self.read_all_media(self.window_begins + WINDOW);
         }
         self.keep_time(now);
         self.let_go();
@@ -452,10 +452,10 @@ impl Worker {
     }
 
     /// Counts what has come and is not counted as yet, so that what a window holds does not hang on when media is
-    /// read.
-    fn read_all_media(&mut self, now: Time) {
+    /// read. `end` is the window's, however late the loop comes to it.
+    fn read_all_media(&mut self, end: Time) {
         self.read_rings_now();
-        self.read_all_streams(now);
+        self.read_all_streams(end);
         self.read_all_sockets();
         self.read_all_groups();
     }

@@ -12,6 +12,9 @@ use super::*;
 /// Bytes of each segment: as of a packet of media.
 const SEGMENT: usize = 1200;
 
+/// What of a window counts the bytes that a client heard.
+const COUNTED: CounterId = protocol::media::rtp::metrics::PAYLOAD_BYTES;
+
 /// What a client heard of the connection with media in it.
 #[derive(Default)]
 struct Heard {
@@ -20,6 +23,8 @@ struct Heard {
     runs: Vec<(usize, Run)>,
     reads: usize,
     closed: Option<Closed>,
+    /// How many bytes the first window holds.
+    first_window: i64,
 }
 
 /// Connects, says that it plays at the first byte, and hears until the connection ends.
@@ -39,6 +44,7 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
                 .extend(runs.iter().map(|run| (begin + run.end, *run)));
             heard.bytes.extend_from_slice(bytes);
             heard.reads += 1;
+            cx.recorder.add(COUNTED, bytes.len() as u64);
         }
         Input::Closed { how, .. } => {
             heard.lock().expect("nobody panics with it").closed = Some(how);
@@ -109,6 +115,7 @@ fn heard_of_at(
     server.join().expect("it served");
     assert_eq!(seen.outcomes(), [&Outcome::Completed]);
     let mut heard = heard.lock().expect("nobody panics with it");
+    heard.first_window = Seen::sum(&seen.population[..1], COUNTED);
     std::mem::take(&mut *heard)
 }
 
@@ -125,10 +132,15 @@ fn wait_until(clock: &Clock, due: Time) {
 
 /// Sends so many segments, one every two milliseconds, and says when each was sent.
 fn send_paced(stream: &mut TcpStream, clock: &Clock, count: usize) -> Vec<Time> {
+    send_every(Duration::from_millis(2), stream, clock, count)
+}
+
+/// The same, one every so often.
+fn send_every(every: Duration, stream: &mut TcpStream, clock: &Clock, count: usize) -> Vec<Time> {
     let begin = clock.now();
     (0..count)
         .map(|number| {
-            let offset = Duration::from_millis(2) * u32::try_from(number).expect("few");
+            let offset = every * u32::try_from(number).expect("few");
             wait_until(clock, begin + offset);
             let now = clock.now();
             stream.write_all(&segment(number)).expect("there is room");
@@ -171,6 +183,29 @@ fn segments_have_their_times_though_they_are_read_seldom() {
         .collect();
     late.sort_unstable();
     assert!(late[late.len() / 2] < Duration::from_millis(1), "{late:?}");
+}
+
+#[test]
+fn a_window_holds_what_came_in_it() {
+    const COUNT: usize = 130;
+    // So slowly that it is read when its turn comes, and not because much has come.
+    const EVERY: Duration = Duration::from_millis(10);
+    if !may_have_a_ring() {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let heard = heard_of(true, move |mut stream, clock| {
+        let sent = send_every(EVERY, &mut stream, clock, COUNT);
+        tell.send(sent).expect("it is waited for");
+    });
+    let sent = told.recv().expect("all was sent");
+    // What came right before its end may be the next one's, because the ring shows it later; and the loop may be late.
+    let slack = Duration::from_millis(50);
+    let by = |offset| sent.iter().filter(|at| **at < Time::ZERO + offset).count() * SEGMENT;
+    let holds = by(WINDOW - slack)..=by(WINDOW + slack);
+    let first = usize::try_from(heard.first_window).expect("it is counted up");
+    assert!(*holds.end() < COUNT * SEGMENT, "it is sent for longer");
+    assert!(holds.contains(&first), "{first} of {holds:?}");
 }
 
 #[test]

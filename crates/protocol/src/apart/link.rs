@@ -155,6 +155,9 @@ impl Link {
     ) -> Result<(), String> {
         match said {
             Said::Hello { version, challenge } => {
+                if self.proved {
+                    return Err("it is no receiver: it begins twice".to_owned());
+                }
                 if version != VERSION {
                     return Err(format!(
                         "it speaks version {version}, and this program {VERSION}: start the same streamgauge on both machines"

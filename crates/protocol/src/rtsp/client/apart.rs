@@ -133,7 +133,9 @@ impl Client {
     fn heard_of_stream(&mut self, cx: &mut Context<'_>, heard: Heard) {
         match heard {
             Heard::Opened { stream, port } => {
-                let Some(opened) = self.streams.get_mut(stream) else {
+                // Those that a stream has are what the server was told.
+                let Some(opened) = self.streams.get_mut(stream).filter(|s| s.local_port == 0)
+                else {
                     return;
                 };
                 opened.local_port = port;

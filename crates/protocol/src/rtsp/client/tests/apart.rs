@@ -177,15 +177,17 @@ fn plays_elsewhere() -> (Bench, ChannelId) {
     assert!(matches!(wants(&mut bench, link), Asked::Proof { .. }));
     assert!(matches!(wants(&mut bench, link), Asked::Open(wanted) if wanted.clock_rate == 90_000));
     assert!(bench.out.is_empty());
-    let opened = Said::Opened {
+    let opened = |port| Said::Opened {
         stream: 0,
         address: "10.0.0.3".parse().expect("an address"),
-        port: 40_000,
+        port,
     };
-    says(&mut bench, link, &opened);
+    says(&mut bench, link, &opened(40_000));
     let setup = bench.asked(Method::Setup);
     let transport = "RTP/AVP;unicast;destination=10.0.0.3;client_port=40000-40001";
     assert_eq!(setup.headers.get("Transport"), Some(transport));
+    says(&mut bench, link, &opened(40_002));
+    assert!(bench.out.is_empty(), "the server is asked once");
     let headers = [("Session", "a"), ("Transport", transport)];
     bench.answer(&setup, 200, &headers, "");
     assert!(matches!(wants(&mut bench, link), Asked::Peer { .. }));

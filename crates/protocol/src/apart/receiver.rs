@@ -29,6 +29,9 @@ const CONTROL: ChannelId = ChannelId(0);
 /// How long somebody may take to show that he knows the secret.
 const PROOF_WITHIN: Duration = Duration::from_secs(5);
 
+/// The longest line of somebody who has not shown it. As he does, he may ask for streams: some hundred bytes each.
+const STRANGERS_LINE_MAX: usize = 4096;
+
 /// How often the state of streams is said at the least, and at the most.
 const EVERY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_millis(500);
@@ -310,6 +313,8 @@ impl Receiver {
                 Ok(Packet::SenderReport { info, .. }) => {
                     receiver.sender_report(&info, at, cx.recorder);
                 }
+                // Said once, however many come: one datagram has room for thousands.
+                Ok(Packet::Bye { .. }) if stream.bye => {}
                 Ok(Packet::Bye { sources, .. }) => {
                     let ssrc = receiver.ssrc();
                     // VLC's names no source, but 0.
@@ -457,8 +462,12 @@ impl Session for Receiver {
                 self.end(cx);
             }
             Input::Bytes { bytes, .. } => {
+                let most = match self.phase {
+                    Phase::Proof(_) => STRANGERS_LINE_MAX,
+                    _ => LINE_MAX,
+                };
                 let mut lines = std::mem::take(&mut self.lines);
-                let fed = lines.feed(bytes, LINE_MAX, |text| self.heard(cx, text));
+                let fed = lines.feed(bytes, most, |text| self.heard(cx, text));
                 self.lines = lines;
                 if fed.is_err() {
                     self.refuse(cx, "a line is too long");

@@ -245,6 +245,15 @@ fn a_stream_is_received_from_its_ports_to_its_end() {
     });
     let said: Vec<Said> = bench.said.drain(..).collect();
     assert_eq!(said.last(), Some(&Said::Bye { stream: 0, age: 0 }));
+    let many = bye.repeat(100);
+    bench.input(Input::Datagram {
+        channel,
+        port: Port::Control,
+        from: control,
+        bytes: &many,
+        at,
+    });
+    assert!(bench.said.is_empty(), "it is said once: {:?}", bench.said);
     bench.ask(&Asked::Close);
     assert!(matches!(bench.said.back(), Some(Said::Closed { streams }) if streams.len() == 1));
     assert!(bench.ended);
@@ -267,6 +276,9 @@ fn who_does_not_know_the_secret_opens_nothing() {
         assert!(bench.opened.is_empty());
         assert_eq!(bench.terms.refused(), 1);
     }
+    let mut bench = Bench::new(9);
+    bench.bytes(&[b'x'; 5000]);
+    assert_eq!(bench.refusal(), "a line is too long");
     let mut bench = Bench::new(9);
     bench.now = bench.session.deadline().expect("it does not wait for ever");
     bench.input(Input::Deadline);
@@ -419,6 +431,14 @@ fn a_receiver_can_name_no_address_but_its_own() {
             "{address}:{port}"
         );
     }
+    // Who begins again would have any challenge answered.
+    let mut near = Near::new();
+    near.greet();
+    let again = Said::Hello {
+        version: VERSION,
+        challenge: "another".to_owned(),
+    };
+    assert!(near.hear(&again).is_err());
     let mut near = Near::new();
     let why = "full".to_owned();
     let heard = near.hear(&Said::Refused { why });

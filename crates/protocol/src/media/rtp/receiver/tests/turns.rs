@@ -147,6 +147,29 @@ fn stragglers_of_the_old_position_are_told_apart() {
 }
 
 #[test]
+fn the_very_next_number_goes_on_whatever_its_time_is() {
+    let mut player = Player::new();
+    player.frames(20);
+    // One is late until the new position plays, of which no time was said.
+    let (late, stamp) = (player.sequence, player.timestamp);
+    player.sequence = player.sequence.wrapping_add(1);
+    player.timestamp = player.timestamp.wrapping_add(3600);
+    player.frames(5);
+    player.timestamp = player.timestamp.wrapping_sub(900_000_000);
+    player.bench.receiver.turn();
+    assert_eq!(player.told(Some(player.sequence), None), None);
+    player.arrives();
+    let header = player.bench.header(late, stamp, true);
+    assert_eq!(player.bench.send(&header), None);
+    player.frames(19);
+    player.bench.finish();
+    assert_eq!(player.bench.counts(), [46, 46, 0, 1, 0, 0, 0]);
+    // The late one says nothing of the clock that the media has now.
+    let jitter = player.bench.receiver.mean_jitter();
+    assert!(jitter < Some(Duration::from_millis(10)), "{jitter:?}");
+}
+
+#[test]
 fn packets_that_outrun_the_answer_are_of_the_new_position() {
     let mut player = Player::new();
     player.frames(20);

@@ -16,6 +16,7 @@ use crate::session::{
 };
 
 mod elsewhere;
+mod publish;
 
 const CONTROL: ChannelId = ChannelId(0);
 
@@ -59,9 +60,13 @@ fn with_faults(faults: &[&str]) -> ServerConfig {
 
 impl Talk {
     fn new(config: ServerConfig) -> Talk {
-        let server = Server::new(config).unwrap();
+        Talk::with(&Server::new(config).unwrap(), 1)
+    }
+
+    /// With that server, by the connection of that number.
+    fn with(server: &Server, number: u64) -> Talk {
         let mut talk = Talk {
-            session: server.session(1),
+            session: server.session(number),
             now: Time::from_nanos(5),
             recorder: Recorder::new(server.catalogue()),
             sinks: Sinks::default(),
@@ -145,6 +150,7 @@ impl Talk {
             Output::StopFlow { flow } => self.running.retain(|running| running.0 != flow),
             Output::Note(note) => self.notes.push(note.kind),
             Output::Served(served) => self.served.push(*served),
+            Output::Tell { .. } => {}
             Output::Ended(outcome) => self.outcome = Some(outcome),
             other => panic!("{other:?}"),
         }

@@ -1,0 +1,49 @@
+//! Streams that a client publishes, or sets out to.
+
+use super::*;
+
+const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.2\r\ns=x\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\n\
+    m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:streamid=0\r\n\
+    m=audio 0 RTP/AVP 0\r\na=control:streamid=1\r\n";
+
+fn announce(talk: &mut Talk) -> u16 {
+    talk.cseq += 1;
+    let text = format!(
+        "ANNOUNCE rtsp://h/live RTSP/1.0\r\nCSeq: {}\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{SDP}",
+        talk.cseq,
+        SDP.len()
+    );
+    talk.bytes(text.as_bytes());
+    talk.response().status
+}
+
+#[test]
+fn nothing_is_recorded_before_all_that_was_announced_is_set_up() {
+    let mut talk = Talk::new(config());
+    assert_eq!(announce(&mut talk), 200);
+    for stream in 0..2 {
+        assert_eq!(
+            talk.ask("RECORD rtsp://h/live", &[]).status,
+            455,
+            "{stream}"
+        );
+        let setup = format!("SETUP rtsp://h/live/streamid={stream}");
+        let transport = "Transport: RTP/AVP/TCP;unicast;mode=RECORD";
+        assert_eq!(talk.ask(&setup, &[transport]).status, 200);
+    }
+    assert_eq!(talk.ask("RECORD rtsp://h/live", &[]).status, 200);
+}
+
+#[test]
+fn who_leaves_without_having_recorded_leaves_no_place_taken() {
+    let server = Server::new(config()).unwrap();
+    let mut first = Talk::with(&server, 1);
+    let mut second = Talk::with(&server, 2);
+    assert_eq!(announce(&mut first), 200);
+    assert_eq!(announce(&mut second), 403);
+    first.input(Input::Closed {
+        channel: CONTROL,
+        how: Closed::Reset,
+    });
+    assert_eq!(announce(&mut second), 200);
+}

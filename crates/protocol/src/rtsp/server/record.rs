@@ -19,6 +19,9 @@ use crate::session::{
     ChannelError, ChannelId, Context, Open, Outcome, Output, Port, beside, bind_beside,
 };
 
+/// What is said on a stream's topic when it is published no more.
+const GONE: &str = "gone";
+
 /// Which part a session has in a stream that is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -427,7 +430,12 @@ impl ServerSession {
     }
 
     /// Hears that there is more of the stream that it plays, or that it has ended; says whether it was about that.
-    pub(super) fn told_of_part(&mut self, cx: &mut Context<'_>, topic: &str) -> bool {
+    pub(super) fn told_of_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        topic: &str,
+        message: &str,
+    ) -> bool {
         let Some(part) = &mut self.part else {
             return false;
         };
@@ -437,7 +445,12 @@ impl ServerSession {
         if !part.running {
             return true;
         }
-        let Some((packets, gone)) = self.shared.lives.from(&part.place, part.next) else {
+        // Somebody else may publish there by now: his packets have other numbers.
+        let packets = match message {
+            GONE => None,
+            _ => self.shared.lives.from(&part.place, part.next),
+        };
+        let Some((packets, gone)) = packets else {
             self.end_part(cx);
             self.end(cx, Outcome::Completed);
             return true;
@@ -504,7 +517,7 @@ impl ServerSession {
             self.shared.lives.end(&part.place);
             cx.out.push_back(Output::Tell {
                 topic: part.topic,
-                message: "gone".into(),
+                message: GONE.into(),
             });
         }
     }

@@ -520,7 +520,7 @@ impl Session for ServerSession {
                 self.end(cx, Outcome::Stopped);
             }
             Input::Told { topic, message } => {
-                if !self.told_of_part(cx, topic) {
+                if !self.told_of_part(cx, topic, message) {
                     self.told(cx, topic, message);
                 }
             }

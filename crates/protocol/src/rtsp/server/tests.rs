@@ -39,6 +39,7 @@ struct Talk {
     notes: Vec<&'static str>,
     served: Vec<ServedStream>,
     closed: Vec<ChannelId>,
+    listens: Vec<String>,
     outcome: Option<Outcome>,
 }
 
@@ -83,6 +84,7 @@ impl Talk {
             notes: Vec::new(),
             served: Vec::new(),
             closed: Vec::new(),
+            listens: Vec::new(),
             outcome: None,
         };
         let due = talk.now;
@@ -151,6 +153,7 @@ impl Talk {
             Output::Note(note) => self.notes.push(note.kind),
             Output::Served(served) => self.served.push(*served),
             Output::Tell { .. } => {}
+            Output::Listen { topic } => self.listens.push(topic),
             Output::Ended(outcome) => self.outcome = Some(outcome),
             other => panic!("{other:?}"),
         }

@@ -47,3 +47,44 @@ fn who_leaves_without_having_recorded_leaves_no_place_taken() {
     });
     assert_eq!(announce(&mut second), 200);
 }
+
+#[test]
+fn who_plays_a_stream_does_not_wait_for_the_next_one_in_its_place() {
+    let server = Server::new(config()).unwrap();
+    let publish = |number| {
+        let mut talk = Talk::with(&server, number);
+        assert_eq!(announce(&mut talk), 200);
+        for stream in 0..2 {
+            let setup = format!("SETUP rtsp://h/live/streamid={stream}");
+            let transport = "Transport: RTP/AVP/TCP;unicast;mode=RECORD";
+            assert_eq!(talk.ask(&setup, &[transport]).status, 200);
+        }
+        assert_eq!(talk.ask("RECORD rtsp://h/live", &[]).status, 200);
+        talk
+    };
+    let mut first = publish(1);
+    let mut player = Talk::with(&server, 2);
+    let transport = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
+    assert_eq!(
+        player
+            .ask("SETUP rtsp://h/live/track1", &[transport])
+            .status,
+        200
+    );
+    assert_eq!(player.ask("PLAY rtsp://h/live", &[]).status, 200);
+    first.input(Input::Closed {
+        channel: CONTROL,
+        how: Closed::End,
+    });
+    // That is heard only when another is there.
+    let _second = publish(3);
+    let [topic] = &player.listens[..] else {
+        panic!("{:?}", player.listens);
+    };
+    let topic = topic.clone();
+    player.input(Input::Told {
+        topic: &topic,
+        message: &"gone".into(),
+    });
+    assert_eq!(player.outcome, Some(Outcome::Completed));
+}

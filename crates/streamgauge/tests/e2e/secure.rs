@@ -54,6 +54,13 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("made of ASCII")
 }
 
+/// A server over TLS whose media takes a second.
+fn serve_briefly(folder: &Path) -> Server {
+    let (cert, key) = certificate(folder, "localhost", false);
+    let files = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
+    Server::start(folder, &[&files[..], &["--length", "1s"]].concat())
+}
+
 /// Clients of a server with `serving` arguments play all that it has to `url`, with the port put in; every count is
 /// found exactly.
 fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &[&str]) -> Report {
@@ -236,16 +243,7 @@ fn a_server_that_does_something_else_in_the_handshake() {
 fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
     let _alone = alone();
     let folder = folder();
-    let (cert, key) = certificate(folder.path(), "localhost", false);
-    let serving = [
-        "--tls-cert",
-        text(&cert),
-        "--tls-key",
-        text(&key),
-        "--length",
-        "1s",
-    ];
-    let server = Server::start(folder.path(), &serving);
+    let server = serve_briefly(folder.path());
     let stopped: Vec<TcpStream> = [&b""[..], &[22, 3, 1, 2], b"OPTIONS * RTSP/1.0\r\n\r\n"]
         .into_iter()
         .map(|bytes| {
@@ -277,16 +275,7 @@ fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
 fn a_trace_over_tls_is_plain() {
     let _alone = alone();
     let folder = folder();
-    let (cert, key) = certificate(folder.path(), "localhost", false);
-    let serving = [
-        "--tls-cert",
-        text(&cert),
-        "--tls-key",
-        text(&key),
-        "--length",
-        "1s",
-    ];
-    let server = Server::start(folder.path(), &serving);
+    let server = serve_briefly(folder.path());
     let url = format!("rtsps://127.0.0.1:{}/1", server.port);
     let load = [
         "load",

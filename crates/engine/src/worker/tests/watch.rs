@@ -162,12 +162,26 @@ fn segments_have_their_times_though_they_are_read_seldom() {
     if !may_have_a_ring() {
         return;
     }
-    let (tell, told) = mpsc::channel();
-    let heard = heard_of(true, move |mut stream, clock| {
-        let sent = send_paced(&mut stream, clock, COUNT);
-        tell.send(sent).expect("it is waited for");
-    });
-    let sent = told.recv().expect("all was sent");
+    // What is sent in a burst, because the sender was kept from its work, may be read before the ring shows it. Such a
+    // sender says nothing of the worker.
+    let disturbed = |sent: &[Time]| {
+        let due = (0u32..).map(|number| sent[0] + Duration::from_millis(2) * number);
+        let mut late = sent.iter().zip(due).map(|(at, due)| at.since(due));
+        late.any(|late| late > Duration::from_millis(10))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let (heard, sent) = loop {
+        let (tell, told) = mpsc::channel();
+        let heard = heard_of(true, move |mut stream, clock| {
+            let sent = send_paced(&mut stream, clock, COUNT);
+            tell.send(sent).expect("it is waited for");
+        });
+        let sent = told.recv().expect("all was sent");
+        if !disturbed(&sent) {
+            break (heard, sent);
+        }
+        assert!(Instant::now() < deadline, "no sender was left in peace");
+    };
     assert_eq!(
         (heard.bytes == all(COUNT), heard.closed),
         (true, Some(Closed::End))
@@ -175,15 +189,7 @@ fn segments_have_their_times_though_they_are_read_seldom() {
     // 600 ms, a read every 200; what comes before the ring has shown that media has begun is read at once.
     assert!(heard.reads < COUNT / 4, "{} reads", heard.reads);
     let exact: Vec<&(usize, Run)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
-    // What is sent in a burst, because the sender was kept from its work, may be read before the ring shows it.
-    let due = |number| sent[0] + Duration::from_millis(2) * u32::try_from(number).expect("few");
-    let late = |(number, at): &(usize, &Time)| at.since(due(*number)) > Duration::from_millis(10);
-    let late = sent.iter().enumerate().filter(late).count();
-    assert!(
-        exact.len() + 2 * late >= COUNT - 10,
-        "{} of {COUNT}, {late} of them sent late",
-        exact.len()
-    );
+    assert!(exact.len() >= COUNT - 10, "{} of {COUNT}", exact.len());
     let mut late: Vec<Duration> = exact
         .iter()
         .map(|(end, run)| {

@@ -13,6 +13,8 @@ const MOST: usize = 20;
 /// Why a scenario was refused. Shows every problem found, each at its line and column.
 #[derive(Debug)]
 pub struct ScenarioError {
+    /// What it is an error of, as messages call it.
+    what: &'static str,
     problems: Vec<Problem>,
 }
 
@@ -130,14 +132,19 @@ fn named(source: &Source) -> NamedSource<Arc<str>> {
 
 impl ScenarioError {
     /// An error with at least one problem; they are put in the order of the file.
-    pub(crate) fn new(mut problems: Vec<Problem>) -> ScenarioError {
+    pub(crate) fn new(problems: Vec<Problem>) -> ScenarioError {
+        ScenarioError::of("scenario", problems)
+    }
+
+    /// The same of something that is no scenario, and is read as one.
+    pub(crate) fn of(what: &'static str, mut problems: Vec<Problem>) -> ScenarioError {
         problems.sort_by_key(Problem::order);
         if problems.len() > MOST {
             let more = problems.len() - MOST;
             problems.truncate(MOST);
             problems.push(Problem::nowhere(format!("and {more} more")));
         }
-        ScenarioError { problems }
+        ScenarioError { what, problems }
     }
 
     pub(crate) fn into_problems(self) -> Vec<Problem> {
@@ -152,9 +159,7 @@ impl ScenarioError {
 
 impl From<Problem> for ScenarioError {
     fn from(problem: Problem) -> ScenarioError {
-        ScenarioError {
-            problems: vec![problem],
-        }
+        ScenarioError::new(vec![problem])
     }
 }
 
@@ -219,7 +224,12 @@ impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problems.as_slice() {
             [one] => one.fmt(f),
-            several => write!(f, "{} things are wrong with the scenario", several.len()),
+            several => write!(
+                f,
+                "{} things are wrong with the {}",
+                several.len(),
+                self.what
+            ),
         }
     }
 }

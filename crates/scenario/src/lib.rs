@@ -7,6 +7,7 @@
 //! its keys are read through its entry in [`protocol::registry`].
 
 mod describe;
+mod entry;
 mod error;
 mod fields;
 mod keys;
@@ -29,6 +30,7 @@ mod yaml;
 use std::path::Path;
 
 pub use describe::{Description, PopulationPlan, hide_password};
+pub use entry::{Config, EntryReady, Filled, Group, ServerEntry, Use, Values, Version};
 pub use error::{Problem, ScenarioError};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,

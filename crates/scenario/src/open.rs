@@ -11,6 +11,11 @@ use crate::yaml;
 
 /// What messages call the scenario file at `path`, and its text.
 pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
+    read_as(path, "scenario")
+}
+
+/// The same of a file that messages call `what`.
+pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
     let shown = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
@@ -18,7 +23,7 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
             std::io::ErrorKind::PermissionDenied => "you may not read it",
             _ => "",
         };
-        Problem::nowhere(format!("cannot read the scenario {shown}: {error}")).help(help)
+        Problem::nowhere(format!("cannot read the {what} {shown}: {error}")).help(help)
     };
     let mut bytes = Vec::new();
     // One byte more than allowed, so that the parser sees that it is too large.
@@ -28,7 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
         .map_err(unreadable)?;
     if bytes.len() > yaml::MAX_BYTES {
         return Err(
-            Problem::nowhere(format!("the scenario {shown} is larger than 1 MiB"))
+            Problem::nowhere(format!("the {what} {shown} is larger than 1 MiB"))
                 .help("is it the right file?")
                 .into(),
         );
@@ -39,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
             .filter(|byte| **byte == b'\n')
             .count()
             + 1;
-        Problem::nowhere(format!("the scenario {shown} is not UTF-8 in line {line}"))
+        Problem::nowhere(format!("the {what} {shown} is not UTF-8 in line {line}"))
             .help("save it as UTF-8")
     })?;
     Ok((shown, text))

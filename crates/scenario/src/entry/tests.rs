@@ -1,0 +1,162 @@
+use super::*;
+use proptest::prelude::*;
+
+const GOOD: &str = "\
+summary: a relay
+protocols: [http-ts]
+program: [relay, /opt/relay]
+command: [\"{program}\", -l, \"{port}\", -c, \"{config}\"]
+environment: {HOME: \"{home}\"}
+config: |
+  bind {{port}} = {port}
+  group {group_number}: {group_kind} {group}@{group_port} on {interface}
+  http { }
+clips: no
+groups: optional
+port: 5140
+ready: {line: up}
+urls: [\"http://{host}:{port}/{group_kind}/{group}:{group_port}\", \"http://{host}:{port}/status\"]
+version: {command: [\"{program}\", -V], pattern: \"v([0-9.]{1,9})\"}
+missing: build it
+notes: one thing
+";
+
+fn group(number: u16) -> Group {
+    Group {
+        kind: "rtp".to_owned(),
+        address: format!("239.0.0.{number}"),
+        port: 5000 + number,
+    }
+}
+
+fn said(name: &str, text: &str) -> String {
+    let error = ServerEntry::parse(name, text).expect_err("it is wrong");
+    error
+        .problems()
+        .iter()
+        .map(|problem| {
+            format!(
+                "{}: {} | {}\n",
+                problem.place().unwrap_or_default(),
+                problem.message(),
+                problem.help_text().unwrap_or("-")
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn an_entry_is_read_and_filled_in() {
+    let entry = ServerEntry::parse("servers/my-relay.yaml", GOOD).unwrap();
+    assert_eq!(entry.name, "my-relay");
+    assert_eq!(entry.programs, ["relay", "/opt/relay"]);
+    assert_eq!((entry.port, entry.groups), (5140, Use::Optional));
+    assert_eq!(entry.ready, EntryReady::Line("up".to_owned()));
+    assert_eq!(entry.notes, ["one thing"]);
+    let filled = entry.fill(&Values {
+        program: "/bin/relay".to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port: 9,
+        interface: "lo".to_owned(),
+        config: "/s/server.conf".to_owned(),
+        home: "/s/home".to_owned(),
+        groups: vec![group(1), group(2)],
+        ..Values::default()
+    });
+    assert_eq!(
+        filled.command,
+        ["/bin/relay", "-l", "9", "-c", "/s/server.conf"]
+    );
+    assert_eq!(
+        filled.environment,
+        [("HOME".to_owned(), "/s/home".to_owned())]
+    );
+    assert_eq!(
+        filled.config.as_deref(),
+        Some(
+            "bind {port} = 9\ngroup 1: rtp 239.0.0.1@5001 on lo\ngroup 2: rtp 239.0.0.2@5002 on lo\nhttp { }\n"
+        )
+    );
+    assert_eq!(
+        filled.urls,
+        [
+            "http://127.0.0.1:9/rtp/239.0.0.1:5001",
+            "http://127.0.0.1:9/rtp/239.0.0.2:5002",
+            "http://127.0.0.1:9/status"
+        ]
+    );
+}
+
+#[test]
+fn what_names_a_clip_is_there_once_for_each() {
+    let text = GOOD
+        .replace("[\"{program}\", -l,", "[\"{program}\", \"{clip}\", -l,")
+        .replace("clips: no", "clips: needed");
+    let entry = ServerEntry::parse("a.yaml", &text).unwrap();
+    let values = |clips: &[&str]| Values {
+        clips: clips.iter().map(|&clip| clip.to_owned()).collect(),
+        ..Values::default()
+    };
+    assert_eq!(
+        entry.fill(&values(&["/1", "/2"])).command[1..3],
+        ["/1", "/2"]
+    );
+    assert_eq!(entry.fill(&values(&[])).command[1], "-l");
+}
+
+#[test]
+fn each_mistake_is_said_at_its_place() {
+    let wrong = GOOD
+        .replace("-l, \"{port}\"", "-l, \"{prot}\"")
+        .replace("clips: no", "clips: neded")
+        .replace("port: 5140", "port: 70000")
+        .replace("missing: build it\n", "")
+        .replace("notes:", "noets:");
+    assert_eq!(
+        said("x.yaml", &wrong),
+        "x.yaml:1:1: `missing` is missing | say how it is installed, such as `apt-get install vlc-bin`\n\
+         x.yaml:10:8: `clips` cannot be `neded` | did you mean `needed`?\n\
+         x.yaml:12:7: `port: 70000` is out of range | write a whole number from 1 to 65535\n\
+         x.yaml:16:1: unknown key `noets` | did you mean `notes`?\n"
+    );
+    assert_eq!(
+        said("x.yaml", &GOOD.replace("-l, \"{port}\"", "-l, \"{prot}\"")),
+        "x.yaml:4:29: `command` knows no `{prot}` | did you mean `port`?; braces that are to stay are written doubled: `{{prot}}`\n"
+    );
+    assert!(
+        said("x.yaml", &GOOD.replace("{config}", "x")).contains("does not name its configuration")
+    );
+    assert!(said("x y.yaml", GOOD).contains("no name for a server"));
+    assert!(said("x.yaml", "- a\n").contains("1:1: a server entry must be a mapping"));
+    assert!(said("x.yaml", "").contains("must be a mapping"));
+    let two = ServerEntry::parse("x.yaml", &wrong)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(two, "4 things are wrong with the server entry");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = ServerEntry::load(Path::new("/nowhere/x.yaml")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("cannot read the server entry /nowhere/x.yaml"),
+        "{error}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_an_entry_or_an_error(text in "\\PC{0,200}", key in 0..KEYS.len()) {
+        let _ = ServerEntry::parse("x.yaml", &text);
+        let _ = ServerEntry::parse("x.yaml", &format!("{}: {text}\n", KEYS[key]));
+    }
+
+    #[test]
+    fn text_without_names_stays_as_it_is(text in "[ -~é]{0,60}") {
+        prop_assume!(fill::names(&text).count() == 0 && !text.contains("{{"));
+        let entry = ServerEntry { urls: vec![text.clone()], ..ServerEntry::parse("a.yaml", GOOD).unwrap() };
+        prop_assert_eq!(entry.fill(&Values::default()).urls, [text]);
+    }
+}

@@ -63,6 +63,15 @@ impl Scenario {
             if let Some(directory) = &mut server.directory {
                 *directory = folder.join(&*directory);
             }
+            if let ServerStart::Launch { name, .. } = &mut server.start
+                && server::is_path(name)
+            {
+                *name = folder.join(&*name).to_string_lossy().into_owned();
+                // A path in any case, also where the scenario's folder is none.
+                if !name.contains('/') {
+                    name.insert_str(0, "./");
+                }
+            }
             if let Some(file) = &mut server.log.file {
                 *file = folder.join(&*file);
             }

@@ -10,6 +10,8 @@ use measure::units::{BitRate, duration, optional_duration};
 use protocol::registry::ClientConfig;
 use serde::Serialize;
 
+use crate::entry::Group;
+
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -201,6 +203,12 @@ pub enum Leave {
 pub struct Server {
     /// How there comes to be one.
     pub start: ServerStart,
+    /// With [`ServerStart::Launch`]: the network interface that it receives multicast on. Default: `lo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// With [`ServerStart::Launch`]: the multicast groups it is to relay, for those that must be told. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
     /// The media that it is to serve, made where it is missing.
     pub clips: Option<Clips>,
     /// How it shows that it is ready. Default: as the catalogue knows, or as soon as it runs.
@@ -235,7 +243,7 @@ pub struct ServerLog {
 pub enum ServerStart {
     /// One from the catalogue of known servers.
     Launch {
-        /// Its name in the catalogue, such as `vlc`.
+        /// Its name in the catalogue, such as `vlc`; or the path of a file that is such an entry.
         name: String,
         /// The port that it is to serve on. Default: the catalogue's own.
         port: Option<u16>,

@@ -156,8 +156,14 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
             { "required": ["observe"] }
         ],
         "properties": {
-            "launch": { "type": "string", "description": "One of the catalogue of known servers, such as `vlc`." },
+            "launch": { "type": "string", "description": "One of the catalogue of known servers, such as `vlc` (`streamgauge servers` lists them); or the path of a file that is such an entry, relative to the scenario file." },
             "port": port("With `launch`: the port that it is to serve on."),
+            "interface": { "type": "string", "description": "With `launch`: the network interface that it receives multicast on. Default lo." },
+            "groups": {
+                "type": ["array", "string"],
+                "items": { "type": "string" },
+                "description": "With `launch`: the multicast groups that it is to relay, such as rtp://239.81.0.{1..8}:5000, for servers that must be told."
+            },
             "command": {
                 "type": "array",
                 "items": { "type": ["string", "number", "boolean"] },

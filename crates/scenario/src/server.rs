@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use measure::units::{BitRate, TimeSpan};
 
+use crate::entry::Group;
 use crate::error::Problem;
 use crate::fields::{Fields, text, wrong_type};
 use crate::model::{
@@ -15,11 +16,13 @@ use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 
 /// The keys of the server.
-pub(crate) const KEYS: [&str; 11] = [
+pub(crate) const KEYS: [&str; 13] = [
     "launch",
     "command",
     "observe",
     "port",
+    "interface",
+    "groups",
     "clips",
     "ready",
     "ready_timeout",
@@ -49,6 +52,11 @@ pub(crate) fn read(
     let mut fields = Fields::of(node, "server", FORM, problems)?;
     let start = start(&mut fields, known_servers, problems);
     let server = Server {
+        interface: fields.text("interface", problems),
+        groups: fields
+            .get("groups", problems)
+            .map(|node| groups(node, problems))
+            .unwrap_or_default(),
         clips: fields
             .get("clips", problems)
             .and_then(|node| clips(node, problems)),
@@ -80,11 +88,13 @@ pub(crate) fn read(
     };
     let (kind, without): (&str, &[&str]) = match server.start {
         ServerStart::Launch { .. } => ("launch", &["environment", "directory", "ready"]),
-        ServerStart::Command(_) => ("command", &["port"]),
+        ServerStart::Command(_) => ("command", &["port", "interface", "groups"]),
         ServerStart::Observe { .. } | ServerStart::Exporters { .. } => (
             "observe",
             &[
                 "port",
+                "interface",
+                "groups",
                 "ready",
                 "ready_timeout",
                 "stop_timeout",
@@ -168,7 +178,7 @@ fn start(
             let port = port(fields, problems);
             let node = fields.get("launch", problems)?;
             let name = text(node, "server.launch", problems)?;
-            if !known_servers.is_empty() && !known_servers.contains(&name) {
+            if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
                 problems.push(
                     Problem::new(
                         &node.origin,
@@ -261,6 +271,40 @@ fn exporter(fields: &mut Fields<'_>, key: &str, problems: &mut Vec<Problem>) -> 
         return None;
     }
     Some(url)
+}
+
+/// Whether `launch` names a file of the user's own, and not an entry of the catalogue.
+pub(crate) fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml")
+}
+
+/// The most groups that a server is told of.
+const GROUPS_MAX: usize = 1_000;
+
+fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
+    let urls = crate::urls::read(node, "server.groups", problems);
+    if urls.len() > GROUPS_MAX {
+        problems.push(Problem::new(
+            &node.origin,
+            format!("a server is told of at most {GROUPS_MAX} groups"),
+        ));
+        return Vec::new();
+    }
+    urls.into_iter()
+        .filter_map(|(url, node)| {
+            let group = Group::parse(&url);
+            if group.is_none() {
+                problems.push(
+                    Problem::new(
+                        &node.origin,
+                        format!("`{}` is not a multicast group", shown(&url)),
+                    )
+                    .help("write what is sent, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP"),
+                );
+            }
+            group
+        })
+        .collect()
 }
 
 fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {

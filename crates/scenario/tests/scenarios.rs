@@ -186,6 +186,27 @@ fn only_servers_of_the_catalogue_can_be_launched() {
 }
 
 #[test]
+fn a_file_of_ones_own_is_launched_from_the_scenarios_folder() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("s.yaml");
+    let text = format!(
+        "{SMALL}server: {{launch: mine.yaml, interface: eth7, groups: \"rtp://239.0.0.{{1..2}}:5000\"}}\n"
+    );
+    std::fs::write(&path, text).expect("it can be written");
+    let overrides = Overrides {
+        known_servers: vec!["vlc".to_owned()],
+        ..Overrides::default()
+    };
+    let scenario = Scenario::load(&path, &overrides).expect("it is good");
+    let server = scenario.server.expect("it has one");
+    let name = folder.path().join("mine.yaml").display().to_string();
+    assert_eq!(server.start, ServerStart::Launch { name, port: None });
+    assert_eq!(server.interface.as_deref(), Some("eth7"));
+    let groups: Vec<&str> = server.groups.iter().map(|group| &*group.address).collect();
+    assert_eq!(groups, ["239.0.0.1", "239.0.0.2"]);
+}
+
+#[test]
 fn settings_win_over_variables_and_variables_over_the_file() {
     let overrides = Overrides {
         set: [

@@ -85,6 +85,8 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
     command.extend(["--port".to_owned(), port.to_string()]);
     command.extend(with);
     Ok(Server {
+        interface: None,
+        groups: Vec::new(),
         start: ServerStart::Command(command),
         clips: None,
         ready: Some(Ready::Port(port)),

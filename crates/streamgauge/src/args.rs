@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Report(Report),
     /// List every metric: name, unit, definition and source
     Metrics(Metrics),
+    /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which are installed here
+    Servers(Servers),
     /// Print a JSON Schema: of the scenario file, or of the JSON report of a run or a series
     Schema(Schema),
 }
@@ -508,6 +510,19 @@ pub(crate) struct Report {
 pub(crate) struct Metrics {
     /// Only the metrics whose name contains this
     pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
+    /// Show this one in full: how it is started, its configuration, what to know, what to do where it is missing;
+    /// the path of a file of your own checks that
+    pub(crate) name: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The file of NAME as it is, to begin one of your own with
+    #[arg(long, requires = "name", conflicts_with = "json")]
+    pub(crate) yaml: bool,
 }
 
 #[derive(Debug, Args)]

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
+        Command::Servers(arguments) => commands::servers::servers(arguments, console),
         Command::Schema(arguments) => commands::listings::schema(arguments, console),
     };
     match outcome {
@@ -88,6 +89,7 @@ mod tests {
             ("streamgauge serve rtsp --bitrate 1", 104),
             ("streamgauge receive --listen 10.0.0.1", 104),
             ("streamgauge receive --ports 40001..", 104),
+            ("streamgauge servers --yaml", 104),
             ("streamgauge serve rtsp --fps 0", 104),
             (
                 "streamgauge load rtsp://h/a --ramp 2s --arrivals 5/s -c 9",

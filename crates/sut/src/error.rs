@@ -19,6 +19,9 @@ pub enum SutError {
         /// The names there are.
         known: String,
     },
+    /// A file of the catalogue is wrong.
+    #[error("{0}")]
+    Entry(String),
     /// An exporter of the server's machine is of no use.
     #[error("the exporter at {url}: {reason}")]
     Exporter {
@@ -143,6 +146,25 @@ pub enum SutError {
 }
 
 impl SutError {
+    /// Everything that is wrong with a file of the catalogue, each with its place and how to mend it.
+    pub(crate) fn entry(error: &scenario::ScenarioError) -> SutError {
+        let lines: Vec<String> = error
+            .problems()
+            .iter()
+            .map(|problem| {
+                let place = problem.place().map(|place| place + ": ");
+                let help = problem.help_text().map(|help| format!(": {help}"));
+                format!(
+                    "{}{}{}",
+                    place.unwrap_or_default(),
+                    problem.message(),
+                    help.unwrap_or_default()
+                )
+            })
+            .collect();
+        SutError::Entry(lines.join("\n"))
+    }
+
     /// Makes an error about a file out of the operating system's.
     pub(crate) fn file(
         action: &'static str,

@@ -38,7 +38,7 @@ pub use launched::StopReport;
 pub use message::Exit;
 pub use observe::{CpuSource, Observation};
 pub use ports::{PortOwner, Transport};
-pub use spec::{Clips, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
+pub use spec::{Clips, INTERFACE, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
 pub use supervise::{SUBCOMMAND, supervise_main};
 
 use complaints::{Complaints, Follower, Patterns};
@@ -213,13 +213,23 @@ impl Sut {
                     .map(|directory| base.join(directory));
                 (launch, Vec::new(), None)
             }
-            Origin::Catalogue { name, port } => {
-                let entry = catalogue::find(name)?;
-                let audio = spec
-                    .clips
-                    .as_ref()
-                    .is_some_and(|clips| clips.audio.is_some());
-                let built = entry.build(port.unwrap_or(entry.port), &clips, audio)?;
+            Origin::Catalogue {
+                name,
+                port,
+                interface,
+                groups,
+            } => {
+                let request = catalogue::Request {
+                    port: *port,
+                    interface: interface.as_deref().unwrap_or(INTERFACE),
+                    groups,
+                    clips: &clips,
+                    audio: spec
+                        .clips
+                        .as_ref()
+                        .is_some_and(|clips| clips.audio.is_some()),
+                };
+                let built = catalogue::build(name, &request)?;
                 (built.launch, built.urls, Some(built.scratch))
             }
         };

@@ -18,7 +18,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Makes sure that nobody has the port the server is to listen on.
 pub(crate) fn check_free(launch: &Launch) -> Result<(), SutError> {
-    let Some((address, transport)) = launch.ready.port() else {
+    let Some((address, transport)) = launch.ready.port().or(launch.port) else {
         return Ok(());
     };
     let port = address.port();
@@ -59,7 +59,7 @@ pub(crate) fn wait(
                 log: launched.state().log.tail(),
             });
         }
-        if is_ready(launched, &launch.ready, &mut served)? {
+        if is_ready(launched, launch, &mut served)? {
             break;
         }
         if began.elapsed() >= launch.ready_within {
@@ -97,9 +97,14 @@ fn describe(ready: &Ready) -> String {
 }
 
 /// Whether it is ready; `served` is how many of its streams it has been seen to serve.
-fn is_ready(launched: &Launched, ready: &Ready, served: &mut usize) -> Result<bool, SutError> {
-    let Some((address, transport)) = ready.port() else {
-        return Ok(*ready == Ready::Started || launched.state().matched);
+fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<bool, SutError> {
+    let ready = &launch.ready;
+    let says_so = match ready {
+        Ready::Text(_) | Ready::Pattern(_) => launched.state().matched,
+        Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => true,
+    };
+    let Some((address, transport)) = ready.port().or(launch.port) else {
+        return Ok(says_so);
     };
     match ports::owner_of(address.port(), transport, || launched.tree()) {
         PortOwner::Nobody => return Ok(false),
@@ -123,8 +128,9 @@ fn is_ready(launched: &Launched, ready: &Ready, served: &mut usize) -> Result<bo
             }
             Ok(*served == urls.len())
         }
-        _ => Ok(transport == Transport::Udp
-            || TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()),
+        _ => Ok(says_so
+            && (transport == Transport::Udp
+                || TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok())),
     }
 }
 

@@ -15,6 +15,9 @@ pub const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How long a server may take to end after SIGTERM before it is killed, where nothing else is said.
 pub const STOP_WITHIN: Duration = Duration::from_secs(5);
 
+/// The interface that a server of the catalogue receives multicast on, where nothing else is said.
+pub const INTERFACE: &str = "lo";
+
 /// The server under test: where it comes from, the clips it plays, and how it is handled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSpec {
@@ -60,6 +63,8 @@ impl From<&scenario::Server> for ServerSpec {
                 scenario::ServerStart::Launch { name, port } => Origin::Catalogue {
                     name: name.clone(),
                     port: *port,
+                    interface: server.interface.clone(),
+                    groups: server.groups.clone(),
                 },
                 scenario::ServerStart::Command(words) => {
                     Origin::Command(words.iter().map(Into::into).collect())
@@ -113,12 +118,16 @@ impl From<&scenario::Clips> for Clips {
 /// Where a server under test comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
-    /// It is started from the catalogue (see [`crate::catalogue::entries`]).
+    /// It is started from the catalogue (see [`crate::catalogue::list`]).
     Catalogue {
-        /// Its name in the catalogue.
+        /// Its name in the catalogue, or the path of an entry's file.
         name: String,
         /// The port to listen on; default: the entry's own.
         port: Option<u16>,
+        /// The interface to receive multicast on; default: [`INTERFACE`].
+        interface: Option<String>,
+        /// The multicast groups to relay, for servers that must be told.
+        groups: Vec<scenario::Group>,
     },
     /// It is started with a command of the user's: the program (looked for in PATH where it has no
     /// slash) and its arguments.
@@ -141,6 +150,9 @@ pub(crate) struct Launch {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// The folder to start in; default: the one streamgauge was started in.
     pub(crate) directory: Option<PathBuf>,
+    /// The port that must be nobody's before it starts, and its own once it is ready, whatever else shows
+    /// that; default: that of `ready`.
+    pub(crate) port: Option<(SocketAddr, Transport)>,
     /// How to know that it is ready.
     pub(crate) ready: Ready,
     /// How long it may take until it is ready.
@@ -159,18 +171,12 @@ impl Launch {
             command: command.into_iter().map(Into::into).collect(),
             environment: Vec::new(),
             directory: None,
+            port: None,
             ready: Ready::Started,
             ready_within: READY_WITHIN,
             stop_within: STOP_WITHIN,
             user: None,
         }
-    }
-
-    /// The same, ready when it owns TCP port `port` and accepts a connection on 127.0.0.1.
-    #[must_use]
-    pub(crate) fn ready_on_port(mut self, port: u16) -> Launch {
-        self.ready = Ready::tcp(port);
-        self
     }
 }
 

@@ -27,6 +27,8 @@ fn spec(name: &str, port: u16, clips: Option<Clips>) -> ServerSpec {
     let mut spec = ServerSpec::new(Origin::Catalogue {
         name: name.to_owned(),
         port: Some(port),
+        interface: None,
+        groups: Vec::new(),
     });
     spec.clips = clips;
     spec

@@ -109,6 +109,18 @@ pub struct Filled {
 }
 
 impl ServerEntry {
+    /// Fills in `{program}`, the only placeholder of the commands of `probe` and `version`.
+    pub fn fill_program(&self, program: &str, command: &[String]) -> Vec<String> {
+        let values = Values {
+            program: program.to_owned(),
+            ..Values::default()
+        };
+        command
+            .iter()
+            .flat_map(|text| each(text, &values))
+            .collect()
+    }
+
     /// Fills in what its texts leave open. An argument, a URL or a line of the configuration file that
     /// names a clip or a group is there once for each, and not at all where there is none.
     pub fn fill(&self, values: &Values) -> Filled {

@@ -27,6 +27,12 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         text.push('\n');
         console.print(&text)?;
     }
+    if let Some(ServerStart::Launch { name, .. }) =
+        first.server.as_ref().map(|server| &server.start)
+    {
+        let listed = sut::catalogue::find(name).map_err(Failure::bad)?;
+        listed.entry.map_err(Failure::diagnostic)?;
+    }
     match &plan {
         Plan::Run(scenario) => files::check(scenario)?,
         Plan::Series(series) => series::check(series)?,

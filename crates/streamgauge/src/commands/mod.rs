@@ -11,3 +11,4 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod series;
 pub(crate) mod serve;
+pub(crate) mod servers;

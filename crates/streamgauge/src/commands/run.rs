@@ -56,10 +56,8 @@ pub(crate) fn load(
 
 /// What is set by the environment, and what the command knows that no file says.
 pub(crate) fn overrides() -> Overrides {
-    let known_servers = sut::catalogue::entries()
-        .iter()
-        .map(|entry| entry.name.to_owned())
-        .collect();
+    // What is wrong with the folder of the user's own entries is said where one is looked for.
+    let known_servers = sut::catalogue::names().unwrap_or_default();
     let overrides = Overrides {
         default_seed: DEFAULT_SEED,
         known_servers,
@@ -67,5 +65,5 @@ pub(crate) fn overrides() -> Overrides {
     };
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    overrides.with_environment(variables, &[])
+    overrides.with_environment(variables, &[sut::catalogue::FOLDER_VARIABLE])
 }

@@ -1,102 +1,290 @@
 //! Servers that streamgauge knows how to start.
 //!
-//! An entry is data and one function that makes the command; adding one is adding a file here and a
-//! line in [`entries`].
+//! An entry is a YAML file ([`scenario::ServerEntry`]). Those of this crate's folder `catalogue` are a
+//! part of the program; users have others in a folder of their own, or name a file. One of theirs that is called as
+//! one of ours stands in its place.
 
-mod gstreamer;
-mod vlc;
+mod ask;
+mod place;
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use scenario::{EntryReady, Group, ScenarioError, ServerEntry, Use, Values};
 use tempfile::TempDir;
 
 use crate::error::SutError;
-use crate::spec::Launch;
+use crate::ports::Transport;
+use crate::spec::{Launch, Ready};
 
-/// The user that servers run as which refuse to be root: `nobody`.
-const NOBODY: u32 = 65534;
+pub use ask::{installed, version};
+pub(crate) use place::find_program;
 
-/// A server in the catalogue.
+/// The variable that names the folder of a user's own entries.
+/// Default: `streamgauge/servers` in XDG_CONFIG_HOME, else in `~/.config`.
+pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
+
+/// The most entries of a user's folder that are looked at.
+const FILES_MAX: usize = 1_000;
+
+/// Every entry that is a part of the program: the name of its file, and what is in it.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
+    (
+        "gstreamer.yaml",
+        include_str!("../../catalogue/gstreamer.yaml"),
+    ),
+    (
+        "mediamtx.yaml",
+        include_str!("../../catalogue/mediamtx.yaml"),
+    ),
+    (
+        "rtp2httpd.yaml",
+        include_str!("../../catalogue/rtp2httpd.yaml"),
+    ),
+    (
+        "msd_lite.yaml",
+        include_str!("../../catalogue/msd_lite.yaml"),
+    ),
+    ("udpxy.yaml", include_str!("../../catalogue/udpxy.yaml")),
+    ("tvgate.yaml", include_str!("../../catalogue/tvgate.yaml")),
+    (
+        "vlc-relay.yaml",
+        include_str!("../../catalogue/vlc-relay.yaml"),
+    ),
+    (
+        "nginx-rtmp.yaml",
+        include_str!("../../catalogue/nginx-rtmp.yaml"),
+    ),
+];
+
+/// A server of the catalogue.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Listed {
     /// Its name, as in `launch: NAME`.
-    pub name: &'static str,
-    /// What it is, in one line.
-    pub summary: &'static str,
-    /// How it is started, what it serves and where.
-    pub details: &'static str,
-    /// The command that installs what it needs on Debian and Ubuntu.
-    pub install: &'static str,
-    /// The TCP port it listens on where nothing else is said.
-    pub port: u16,
-    build: fn(&Request<'_>) -> Result<Built, SutError>,
+    pub name: String,
+    /// The file it comes from; none where it is a part of the program.
+    pub file: Option<PathBuf>,
+    /// The entry, or what is wrong with the file.
+    pub entry: Result<ServerEntry, ScenarioError>,
 }
 
-impl Entry {
-    /// Makes the command, and the folder of files that it needs.
-    pub(crate) fn build(
-        &'static self,
-        port: u16,
-        clips: &[PathBuf],
-        audio: bool,
-    ) -> Result<Built, SutError> {
-        (self.build)(&Request {
-            entry: self,
-            port,
-            clips,
-            audio,
-        })
-    }
-
-    fn missing(&self, what: &str) -> SutError {
-        SutError::Missing {
-            what: what.to_owned(),
-            remedy: self.install.to_owned(),
-        }
-    }
-}
-
-/// Every server there is.
-pub fn entries() -> &'static [&'static Entry] {
-    static ENTRIES: [&Entry; 2] = [&vlc::ENTRY, &gstreamer::ENTRY];
-    &ENTRIES
-}
-
-/// The entry of that name.
+/// Every server there is: those of the program, and those of the user's folder after them.
 ///
 /// # Errors
-/// There is none; the error names those there are.
-pub fn find(name: &str) -> Result<&'static Entry, SutError> {
-    entries()
+/// [`FOLDER_VARIABLE`] names a folder that cannot be read.
+pub fn list() -> Result<Vec<Listed>, SutError> {
+    let mut listed: Vec<Listed> = BUILT_IN
         .iter()
-        .find(|entry| entry.name == name)
-        .copied()
-        .ok_or_else(|| SutError::UnknownServer {
-            name: name.to_owned(),
-            known: entries()
-                .iter()
-                .map(|entry| entry.name)
-                .collect::<Vec<_>>()
-                .join(", "),
+        .map(|(file, text)| Listed {
+            name: stem(Path::new(file)),
+            file: None,
+            entry: ServerEntry::parse(file, text),
         })
+        .collect();
+    for file in own_files()? {
+        let own = Listed {
+            name: stem(&file),
+            entry: ServerEntry::load(&file),
+            file: Some(file),
+        };
+        match listed.iter_mut().find(|listed| listed.name == own.name) {
+            Some(same) => *same = own,
+            None => listed.push(own),
+        }
+    }
+    Ok(listed)
 }
 
-/// What an entry makes its command from.
+/// The names of all servers, in the order of [`list`].
+///
+/// # Errors
+/// As [`list`].
+pub fn names() -> Result<Vec<String>, SutError> {
+    Ok(list()?.into_iter().map(|listed| listed.name).collect())
+}
+
+/// The server of that name; or of that file, where it is a path.
+///
+/// # Errors
+/// There is none, and the error names those there are; or something in its file is wrong.
+pub fn find(name: &str) -> Result<Listed, SutError> {
+    if is_path(name) {
+        let file = PathBuf::from(name);
+        return Ok(Listed {
+            name: stem(&file),
+            entry: ServerEntry::load(&file),
+            file: Some(file),
+        });
+    }
+    let listed = list()?;
+    let known = || {
+        let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
+        names.join(", ")
+    };
+    match listed.iter().position(|listed| listed.name == name) {
+        Some(place) => Ok(listed.into_iter().nth(place).expect("it was just found")),
+        None => Err(SutError::UnknownServer {
+            name: name.to_owned(),
+            known: known(),
+        }),
+    }
+}
+
+/// As in a scenario: a slash or the ending of YAML makes it a path.
+fn is_path(name: &str) -> bool {
+    name.contains('/') || is_yaml(Path::new(name))
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+/// The files of the user's folder, in the order of their names.
+fn own_files() -> Result<Vec<PathBuf>, SutError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let named = variable(FOLDER_VARIABLE).map(PathBuf::from);
+    let usual = || {
+        let base = variable("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".config")))?;
+        Some(base.join("streamgauge/servers"))
+    };
+    let Some(folder) = named.clone().or_else(usual) else {
+        return Ok(Vec::new());
+    };
+    files_of(&folder, named.is_some())
+}
+
+/// The entries in a folder. One that nobody named need not be there.
+fn files_of(folder: &Path, must_be: bool) -> Result<Vec<PathBuf>, SutError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(_) if !must_be => return Ok(Vec::new()),
+        Err(error) => return Err(SutError::file("read the servers in", folder)(error)),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| is_yaml(path))
+        .take(FILES_MAX)
+        .collect();
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// What a command is made from beside the entry.
+#[derive(Debug)]
 pub(crate) struct Request<'a> {
-    entry: &'static Entry,
-    port: u16,
-    clips: &'a [PathBuf],
-    audio: bool,
+    /// The port to listen on; default: the entry's own.
+    pub(crate) port: Option<u16>,
+    /// The interface it receives multicast on.
+    pub(crate) interface: &'a str,
+    pub(crate) groups: &'a [Group],
+    pub(crate) clips: &'a [PathBuf],
+    /// Whether the clips have audio.
+    pub(crate) audio: bool,
 }
 
 /// A command that is ready to start.
+#[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) launch: Launch,
     pub(crate) urls: Vec<String>,
     pub(crate) scratch: TempDir,
+}
+
+/// Makes the command of the server of that name, and the folder of files that it needs.
+pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError> {
+    let listed = find(name)?;
+    let entry = listed.entry.map_err(|error| SutError::entry(&error))?;
+    check_uses(&entry, request)?;
+    let program = installed(&entry).ok_or_else(|| SutError::Missing {
+        what: entry.name.clone(),
+        remedy: entry.missing.clone(),
+    })?;
+    let user = entry.not_as_root.then(place::unprivileged).flatten();
+    let scratch = place::scratch()?;
+    let home = place::home(scratch.path(), user)?;
+    let clips = place::bring_clips(request.clips, scratch.path(), user)?;
+    let config = entry
+        .config
+        .as_ref()
+        .map(|config| scratch.path().join(&config.name));
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let port = request.port.unwrap_or(entry.port);
+    let filled = entry.fill(&Values {
+        program: text(&program),
+        host: Ipv4Addr::LOCALHOST.to_string(),
+        port,
+        interface: request.interface.to_owned(),
+        config: config.as_deref().map(text).unwrap_or_default(),
+        scratch: text(scratch.path()),
+        home: text(&home),
+        audio: request.audio,
+        clips: clips.iter().map(|clip| text(clip)).collect(),
+        groups: request.groups.to_vec(),
+    });
+    if let (Some(path), Some(text)) = (&config, &filled.config) {
+        place::write(path, text)?;
+    }
+    let mut launch = Launch::new(&filled.command);
+    launch.environment = filled
+        .environment
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    launch.directory = Some(scratch.path().to_owned());
+    launch.user = user;
+    let address: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
+    launch.port = Some((address, Transport::Tcp));
+    launch.ready = match entry.ready {
+        EntryReady::Port => Ready::tcp(port),
+        EntryReady::Urls => Ready::Rtsp {
+            address,
+            urls: filled.urls.clone(),
+        },
+        EntryReady::Line(text) => Ready::Text(text),
+        EntryReady::Pattern(pattern) => Ready::Pattern(pattern),
+    };
+    Ok(Built {
+        launch,
+        urls: filled.urls,
+        scratch,
+    })
+}
+
+/// Whether the scenario says what the server needs, and nothing that it has no use for.
+fn check_uses(entry: &ServerEntry, request: &Request<'_>) -> Result<(), SutError> {
+    let uses = [
+        (entry.clips, request.clips.is_empty(), "clips", "files"),
+        (
+            entry.groups,
+            request.groups.is_empty(),
+            "groups",
+            "multicast groups",
+        ),
+    ];
+    for (wanted, none, key, what) in uses {
+        let name = &entry.name;
+        let problem = match (wanted, none) {
+            (Use::Needed, true) => {
+                format!("`launch: {name}` serves {what} and has none: say which under `{key}`")
+            }
+            (Use::No, false) => {
+                format!("`launch: {name}` has no use for `{key}`: take that out")
+            }
+            _ => continue,
+        };
+        return Err(SutError::Unusable(problem));
+    }
+    Ok(())
 }
 
 /// What to say where ffmpeg is needed and missing.
@@ -107,144 +295,5 @@ pub fn ffmpeg_missing() -> SutError {
     }
 }
 
-/// Looks for a program as a shell would.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(name))
-        .find(runs)
-}
-
-/// A folder for a server's files, which every user may read.
-fn scratch() -> Result<TempDir, SutError> {
-    let own = std::env::temp_dir();
-    let place = if may_enter(&own) {
-        own
-    } else {
-        PathBuf::from("/tmp")
-    };
-    let scratch = tempfile::Builder::new()
-        .prefix("streamgauge-")
-        .tempdir_in(&place)
-        .map_err(SutError::file("make a folder in", place))?;
-    open_to_all(scratch.path(), 0o755)?;
-    Ok(scratch)
-}
-
-fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(SutError::file("open to all users", path))
-}
-
-/// Writes a file that every user may read.
-fn write(path: &Path, text: &str) -> Result<(), SutError> {
-    fs::write(path, text).map_err(SutError::file("write", path))?;
-    open_to_all(path, 0o644)
-}
-
-/// A folder in `scratch` that `user` may write to.
-fn home(scratch: &Path, user: Option<u32>) -> Result<PathBuf, SutError> {
-    let home = scratch.join("home");
-    fs::create_dir(&home).map_err(SutError::file("make", &home))?;
-    if user.is_some() {
-        chown(&home, user, user).map_err(SutError::file("give away", &home))?;
-    }
-    Ok(home)
-}
-
-/// Makes the clips appear in `scratch` as clip1.mp4 and so on, so that `user` can read them: as links,
-/// or as copies where they lie in a folder that this user may not enter, such as root's home.
-fn bring_clips(
-    clips: &[PathBuf],
-    scratch: &Path,
-    user: Option<u32>,
-) -> Result<Vec<PathBuf>, SutError> {
-    let mut brought = Vec::new();
-    for (number, clip) in (1..).zip(clips) {
-        let path = scratch.join(format!("clip{number}.mp4"));
-        let readable = user.is_none()
-            || clip.parent().is_some_and(may_enter)
-                && fs::metadata(clip).is_ok_and(|file| file.mode() & 0o004 != 0);
-        let result: io::Result<()> = if readable {
-            std::os::unix::fs::symlink(clip, &path)
-        } else {
-            fs::copy(clip, &path).map(|_| ())
-        };
-        result.map_err(SutError::file("bring a clip to", &path))?;
-        if !readable {
-            open_to_all(&path, 0o644)?;
-        }
-        brought.push(path);
-    }
-    Ok(brought)
-}
-
-/// Whether every user may go into the folder, through all those above it.
-fn may_enter(folder: &Path) -> bool {
-    fs::canonicalize(folder).is_ok_and(|folder| {
-        folder
-            .ancestors()
-            .all(|path| fs::metadata(path).is_ok_and(|file| file.mode() & 0o001 != 0))
-    })
-}
-
-/// Whom to run a server as that refuses to be root.
-fn unprivileged() -> Option<u32> {
-    rustix::process::geteuid().is_root().then_some(NOBODY)
-}
-
-/// The address a catalogue server is reached at.
-fn url(port: u16, path: &str) -> String {
-    format!("rtsp://127.0.0.1:{port}/{path}")
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_documented() {
-        let mut names: Vec<_> = entries().iter().map(|entry| entry.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), entries().len());
-        for entry in entries() {
-            assert!(entry.install.contains("install"), "{}", entry.name);
-            assert!(!entry.summary.is_empty() && !entry.details.is_empty());
-            assert_eq!(find(entry.name).unwrap().name, entry.name);
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_is_told_the_known_ones() {
-        let error = find("vcl").unwrap_err().to_string();
-        assert!(
-            error.contains("vcl") && error.contains("vlc, gstreamer"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn clips_out_of_reach_are_copied() {
-        let closed = tempfile::tempdir().unwrap();
-        fs::set_permissions(closed.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let clip = closed.path().join("c.mp4");
-        fs::write(&clip, "x").unwrap();
-        let scratch = scratch().unwrap();
-        let brought =
-            bring_clips(std::slice::from_ref(&clip), scratch.path(), Some(NOBODY)).unwrap();
-        assert!(fs::symlink_metadata(&brought[0]).unwrap().is_file());
-        fs::remove_file(&brought[0]).unwrap();
-        let brought = bring_clips(&[clip], scratch.path(), None).unwrap();
-        assert!(fs::symlink_metadata(&brought[0]).unwrap().is_symlink());
-    }
-
-    #[test]
-    fn finds_programs() {
-        assert!(find_program("sh").is_some());
-        assert_eq!(find_program("no-such-program-at-all"), None);
-    }
-}
+mod tests;

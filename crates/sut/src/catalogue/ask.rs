@@ -1,0 +1,135 @@
+//! What is installed here, and which version: asked of the programs themselves, within bounds.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+use regex_lite::Regex;
+use scenario::ServerEntry;
+
+use super::place::{find_program, unprivileged};
+use crate::error::SutError;
+
+/// How long a program may take to say its version, or what it needs.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// How much of what it says is read.
+const BYTES_MAX: u64 = 16 * 1024;
+
+/// The longest version that is shown, in characters.
+const VERSION_MAX: usize = 40;
+
+/// The program of the entry that is installed here with all that it needs: the first of those it can be.
+pub fn installed(entry: &ServerEntry) -> Option<PathBuf> {
+    entry
+        .programs
+        .iter()
+        .filter_map(|name| find_program(name))
+        .find(|program| match &entry.probe {
+            Some(probe) => ask(entry, program, probe).is_some_and(|answer| answer.good),
+            None => true,
+        })
+}
+
+/// The version that the program says it has; none where it says none, or is not asked.
+///
+/// # Errors
+/// The entry's pattern is no regular expression.
+pub fn version(entry: &ServerEntry, program: &Path) -> Result<Option<String>, SutError> {
+    let Some(version) = &entry.version else {
+        return Ok(None);
+    };
+    let pattern = Regex::new(&version.pattern).map_err(|error| SutError::BadPattern {
+        pattern: version.pattern.clone(),
+        reason: error.to_string(),
+    })?;
+    Ok(ask(entry, program, &version.command).and_then(|answer| find(&pattern, &answer.output)))
+}
+
+fn find(pattern: &Regex, output: &str) -> Option<String> {
+    let found = output.lines().find_map(|line| pattern.captures(line))?;
+    let text = found.get(1).or_else(|| found.get(0))?.as_str();
+    let shown: String = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(VERSION_MAX)
+        .collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
+struct Answer {
+    /// It ended with 0.
+    good: bool,
+    /// What it printed, errors last.
+    output: String,
+}
+
+/// Runs a command of the entry; nothing where it cannot be run, or does not end.
+fn ask(entry: &ServerEntry, program: &Path, words: &[String]) -> Option<Answer> {
+    let words = entry.fill_program(&program.to_string_lossy(), words);
+    let (first, rest) = words.split_first()?;
+    let mut command = Command::new(find_program(first)?);
+    command
+        .args(rest)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(user) = entry.not_as_root.then(unprivileged).flatten() {
+        command.uid(user).gid(user).env("HOME", "/tmp");
+    }
+    let mut child = command.spawn().ok()?;
+    let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));
+    let deadline = Instant::now() + WITHIN;
+    let texts = [output, errors].map(|text| text.recv_deadline(deadline).ok());
+    let good = end(&mut child, deadline);
+    let [Some(output), Some(errors)] = texts else {
+        return None;
+    };
+    Some(Answer {
+        good,
+        output: output + "\n" + &errors,
+    })
+}
+
+/// Reads what comes, on a thread, because it may never end.
+fn read(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = bounded(1);
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(output) = output {
+            // What came before an error is worth having, too.
+            let _ = output.take(BYTES_MAX).read_to_end(&mut bytes);
+        }
+        // Nobody listens any more where it took too long.
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// Whether it ends well by itself in time. Whatever is left of it is killed.
+fn end(child: &mut Child, deadline: Instant) -> bool {
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(None) | Err(_) => break None,
+        }
+    };
+    if let Some(group) = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    if status.is_none() {
+        let _ = child.wait();
+    }
+    status.is_some_and(|status| status.success())
+}

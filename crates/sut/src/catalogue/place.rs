@@ -1,0 +1,133 @@
+//! What a server of the catalogue needs around it: its program, a folder of its own, its clips.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::error::SutError;
+
+/// The user that servers run as which refuse to be root: `nobody`.
+const NOBODY: u32 = 65534;
+
+/// Looks for a program as a shell would: in PATH where its name has no slash.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let runs = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(runs);
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(runs)
+}
+
+/// A folder for a server's files, which every user may read.
+pub(super) fn scratch() -> Result<TempDir, SutError> {
+    let own = std::env::temp_dir();
+    let place = if may_enter(&own) {
+        own
+    } else {
+        PathBuf::from("/tmp")
+    };
+    let scratch = tempfile::Builder::new()
+        .prefix("streamgauge-")
+        .tempdir_in(&place)
+        .map_err(SutError::file("make a folder in", place))?;
+    open_to_all(scratch.path(), 0o755)?;
+    Ok(scratch)
+}
+
+fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(SutError::file("open to all users", path))
+}
+
+/// Writes a file that every user may read.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
+    fs::write(path, text).map_err(SutError::file("write", path))?;
+    open_to_all(path, 0o644)
+}
+
+/// A folder in `scratch` that `user` may write to.
+pub(super) fn home(scratch: &Path, user: Option<u32>) -> Result<PathBuf, SutError> {
+    let home = scratch.join("home");
+    fs::create_dir(&home).map_err(SutError::file("make", &home))?;
+    if user.is_some() {
+        chown(&home, user, user).map_err(SutError::file("give away", &home))?;
+    }
+    Ok(home)
+}
+
+/// Makes the clips appear in `scratch` as clip1.mp4 and so on, so that `user` can read them: as links,
+/// or as copies where they lie in a folder that this user may not enter, such as root's home.
+pub(super) fn bring_clips(
+    clips: &[PathBuf],
+    scratch: &Path,
+    user: Option<u32>,
+) -> Result<Vec<PathBuf>, SutError> {
+    let mut brought = Vec::new();
+    for (number, clip) in (1..).zip(clips) {
+        let path = scratch.join(format!("clip{number}.mp4"));
+        let readable = user.is_none()
+            || clip.parent().is_some_and(may_enter)
+                && fs::metadata(clip).is_ok_and(|file| file.mode() & 0o004 != 0);
+        let result: io::Result<()> = if readable {
+            std::os::unix::fs::symlink(clip, &path)
+        } else {
+            fs::copy(clip, &path).map(|_| ())
+        };
+        result.map_err(SutError::file("bring a clip to", &path))?;
+        if !readable {
+            open_to_all(&path, 0o644)?;
+        }
+        brought.push(path);
+    }
+    Ok(brought)
+}
+
+/// Whether every user may go into the folder, through all those above it.
+fn may_enter(folder: &Path) -> bool {
+    fs::canonicalize(folder).is_ok_and(|folder| {
+        folder
+            .ancestors()
+            .all(|path| fs::metadata(path).is_ok_and(|file| file.mode() & 0o001 != 0))
+    })
+}
+
+/// Whom to run a server as that refuses to be root.
+pub(super) fn unprivileged() -> Option<u32> {
+    rustix::process::geteuid().is_root().then_some(NOBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clips_out_of_reach_are_copied() {
+        let closed = tempfile::tempdir().unwrap();
+        fs::set_permissions(closed.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let clip = closed.path().join("c.mp4");
+        fs::write(&clip, "x").unwrap();
+        let scratch = scratch().unwrap();
+        let brought =
+            bring_clips(std::slice::from_ref(&clip), scratch.path(), Some(NOBODY)).unwrap();
+        assert!(fs::symlink_metadata(&brought[0]).unwrap().is_file());
+        fs::remove_file(&brought[0]).unwrap();
+        let brought = bring_clips(&[clip], scratch.path(), None).unwrap();
+        assert!(fs::symlink_metadata(&brought[0]).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn finds_programs() {
+        assert!(find_program("sh").is_some());
+        assert_eq!(find_program("/bin/sh"), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(find_program("no-such-program-at-all"), None);
+        assert_eq!(find_program("/etc/passwd"), None);
+    }
+}

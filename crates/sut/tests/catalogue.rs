@@ -6,11 +6,12 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{free_port, options, without};
-use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport};
+use scenario::Use;
+use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
 
 fn clips(directory: &Path) -> Clips {
     Clips {
@@ -235,4 +236,120 @@ fn clips_are_made_once_and_anew_when_they_change() {
         .map(|file| file.unwrap().file_name())
         .collect();
     assert_eq!(names.len(), 6, "nothing unfinished is left: {names:?}");
+}
+
+/// One group, which nothing is sent to.
+fn group() -> scenario::Group {
+    scenario::Group {
+        kind: "udp".to_owned(),
+        address: "239.255.81.1".to_owned(),
+        port: 5004,
+    }
+}
+
+#[test]
+fn every_relay_that_is_installed_becomes_ready_and_is_measured() {
+    if without("vlc") {
+        return;
+    }
+    let mut found = Vec::new();
+    for listed in catalogue::list().unwrap() {
+        let entry = listed.entry.unwrap();
+        if entry.groups == Use::No || catalogue::installed(&entry).is_none() {
+            continue;
+        }
+        let port = free_port();
+        let mut spec = spec(&entry.name, port, None);
+        let Origin::Catalogue { groups, .. } = &mut spec.origin else {
+            unreachable!("it was just made so");
+        };
+        groups.push(group());
+        let mut sut = Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
+            .unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+        assert_eq!(
+            sut.owns_port(port, Transport::Tcp),
+            PortOwner::Ours,
+            "{}",
+            entry.name
+        );
+        assert_eq!(
+            sut.urls(),
+            [format!("http://127.0.0.1:{port}/udp/239.255.81.1:5004")]
+        );
+        let seen = sut.observe();
+        assert!(seen.uss > Some(0) && seen.cpu.is_some(), "{seen:?}");
+        let report = sut.stop();
+        assert!(
+            report.left_over.is_empty() && !report.ended_by_itself,
+            "{}: {report:?}",
+            entry.name
+        );
+        found.push(entry.name);
+    }
+    assert!(found.iter().any(|name| name == "vlc-relay"), "{found:?}");
+}
+
+#[test]
+fn a_left_over_server_on_the_port_is_named_and_nothing_is_started() {
+    if without("vlc") {
+        return;
+    }
+    // Another process, as a relay that an earlier measurement left behind.
+    let port = free_port();
+    let listener = "import socket, sys\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n\
+                    s.bind(('127.0.0.1', int(sys.argv[1])))\ns.listen()\nprint('up', flush=True)\nsys.stdin.read()";
+    let mut other = Command::new("python3")
+        .args(["-c", listener, &port.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 3];
+    other.stdout.take().unwrap().read_exact(&mut said).unwrap();
+    let mut spec = spec("vlc-relay", port, None);
+    let Origin::Catalogue { groups, .. } = &mut spec.origin else {
+        unreachable!("it was just made so");
+    };
+    groups.push(group());
+    let started = Cell::new(false);
+    let error = Sut::start_with(&spec, Path::new(""), &options(), &|step| {
+        started.set(started.get() || matches!(step, Progress::Starting { .. }));
+    })
+    .unwrap_err()
+    .to_string();
+    let pid = other.id();
+    // It ends with its input.
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    assert_eq!(
+        error,
+        format!(
+            "TCP port {port} is already in use by python3 (pid {pid}): stop it or choose another port"
+        )
+    );
+    assert!(!started.get());
+}
+
+#[test]
+fn an_entry_that_is_ready_by_a_line_must_have_its_port_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let entry = |program: &str| {
+        let path = folder.path().join("own.yaml");
+        let text = format!(
+            "summary: a server of one's own\nprotocols: [http-ts]\nprogram: python3\n\
+             command: [\"{{program}}\", \"{{config}}\", \"{{port}}\"]\nconfig: |\n{program}\nport: 1\nready: {{line: up}}\n\
+             urls: [\"http://{{host}}:{{port}}/\"]\nmissing: apt-get install python3\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let mut spec = spec(path.to_str().unwrap(), port, None);
+        spec.ready_within = Duration::from_millis(1500);
+        Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
+    };
+    let listens = "  import socket, sys, time\n  s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n  print('up', flush=True)\n  time.sleep(1000)";
+    let sut = entry(listens).unwrap();
+    assert_eq!(sut.owns_port(port, Transport::Tcp), PortOwner::Ours);
+    sut.stop();
+    let error = entry("  import time\n  print('up', flush=True)\n  time.sleep(1000)").unwrap_err();
+    assert!(matches!(error, SutError::NotReady { .. }), "{error}");
 }

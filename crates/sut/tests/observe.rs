@@ -238,3 +238,82 @@ impl OwnGroup for Command {
         std::os::unix::process::CommandExt::process_group(self, 0)
     }
 }
+
+/// Forks a child for each of its jobs, as a relay does for each client; nobody waits for them. Each burns
+/// processor time and ends, and what it says to have used is added up.
+const FORKING: &str = "
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def job(seconds):
+    inlet, outlet = os.pipe()
+    if os.fork() == 0:
+        began = time.process_time()
+        while time.process_time() - began < seconds: pass
+        os.write(outlet, repr(time.process_time()).encode())
+        os._exit(0)
+    os.close(outlet)
+    text = os.read(inlet, 64)
+    os.close(inlet)
+    return float(text)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print('ready')
+signal.sigwait([signal.SIGUSR1])
+used = time.process_time()
+began = time.monotonic()
+used = sum(job(0.02) for _ in range(30)) + time.process_time() - used
+print('jobs', used, time.monotonic() - began, '.')
+time.sleep(1000)
+";
+
+#[test]
+fn cpu_of_children_that_nobody_waits_for_is_counted_to_the_last_of_it() {
+    let _alone = alone();
+    let mut sut = start(&python(FORKING)).unwrap();
+    if matches!(sut.cpu_source(), CpuSource::ProcessTimes { .. }) {
+        // Without a control group this cannot be known, and the report says that there is none.
+        return;
+    }
+    // What it took to start is no part of it.
+    sut.observe();
+    let pid = i32::try_from(sut.pid().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::USR1).unwrap();
+    let (mut seconds, mut peak) = (0.0, 0.0_f64);
+    let mut said = None;
+    let mut last = Instant::now();
+    until("all jobs are done", || {
+        let log = sut.log_tail();
+        said = log
+            .split_once("jobs ")
+            .and_then(|(_, rest)| rest.split_once(" ."))
+            .map(|(figures, _)| figures.to_owned());
+        if said.is_some() || last.elapsed() > Duration::from_millis(150) {
+            let cpu = sut.observe().cpu.unwrap();
+            seconds += cpu * last.elapsed().as_secs_f64();
+            last = Instant::now();
+            peak = peak.max(cpu);
+        }
+        said.is_some()
+    });
+    let said = said.unwrap();
+    let figures: Vec<f64> = said
+        .split(' ')
+        .map(|figure| figure.parse().unwrap())
+        .collect();
+    let (used, took) = (figures[0], figures[1]);
+    assert!((0.6..3.0).contains(&used), "{said}");
+    // Forking and ending are work too, which a process cannot see of itself.
+    assert!(
+        seconds > used * 0.98 && seconds < used * 1.25 + 0.05,
+        "seen {seconds}, used {used}"
+    );
+    assert!(peak >= used / took * 0.9, "peak {peak} of {used} in {took}");
+}
+
+#[test]
+fn memory_of_children_is_a_part_of_the_whole() {
+    let parent = "import os, time\nif os.fork() == 0:\n  block = bytearray(b'x' * 30_000_000)\n  print('ready')\n  time.sleep(1000)\nos.wait()";
+    let mut sut = start(&python(parent)).unwrap();
+    let seen = sut.observe();
+    assert_eq!(sut.processes().len(), 2);
+    assert!(seen.uss.unwrap() > 30_000_000, "{seen:?}");
+}

@@ -90,9 +90,12 @@ fn table(all: &[Listed], here: &[Option<Here>]) -> String {
                 entry.summary.clone(),
             ]),
             (Err(error), _) => {
-                let first = &error.problems()[0];
-                let place = first.place().unwrap_or_else(|| listed.name.clone());
-                let _ = writeln!(wrong, "{place}: {}", first.message());
+                for problem in error.problems() {
+                    let place = problem.place().unwrap_or_else(|| listed.name.clone());
+                    let help = problem.help_text().map(|help| format!(": {help}"));
+                    let help = help.unwrap_or_default();
+                    let _ = writeln!(wrong, "  {place}: {}{help}", problem.message());
+                }
             }
             (Ok(_), None) => {}
         }

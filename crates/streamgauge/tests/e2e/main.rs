@@ -4,6 +4,7 @@ mod actions;
 mod apart;
 mod bad_input;
 mod calibrate;
+mod catalogue;
 mod demo;
 mod endings;
 mod faults;

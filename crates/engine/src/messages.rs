@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use measure::{Time, Window};
 use protocol::media::rtp::{ServedStream, StreamSummary};
+use protocol::media::ts::flow::SentStream;
 
 use crate::resolver::Answer;
 
@@ -44,6 +45,8 @@ pub(crate) enum Report {
     },
     /// What a reference server did to a stream.
     Served(Box<ServedStream>),
+    /// What was sent to a multicast group.
+    Sent(Box<SentStream>),
     /// The worker has ended.
     Finished {
         worker: u32,

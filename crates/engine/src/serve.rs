@@ -221,7 +221,7 @@ pub fn serve(
                 }
                 assembly.ended(worker);
             }
-            Ok(Report::Client(_) | Report::Event { .. }) => {}
+            Ok(Report::Client(_) | Report::Sent(_) | Report::Event { .. }) => {}
             Err(RecvTimeoutError::Timeout) => {
                 // One that has just ended has said so, and is heard before this is looked at again.
                 let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();

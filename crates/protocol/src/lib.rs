@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod registry;
 pub mod rtsp;
 pub mod session;
+pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;

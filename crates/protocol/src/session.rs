@@ -246,6 +246,8 @@ pub enum Output {
     Note(Note),
     /// What a reference server did to a stream, as a line of its report.
     Served(Box<crate::media::rtp::ServedStream>),
+    /// What was sent to a multicast group, as a line of the report.
+    Sent(Box<crate::media::ts::flow::SentStream>),
     /// The session is over; whatever it still has open is to be closed, and its sinks and flows
     /// are gone. The last output.
     Ended(Outcome),
@@ -314,8 +316,11 @@ pub enum Open {
     /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the pair too;
     /// nothing is heard on it.
     MulticastSender {
-        /// The local address to bind, by whose interface the datagrams leave.
+        /// The local address to bind; unspecified for any.
         local: IpAddr,
+        /// The interface by which the datagrams leave. Without one it is that of `local`, and where that is unspecified, the one
+        /// that the routes name.
+        interface: Option<Interface>,
         /// How many hops they live.
         ttl: u8,
     },

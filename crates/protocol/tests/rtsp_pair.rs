@@ -496,7 +496,9 @@ fn a_client_that_only_asks_learns_what_is_served_and_plays_nothing() {
             .iter()
             .filter_map(|(_, output)| match output {
                 Output::Described(said) => Some(said),
-                Output::Served(_) | Output::Playing { .. } => panic!("{output:?}"),
+                Output::Served(_) | Output::Sent(_) | Output::Playing { .. } => {
+                    panic!("{output:?}")
+                }
                 _ => None,
             })
             .collect();

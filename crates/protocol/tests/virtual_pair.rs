@@ -228,7 +228,7 @@ impl Server {
 
     fn leave(&mut self, cx: &mut Context<'_>) {
         if let Some(flow) = self.flow.take() {
-            let Flow::Rtp(flow) = cx.flows.remove(flow);
+            let flow = cx.flows.remove(flow).into_rtp();
             let served = flow.served();
             cx.out.push_back(Output::Served(Box::new(served)));
         }

@@ -48,7 +48,7 @@ use plan::Population;
 pub(crate) use plan::{ClientPlan, MakeClient, PopulationPlan};
 use ring::Rings;
 use sessions::{SessionKey, Slot};
-use sockets::Socket;
+use sockets::{Outward, Socket};
 use timers::{Task, Timers};
 use turns::Turns;
 use watch::Watcher;
@@ -176,8 +176,8 @@ struct Worker {
 
     sockets: Slab<Socket>,
     /// The pairs of UDP ports that sessions share, by local address; those that send to multicast groups by the
-    /// hops they live too.
-    shared_pairs: HashMap<(std::net::IpAddr, Option<u8>), (usize, usize)>,
+    /// hops they live and their interface too.
+    shared_pairs: HashMap<(std::net::IpAddr, Option<Outward>), (usize, usize)>,
     /// Memberships in multicast groups.
     groups: Groups,
     /// Sockets that had more to read than one turn allows.

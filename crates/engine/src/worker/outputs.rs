@@ -143,6 +143,7 @@ impl Worker {
                 self.note(kind, population, text);
             }
             Output::Served(stream) => self.report(Report::Served(stream)),
+            Output::Sent(stream) => self.report(Report::Sent(stream)),
             Output::Ended(outcome) => self.end_session(key, outcome),
         }
     }
@@ -179,9 +180,11 @@ impl Worker {
                 shared: true,
                 ..
             } => self.open_shared(key, channel, local, None),
-            Open::MulticastSender { local, ttl } => {
-                self.open_shared(key, channel, local, Some(ttl))
-            }
+            Open::MulticastSender {
+                local,
+                interface,
+                ttl,
+            } => self.open_shared(key, channel, local, Some((ttl, interface))),
             Open::Multicast { .. } => self.join_group(key, channel, open),
         };
         if let Err(error) = opened {

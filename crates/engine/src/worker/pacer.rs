@@ -183,8 +183,7 @@ impl Pacer {
         let lease = self.shared.reach(|state| {
             state.serial += 1;
             let serial = state.serial;
-            let Flow::Rtp(rtp) = &flow;
-            let due = rtp.next_due();
+            let due = flow.next_due();
             let place = state.active.insert(Active {
                 serial,
                 flow,
@@ -436,7 +435,7 @@ impl Pacing<'_> {
                 Some(socket) if Arc::ptr_eq(socket, &active.socket) => {}
                 Some(_) => break,
             }
-            let Flow::Rtp(flow) = &mut active.flow;
+            let flow = &mut active.flow;
             while !self.batch.is_full()
                 && let Some(packet) = flow.next_packet(now)
             {
@@ -478,8 +477,7 @@ impl Pacing<'_> {
         batch.send(socket, clock, |index, times| {
             let packet = made[index];
             let left = times.map(|(began, ended)| Handover { began, ended });
-            let Flow::Rtp(flow) = &mut active[packet.place].flow;
-            flow.left(packet.tag, left);
+            active[packet.place].flow.left(packet.tag, left);
             match left {
                 Some(Handover { began, .. }) => {
                     let late = began.since(packet.due).as_nanos() as u64;

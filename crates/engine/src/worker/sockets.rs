@@ -8,7 +8,7 @@ use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Interest, Token};
 use net::ports::Pair;
 use net::tls::Layer;
-use protocol::session::{ChannelError, ChannelId, Closed, Port, SinkId, TlsError};
+use protocol::session::{ChannelError, ChannelId, Closed, Interface, Port, SinkId, TlsError};
 
 use super::groups::GroupEnd;
 use super::outputs::Pending;
@@ -403,25 +403,25 @@ impl Worker {
         Ok(address)
     }
 
-    /// A part in the pair of UDP ports that this worker's sessions share; with `hops` in the one that sends to multicast
-    /// groups, so far.
+    /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one that sends to multicast
+    /// groups so.
     pub(super) fn open_shared(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
         local: IpAddr,
-        hops: Option<u8>,
+        outward: Option<Outward>,
     ) -> Result<SocketAddr, ChannelError> {
         self.trace_misses(key, "what comes and goes by a socket that clients share");
-        let (media, control) = match self.shared_pairs.get(&(local, hops)) {
+        let (media, control) = match self.shared_pairs.get(&(local, outward.clone())) {
             Some(&pair) => pair,
             None => {
                 let pair = self
                     .ports
                     .bind(local)
                     .map_err(|error| channel_error(&error))?;
-                if let Some(hops) = hops
-                    && let Err(error) = send_to_groups(&pair, local, hops)
+                if let Some(outward) = &outward
+                    && let Err(error) = send_to_groups(&pair, local, outward)
                 {
                     self.ports.release(pair.port);
                     return Err(channel_error(&error));
@@ -434,7 +434,7 @@ impl Worker {
                         dropped: 0,
                     })
                 })?;
-                self.shared_pairs.insert((local, hops), places);
+                self.shared_pairs.insert((local, outward), places);
                 places
             }
         };
@@ -706,11 +706,22 @@ fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// Has what a pair sends to multicast groups leave by the interface of its address, and live for so many hops.
-fn send_to_groups(pair: &Pair, local: IpAddr, hops: u8) -> io::Result<()> {
-    let index = net::multicast::Interface::With(local).index()?;
+/// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where that is not the one of the
+/// address that it comes from.
+pub(super) type Outward = (u8, Option<Interface>);
+
+/// Has what a pair sends to multicast groups leave so.
+fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io::Result<()> {
+    let index = match interface {
+        Some(Interface::Named(name)) => Some(net::multicast::Interface::Named(name.clone())),
+        Some(Interface::With(address)) => Some(net::multicast::Interface::With(*address)),
+        None if local.is_unspecified() => None,
+        None => Some(net::multicast::Interface::With(local)),
+    };
+    // Without a number the routes decide.
+    let index = index.map_or(Ok(0), |interface| interface.index())?;
     for socket in [&pair.media, &pair.control] {
-        net::multicast::send_by(socket, local, index, hops)?;
+        net::multicast::send_by(socket, local, index, *hops)?;
     }
     Ok(())
 }

@@ -224,7 +224,7 @@ fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen
                 assert!(error.is_none(), "{error:?}");
                 at_work -= 1;
             }
-            Ok(Report::Served(_)) => {}
+            Ok(Report::Served(_) | Report::Sent(_)) => {}
             Err(error) => assert!(error.is_timeout(), "a worker broke down"),
         }
     }
@@ -518,7 +518,7 @@ fn what_left_over_udp_is_what_a_sink_counts() {
                     });
                 }
                 Input::FlowEnded { flow } => {
-                    let Flow::Rtp(flow) = cx.flows.remove(flow);
+                    let flow = cx.flows.remove(flow).into_rtp();
                     let served = flow.served();
                     assert!(served.lost > 0 && served.duplicated > 0, "{served:?}");
                     assert_eq!(served.not_taken, 0);
@@ -599,7 +599,7 @@ fn what_left_interleaved_is_what_arrives() {
                 });
             }
             Input::FlowEnded { flow } => {
-                let Flow::Rtp(flow) = cx.flows.remove(flow);
+                let flow = cx.flows.remove(flow).into_rtp();
                 *told.lock().expect("nobody panics with it") = flow.served().sent;
                 cx.out.push_back(Output::Ended(Outcome::Completed));
             }

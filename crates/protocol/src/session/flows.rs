@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use measure::Time;
 use slab::Slab;
 
-use crate::media::rtp::RtpFlow;
+use crate::media::rtp::{FlowPacket, Handover, RtpFlow, Tag};
+use crate::media::ts::flow::TsFlow;
 
 /// A place in [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +17,71 @@ pub struct FlowId(usize);
 pub enum Flow {
     /// A stream of RTP.
     Rtp(Box<RtpFlow>),
+    /// A transport stream.
+    Ts(Box<TsFlow>),
 }
+
+impl Flow {
+    /// When the next packet is due; `None` where none will follow.
+    #[inline]
+    pub fn next_due(&self) -> Option<Time> {
+        match self {
+            Flow::Rtp(flow) => flow.next_due(),
+            Flow::Ts(flow) => flow.next_due(),
+        }
+    }
+
+    /// The next packet, if it is due.
+    #[inline]
+    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        match self {
+            Flow::Rtp(flow) => flow.next_packet(now),
+            Flow::Ts(flow) => flow.next_packet(now),
+        }
+    }
+
+    /// Tells what became of a packet: when it left, or that the network stack did not take it.
+    #[inline]
+    pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        match self {
+            Flow::Rtp(flow) => flow.left(tag, left),
+            Flow::Ts(flow) => flow.left(left),
+        }
+    }
+
+    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call of its own.
+    #[inline]
+    pub fn wants_times(&self) -> bool {
+        match self {
+            Flow::Rtp(flow) => flow.wants_times(),
+            Flow::Ts(_) => false,
+        }
+    }
+
+    /// The stream of RTP that it is.
+    ///
+    /// # Panics
+    /// If it is none: its session knows what it made.
+    pub fn rtp(&mut self) -> &mut RtpFlow {
+        match self {
+            Flow::Rtp(flow) => flow,
+            Flow::Ts(_) => panic!("{NOT_RTP}"),
+        }
+    }
+
+    /// The same, taken out.
+    ///
+    /// # Panics
+    /// If it is none: its session knows what it made.
+    pub fn into_rtp(self) -> Box<RtpFlow> {
+        match self {
+            Flow::Rtp(flow) => flow,
+            Flow::Ts(_) => panic!("{NOT_RTP}"),
+        }
+    }
+}
+
+const NOT_RTP: &str = "a session takes its flow for one of RTP, and it is not";
 
 /// Whoever a flow was lent to ([`Flows::lend`]): how its session still reaches it.
 ///
@@ -59,18 +125,26 @@ impl Flows {
         FlowId(self.0.insert(Place::Home(flow)))
     }
 
-    /// What `reach` makes of the RTP sender in that place. One that is sending may wait for this, or be
+    /// What `reach` makes of the RTP sender in that place: see [`Flows::reach`].
+    ///
+    /// # Panics
+    /// If it was taken out, or sends no RTP: only its session does that, and knows what it made.
+    pub fn with<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut RtpFlow) -> R) -> R {
+        self.reach(id, |flow| reach(flow.rtp()))
+    }
+
+    /// What `reach` makes of the sender in that place. One that is sending may wait for this, or be
     /// waited for: what takes long is to be done elsewhere.
     ///
     /// # Panics
     /// If it was taken out: only its session does that.
-    pub fn with<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut RtpFlow) -> R) -> R {
+    pub fn reach<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut Flow) -> R) -> R {
         match &mut self.0[id.0] {
-            Place::Home(Flow::Rtp(flow)) => reach(flow),
+            Place::Home(flow) => reach(flow),
             Place::Lent(lender) => {
                 let mut reach = Some(reach);
                 let mut result = None;
-                lender.with(&mut |Flow::Rtp(flow)| {
+                lender.with(&mut |flow| {
                     if let Some(reach) = reach.take() {
                         result = Some(reach(flow));
                     }
@@ -196,7 +270,7 @@ mod tests {
         assert_eq!(flows.with(id, |flow| flow.next_due()), None);
         flows.take_back(id);
         let away = lend(&mut flows, id);
-        let Flow::Rtp(flow) = flows.remove(id);
+        let flow = flows.remove(id).into_rtp();
         assert!(away.borrow().is_none() && !flows.contains(id));
         assert_eq!(flow.ssrc(), 7);
         flows.take_back(id);

@@ -85,7 +85,7 @@ impl Bench {
 
     /// Takes the flow out; gives what it sent.
     fn remove(&mut self, id: FlowId) -> ServedCounts {
-        let Flow::Rtp(flow) = self.flows.remove(id);
+        let flow = self.flows.remove(id).into_rtp();
         let served = flow.served();
         ServedCounts {
             left: flow.sent().0,

@@ -1,4 +1,9 @@
 //! MPEG-2 transport streams (ISO/IEC 13818-1), as they are sent over IP and HTTP.
 
+pub mod flow;
+mod mux;
 pub mod packet;
+pub mod reel;
 pub mod stamp;
+mod synthetic;
+mod tables;

@@ -137,7 +137,12 @@ impl ServerSession {
                 let (to, open) = match (multicast, transport.client_port) {
                     (Some(multicast), _) => {
                         let ttl = multicast.ttl;
-                        (To::Group, Open::MulticastSender { local, ttl })
+                        let open = Open::MulticastSender {
+                            local,
+                            interface: None,
+                            ttl,
+                        };
+                        (To::Group, open)
                     }
                     (None, Some(ports)) => {
                         let open = Open::UdpPair {

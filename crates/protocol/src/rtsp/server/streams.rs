@@ -7,7 +7,7 @@ use measure::Time;
 use super::casts::Part;
 use super::session::CONTROL;
 pub(super) use crate::media::rtp::REPORT_EVERY;
-use crate::session::{ChannelId, Context, Flow, FlowId, Framing, Output, Port};
+use crate::session::{ChannelId, Context, FlowId, Framing, Output, Port};
 
 /// What carries a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Stream {
             return;
         }
         // Taken out first: it may be sending at this moment, and the counts are to be final.
-        let Flow::Rtp(flow) = cx.flows.remove(self.flow);
+        let flow = cx.flows.remove(self.flow).into_rtp();
         let mut served = flow.served();
         served.session = session.to_owned();
         served.media = flow.clip().media().to_owned();

@@ -285,7 +285,7 @@ impl Pair {
         if !world.flows.contains(flow) {
             return;
         }
-        match world.flows.with(flow, |flow| flow.next_due()) {
+        match world.flows.reach(flow, |flow| flow.next_due()) {
             Some(due) => self.active.push(Active {
                 session: place,
                 flow,
@@ -314,7 +314,7 @@ impl Pair {
         for _ in 0..PACKETS_A_TURN {
             let now = self.now;
             let flows = &mut self.worlds[side].flows;
-            let Some(packet) = flows.with(flow, |flow| flow.next_packet(now)) else {
+            let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
             let left = match (framing, self.slots[session].channels.get(&channel)) {
@@ -343,9 +343,9 @@ impl Pair {
             };
             let left = left.then(|| Handover::at(self.now));
             let flows = &mut self.worlds[side].flows;
-            flows.with(flow, |flow| flow.left(packet.tag, left));
+            flows.reach(flow, |flow| flow.left(packet.tag, left));
         }
-        match self.worlds[side].flows.with(flow, |flow| flow.next_due()) {
+        match self.worlds[side].flows.reach(flow, |flow| flow.next_due()) {
             Some(due) if due != Time::NEVER => self.active[index].due = due,
             _ => {
                 self.active.swap_remove(index);

@@ -1,0 +1,230 @@
+//! The sender of one transport stream to one group: datagrams at a constant bit rate, each with a stamp.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use measure::Time;
+use serde::Serialize;
+
+use super::mux::{Mux, Steps};
+use super::packet::PACKET;
+use super::reel::{DATAGRAM, DATAGRAM_BITS, PACKETS, Reel};
+use super::stamp::Stamp;
+use crate::media::rtp::{FlowPacket, Handover, Tag};
+
+/// Bytes of the header that goes before the rest of a datagram.
+const HEAD: usize = 12;
+
+/// Memory is taken for so many datagrams at once, and used again when they have left.
+const CHUNK: usize = 64 * DATAGRAM;
+
+/// The payload type of transport streams (RFC 3551, table 5).
+const PAYLOAD_TYPE: u8 = 33;
+
+/// What a flow sends, and where to.
+#[derive(Clone, Debug)]
+pub struct TsSettings {
+    /// What is sent, over and over.
+    pub reel: Arc<Reel>,
+    /// Where to, as the stamps say it.
+    pub group: SocketAddr,
+    /// By which number the stamps tell runs of a source apart.
+    pub source: u64,
+    /// How RTP begins, where the stream goes over RTP (RFC 2250); plain UDP without.
+    pub rtp: Option<RtpStart>,
+    /// What the wall clock showed, since 1970, when time began.
+    pub wall_clock: Duration,
+    /// How long it sends: the datagrams that are due within it. Endless without.
+    pub length: Option<Duration>,
+}
+
+/// The numbers that a stream over RTP begins with (RFC 3550, 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpStart {
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Sequence number of the first datagram.
+    pub sequence: u16,
+    /// Timestamp of the first datagram.
+    pub timestamp: u32,
+}
+
+/// What was sent to a group: a line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SentStream {
+    /// Where to: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
+    pub url: String,
+    /// The number by which its stamps tell runs of the source apart.
+    pub source: u64,
+    /// The bit rate that it was sent at: transport packets, stamps included, in bit/s.
+    pub bits_per_second: u64,
+    /// Datagrams that were due: their stamps are numbered from 0.
+    pub datagrams: u64,
+    /// Of these, those that left.
+    pub sent: u64,
+    /// Of these, those that the network stack did not take.
+    pub refused: u64,
+    /// Bytes of transport packets that left.
+    pub bytes: u64,
+    /// When the first was due and the last left, in nanoseconds since 1970; none where none left.
+    pub from_to_nanos: Option<(u64, u64)>,
+}
+
+/// Sends one transport stream.
+#[derive(Debug)]
+pub struct TsFlow {
+    mux: Mux,
+    stamp: Stamp,
+    rtp: Option<RtpStart>,
+    /// When the first datagram is due; none before it has begun.
+    began: Option<Time>,
+    /// When the next one is, from there, in nanoseconds.
+    due: Steps,
+    /// What a timestamp of RTP has gone on by then, in ticks of 90 kHz.
+    ticks: Steps,
+    /// How many there are.
+    count: u64,
+    wall_clock: u64,
+    room: BytesMut,
+    rate: u64,
+    sent: u64,
+    refused: u64,
+    last_left: Option<Time>,
+}
+
+impl TsFlow {
+    /// A flow that has not begun.
+    pub fn new(settings: TsSettings) -> TsFlow {
+        let rate = settings.reel.bits_per_second();
+        let count = settings.length.map_or(u64::MAX, |length| {
+            let bits = length.as_nanos() * u128::from(rate) / 1_000_000_000;
+            u64::try_from(bits.div_ceil(DATAGRAM_BITS.into())).unwrap_or(u64::MAX)
+        });
+        TsFlow {
+            mux: Mux::new(settings.reel),
+            stamp: Stamp {
+                packets: PACKETS as u8,
+                group: settings.group,
+                source: settings.source,
+                number: 0,
+                due: 0,
+                check: 0,
+            },
+            rtp: settings.rtp,
+            began: None,
+            due: Steps::new(DATAGRAM_BITS * 1_000_000_000, rate),
+            ticks: Steps::new(DATAGRAM_BITS * 90_000, rate),
+            count,
+            wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
+            room: BytesMut::new(),
+            rate,
+            sent: 0,
+            refused: 0,
+            last_left: None,
+        }
+    }
+
+    /// Begins to send at `at`. Does nothing where it has begun.
+    pub fn start(&mut self, at: Time) {
+        self.began.get_or_insert(at);
+    }
+
+    /// How far apart datagrams are due.
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(DATAGRAM_BITS * 1_000_000_000 / self.rate)
+    }
+
+    /// When the next datagram is due; `None` where none will follow.
+    #[inline]
+    pub fn next_due(&self) -> Option<Time> {
+        let began = self.began.filter(|_| self.stamp.number < self.count)?;
+        Some(began + Duration::from_nanos(self.due.now))
+    }
+
+    /// The next datagram, if it is due.
+    #[inline]
+    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.next_due().filter(|&due| due <= now)?;
+        let tag = Tag(self.stamp.number);
+        if self.room.capacity() < DATAGRAM {
+            self.room.reserve(CHUNK);
+        }
+        // Room for the stamp, which bears a check of what follows it.
+        self.room.extend_from_slice(&[0; PACKET]);
+        for _ in 1..PACKETS {
+            let room = &mut self.room;
+            self.mux.next(|packet| room.extend_from_slice(packet));
+        }
+        self.stamp.check = crc32fast::hash(&self.room[PACKET..]);
+        self.stamp.due = self.wall_clock + due.as_nanos();
+        self.room[..PACKET].copy_from_slice(&self.stamp.write());
+        let mut payload: Bytes = self.room.split().freeze();
+        let header = match self.rtp {
+            Some(rtp) => self.header(rtp),
+            // The first bytes go before the rest in any case.
+            None => {
+                let first = payload.split_to(HEAD);
+                *first.first_chunk().expect("it was cut so long")
+            }
+        };
+        self.stamp.number += 1;
+        self.due.advance();
+        self.ticks.advance();
+        Some(FlowPacket {
+            due,
+            header,
+            payload,
+            tag,
+        })
+    }
+
+    /// The header of RTP (RFC 3550, 5.1). The timestamp is that of sending; it never jumps, so the marker is never set (RFC
+    /// 2250, 2).
+    fn header(&self, rtp: RtpStart) -> [u8; HEAD] {
+        let number = self.stamp.number;
+        let mut header = [0; HEAD];
+        header[..2].copy_from_slice(&[0x80, PAYLOAD_TYPE]);
+        let sequence = rtp.sequence.wrapping_add(number as u16);
+        header[2..4].copy_from_slice(&sequence.to_be_bytes());
+        let timestamp = rtp.timestamp.wrapping_add(self.ticks.now as u32);
+        header[4..8].copy_from_slice(&timestamp.to_be_bytes());
+        header[8..].copy_from_slice(&rtp.ssrc.to_be_bytes());
+        header
+    }
+
+    /// Tells what became of a datagram: when it left, or that the network stack did not take it.
+    #[inline]
+    pub fn left(&mut self, left: Option<Handover>) {
+        match left {
+            Some(left) => {
+                self.sent += 1;
+                self.last_left = Some(left.ended);
+            }
+            None => self.refused += 1,
+        }
+    }
+
+    /// What it has sent so far.
+    pub fn sent(&self) -> SentStream {
+        let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
+        let nanos = |time: Time| self.wall_clock + time.as_nanos();
+        SentStream {
+            url: format!("{scheme}://{}", self.stamp.group),
+            source: self.stamp.source,
+            bits_per_second: self.rate,
+            datagrams: self.stamp.number,
+            sent: self.sent,
+            refused: self.refused,
+            bytes: self.sent * DATAGRAM as u64,
+            from_to_nanos: self
+                .began
+                .zip(self.last_left)
+                .map(|(from, to)| (nanos(from), nanos(to))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

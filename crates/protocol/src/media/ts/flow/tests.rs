@@ -1,0 +1,186 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::media::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};
+use crate::media::ts::stamp::STAMP_PID;
+
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+
+fn settings(reel: &Arc<Reel>) -> TsSettings {
+    TsSettings {
+        reel: reel.clone(),
+        group: "239.81.0.1:4056".parse().expect("an address"),
+        source: 7,
+        rtp: None,
+        wall_clock: WALL_CLOCK,
+        length: None,
+    }
+}
+
+/// All that a flow sends within a time: when each datagram is due, and its bytes.
+pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)> {
+    let mut flow = TsFlow::new(settings);
+    let start = Time::from_nanos(5);
+    flow.start(start);
+    let mut sent = Vec::new();
+    while let Some(due) = flow.next_due()
+        && due < start + Duration::from_secs(seconds)
+    {
+        assert!(
+            flow.next_packet(Time::from_nanos(due.as_nanos() - 1))
+                .is_none()
+        );
+        let packet = flow.next_packet(due).expect("it is due");
+        assert_eq!(packet.due, due);
+        let mut bytes = packet.header.to_vec();
+        bytes.extend_from_slice(&packet.payload);
+        flow.left(Some(Handover::at(due)));
+        sent.push((due, bytes));
+    }
+    assert_eq!(flow.sent().sent, sent.len() as u64);
+    sent
+}
+
+/// What holds of every stream that is sent: constant bit rate, stamps, continuity, clock. Gives how often each PID was there.
+pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> HashMap<u16, u64> {
+    let (mut pids, mut continuity) = (HashMap::new(), HashMap::<u16, u8>::new());
+    let (mut first_clock, mut last_clock) = (None, None);
+    let mut tables = Vec::new();
+    for (number, (due, bytes)) in (0u64..).zip(sent) {
+        let wanted = u128::from(number) * u128::from(DATAGRAM_BITS) * 1_000_000_000;
+        let wanted = 5 + (wanted / u128::from(rate)) as u64;
+        assert_eq!(due.as_nanos(), wanted, "datagram {number}");
+        let packets = bytes.as_chunks::<PACKET>().0;
+        assert_eq!(packets.len(), PACKETS);
+        for (index, packet) in (0u64..).zip(packets) {
+            let header = Header::parse(packet).expect("a packet");
+            *pids.entry(header.pid).or_insert(0) += 1;
+            let last = continuity.insert(header.pid, header.continuity);
+            if header.pid != NULL_PID
+                && let Some(last) = last
+            {
+                let wanted = (last + u8::from(header.has_payload)) & 0x0f;
+                assert_eq!(header.continuity, wanted, "PID {} in {number}", header.pid);
+            }
+            assert_eq!(index == 0, header.pid == STAMP_PID);
+            if let Some(stamp) = Stamp::read(&header, packet) {
+                let due = WALL_CLOCK.as_nanos() as u64 + due.as_nanos();
+                assert_eq!((stamp.number, stamp.due), (number, due));
+                assert_eq!(stamp.check, crc32fast::hash(&bytes[PACKET..]));
+                assert_eq!(stamp.packets, 7);
+            }
+            let place = number * 7 + index;
+            if header.pid == PAT_PID {
+                tables.push(place);
+            }
+            if header.pid == clock_pid
+                && let Some(clock) = header.pcr
+            {
+                // Where the packet stands says what its clock should show, to half a microsecond and much less.
+                let (first_place, first) = *first_clock.get_or_insert((place, clock));
+                let passed = u128::from(place - first_place) * 8 * PACKET as u128;
+                let passed = passed * u128::from(PCR_HZ) / u128::from(rate);
+                let shown = (clock + PCR_WRAP - first) % PCR_WRAP;
+                assert!(passed.abs_diff(shown.into()) <= 1, "{passed} {shown}");
+                if let Some(last) = last_clock.replace(clock) {
+                    assert!((clock + PCR_WRAP - last) % PCR_WRAP <= PCR_HZ / 25);
+                }
+            }
+        }
+    }
+    assert!(first_clock.is_some());
+    let apart = PCR_HZ / 10 * rate / PCR_HZ / (8 * PACKET as u64);
+    assert!(
+        tables.windows(2).all(|two| two[1] - two[0] <= apart),
+        "{tables:?}"
+    );
+    pids
+}
+
+#[test]
+fn made_streams_are_what_the_standard_wants() {
+    for rate in [1_000_000, 4_000_000, 40_000_000] {
+        let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
+        let sent = all_of(settings(&reel), 7);
+        let pids = check(rate, 0x100, &sent);
+        let all: u64 = pids.values().sum();
+        assert_eq!(all, 7 * sent.len() as u64);
+        assert!(pids[&0x100] > 7 * 25, "{pids:?}");
+        let nothing = pids.get(&NULL_PID).copied().unwrap_or(0);
+        assert!(rate > 4_000_000 || nothing < all / 3, "{pids:?}");
+        assert_eq!(pids.len(), 5, "{pids:?}");
+    }
+}
+
+#[test]
+fn what_was_refused_is_counted_apart_and_a_length_is_kept() {
+    let reel = Arc::new(Reel::synthetic(1_052_800).expect("a possible rate"));
+    let mut flow = TsFlow::new(TsSettings {
+        length: Some(Duration::from_secs(1)),
+        ..settings(&reel)
+    });
+    assert_eq!(flow.next_due(), None);
+    flow.start(Time::ZERO);
+    let late = Time::ZERO + Duration::from_secs(9);
+    let mut left = 0;
+    while flow.next_packet(late).is_some() {
+        left += 1;
+        flow.left((left % 4 != 0).then_some(Handover::at(late)));
+    }
+    assert_eq!((left, flow.next_due()), (100, None));
+    let sent = flow.sent();
+    assert_eq!((sent.datagrams, sent.sent, sent.refused), (100, 75, 25));
+    assert_eq!(sent.bytes, 75 * 1316);
+    assert_eq!(sent.url, "udp://239.81.0.1:4056");
+    let wall_clock = WALL_CLOCK.as_nanos() as u64;
+    assert_eq!(
+        sent.from_to_nanos,
+        Some((wall_clock, wall_clock + 9_000_000_000))
+    );
+}
+
+#[test]
+fn over_rtp_a_header_goes_first() {
+    let reel = Arc::new(Reel::synthetic(2_000_000).expect("a possible rate"));
+    let rtp = RtpStart {
+        ssrc: 0x0102_0304,
+        sequence: 65_535,
+        timestamp: u32::MAX - 100,
+    };
+    let sent = all_of(
+        TsSettings {
+            rtp: Some(rtp),
+            ..settings(&reel)
+        },
+        1,
+    );
+    for (number, (_, bytes)) in (0u64..).zip(&sent) {
+        assert_eq!(bytes.len(), 12 + DATAGRAM);
+        assert_eq!(bytes[..2], [0x80, 33]);
+        assert_eq!(
+            bytes[2..4],
+            (65_535u16.wrapping_add(number as u16)).to_be_bytes()
+        );
+        let passed = number * DATAGRAM_BITS * 90_000 / 2_000_000;
+        let timestamp = rtp.timestamp.wrapping_add(passed as u32);
+        assert_eq!(bytes[4..8], timestamp.to_be_bytes());
+        assert_eq!(bytes[8..12], [1, 2, 3, 4]);
+    }
+    let stripped: Vec<(Time, Vec<u8>)> = sent
+        .into_iter()
+        .map(|(due, bytes)| (due, bytes[12..].to_vec()))
+        .collect();
+    check(2_000_000, 0x100, &stripped);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn at_any_rate_clock_and_continuity_are_right(rate in 700_000u64..60_000_000) {
+        let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
+        check(rate, 0x100, &all_of(settings(&reel), 5));
+    }
+}

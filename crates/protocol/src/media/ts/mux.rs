@@ -1,0 +1,187 @@
+//! The order in which packets leave at a constant bit rate: the loop's, tables, clock references, null packets.
+
+use std::sync::Arc;
+
+use super::packet::{PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
+use super::reel::{
+    CLOCK_EVERY, ClockMark, Mark, NULL, PACKETS, Reel, TABLES_EVERY, TIME_WRAP, read_time,
+    write_time,
+};
+
+/// Counts time in even steps that are no whole numbers, without an error that adds up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    /// The time of the step, rounded down.
+    pub(super) now: u64,
+    rest: u64,
+    whole: u64,
+    part: u64,
+    of: u64,
+}
+
+impl Steps {
+    /// Steps of `dividend / divisor`.
+    pub(super) fn new(dividend: u64, divisor: u64) -> Steps {
+        Steps {
+            now: 0,
+            rest: 0,
+            whole: dividend / divisor,
+            part: dividend % divisor,
+            of: divisor,
+        }
+    }
+
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.now += self.whole;
+        self.rest += self.part;
+        if self.rest >= self.of {
+            self.rest -= self.of;
+            self.now += 1;
+        }
+    }
+}
+
+/// Hands out one packet after the other.
+#[derive(Debug)]
+pub(super) struct Mux {
+    reel: Arc<Reel>,
+    /// When the next packet leaves, in ticks of 27 MHz from the first.
+    slot: Steps,
+    /// How many packets have left of the datagram under way.
+    in_datagram: usize,
+    /// The loop's next packet, and when its loop begins.
+    next: usize,
+    begins: u64,
+    /// The next continuity counter of each PID.
+    continuity: Vec<u8>,
+    tables_due: u64,
+    /// The next packet of the tables; as many as there are where none is to be sent.
+    table: usize,
+    /// How many times the tables have been sent.
+    rounds: u64,
+    clock_due: u64,
+}
+
+impl Mux {
+    pub(super) fn new(reel: Arc<Reel>) -> Mux {
+        Mux {
+            slot: Steps::new(8 * PACKET as u64 * PCR_HZ, reel.rate),
+            in_datagram: 0,
+            next: 0,
+            begins: 0,
+            continuity: vec![0; reel.pids],
+            tables_due: 0,
+            table: reel.tables.len(),
+            rounds: 0,
+            clock_due: 0,
+            reel,
+        }
+    }
+
+    /// The next packet of the datagram under way. The first of each datagram is the stamp, and is not made here.
+    #[inline]
+    pub(super) fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
+        if self.in_datagram == 0 {
+            self.pass();
+        }
+        let now = self.slot.now;
+        self.pass();
+        let reel = &*self.reel;
+        let (next, begins) = (self.next, self.begins);
+        // What is due of the loop; one with a clock reference spares a packet for it.
+        let mark = reel.marks.get(next).filter(|mark| begins + mark.at <= now);
+        let brings_clock = mark.is_some_and(|mark| mark.clock == ClockMark::Own);
+        if now >= self.clock_due && !brings_clock {
+            self.clock_due = now + CLOCK_EVERY;
+            return put(&self.clock(now));
+        }
+        if now >= self.tables_due && self.table >= reel.tables.len() {
+            self.tables_due = now + TABLES_EVERY;
+            self.table = 0;
+        }
+        if let Some(table) = reel.tables.get(self.table) {
+            let mut packet = *table;
+            self.number_table(&mut packet);
+            return put(&packet);
+        }
+        let Some(&mark) = mark else {
+            return put(&NULL);
+        };
+        let mut packet = reel.packets[next];
+        self.next += 1;
+        if self.next == reel.packets.len() {
+            self.next = 0;
+            self.begins += reel.length;
+        }
+        if brings_clock {
+            self.clock_due = now + CLOCK_EVERY;
+        }
+        self.rewrite(&mut packet, mark, now, begins);
+        put(&packet);
+    }
+
+    /// Goes on to the next packet's time.
+    #[inline]
+    fn pass(&mut self) {
+        self.slot.advance();
+        self.in_datagram += 1;
+        if self.in_datagram == PACKETS {
+            self.in_datagram = 0;
+        }
+    }
+
+    /// What the clock shows then.
+    fn shown(&self, now: u64) -> u64 {
+        (self.reel.clock + now) % PCR_WRAP
+    }
+
+    /// A packet with a clock reference and nothing else. It does not count (ISO/IEC 13818-1, 2.4.3.3).
+    fn clock(&self, now: u64) -> [u8; PACKET] {
+        let (pid, number) = self.reel.clock_pid;
+        let [high, low] = pid.to_be_bytes();
+        let last = self.continuity[usize::from(number)].wrapping_sub(1) & 0x0f;
+        let mut packet = [0xff; PACKET];
+        packet[..6].copy_from_slice(&[SYNC, high, low, 0x20 | last, (PACKET - 5) as u8, 0x10]);
+        packet[6..12].copy_from_slice(&write_pcr(self.shown(now)));
+        packet
+    }
+
+    /// Numbers the next packet of the tables. Each is sent once in a round, and those of a PID follow each other.
+    fn number_table(&mut self, packet: &mut [u8; PACKET]) {
+        let tables = &self.reel.tables;
+        let same =
+            |other: &&[u8; PACKET]| other[1] & 0x1f == packet[1] & 0x1f && other[2] == packet[2];
+        let before = tables[..self.table].iter().filter(same).count() as u64;
+        let in_round = tables.iter().filter(same).count() as u64;
+        packet[3] = 0x10 | ((self.rounds * in_round + before) & 0x0f) as u8;
+        self.table += 1;
+        if self.table == tables.len() {
+            self.rounds += 1;
+        }
+    }
+
+    /// Makes of a packet of the loop what it is in this turn of it.
+    fn rewrite(&mut self, packet: &mut [u8; PACKET], mark: Mark, now: u64, begins: u64) {
+        let counter = &mut self.continuity[usize::from(mark.pid)];
+        if mark.counts {
+            packet[3] = packet[3] & 0xf0 | *counter;
+            *counter = (*counter + 1) & 0x0f;
+        } else {
+            packet[3] = packet[3] & 0xf0 | counter.wrapping_sub(1) & 0x0f;
+        }
+        if mark.clock != ClockMark::None {
+            packet[6..12].copy_from_slice(&write_pcr(self.shown(now)));
+        }
+        if let Some((at, decoding)) = mark.times {
+            let later = (begins + self.reel.delay) / 300;
+            for index in 0..1 + usize::from(decoding) {
+                let at = usize::from(at) + 5 * index;
+                if let Some(bytes) = packet.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+                    let time = (read_time(*bytes) + later) % TIME_WRAP;
+                    *bytes = write_time(bytes[0] >> 4, time);
+                }
+            }
+        }
+    }
+}

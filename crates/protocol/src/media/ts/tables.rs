@@ -1,0 +1,99 @@
+//! Tables of a programme: sections, and the packets that carry them (ISO/IEC 13818-1, 2.4.4).
+
+use super::packet::{PACKET, SYNC};
+
+pub(super) const PAT_TABLE: u8 = 0;
+pub(super) const PMT_TABLE: u8 = 2;
+
+/// The check that sections end with: CRC-32 with the polynomial 0x04c11db7, the highest bit first, not inverted (annex A).
+pub(super) fn crc(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte) << 24, |crc, _| {
+            let shifted = crc << 1;
+            if crc >> 31 == 1 {
+                shifted ^ 0x04c1_1db7
+            } else {
+                shifted
+            }
+        })
+    })
+}
+
+/// A section of version 0, the only one of its table.
+fn section(table: u8, number: u16, body: &[u8]) -> Vec<u8> {
+    let mut section = vec![table, 0, 0];
+    section.extend(number.to_be_bytes());
+    // Reserved bits, version 0, current; the first of one section.
+    section.extend([0xc1, 0, 0]);
+    section.extend(body);
+    finish(section)
+}
+
+/// Writes a section's length into it, and its check behind it.
+pub(super) fn finish(mut section: Vec<u8>) -> Vec<u8> {
+    let length = (section.len() - 3 + 4) as u16;
+    let [high, low] = length.to_be_bytes();
+    section[1] = 0xb0 | high;
+    section[2] = low;
+    let check = crc(&section);
+    section.extend(check.to_be_bytes());
+    section
+}
+
+/// A table of programmes, of one programme.
+pub(super) fn pat(programme: u16, map_pid: u16) -> Vec<u8> {
+    let [a, b] = programme.to_be_bytes();
+    let [c, d] = map_pid.to_be_bytes();
+    section(PAT_TABLE, 1, &[a, b, 0xe0 | c, d])
+}
+
+/// The map of a programme: its streams by type and PID.
+pub(super) fn pmt(programme: u16, clock_pid: u16, streams: &[(u8, u16)]) -> Vec<u8> {
+    let [high, low] = clock_pid.to_be_bytes();
+    let mut body = vec![0xe0 | high, low, 0xf0, 0];
+    for &(kind, pid) in streams {
+        body.extend(entry(kind, pid));
+    }
+    section(PMT_TABLE, programme, &body)
+}
+
+/// A stream without descriptors.
+pub(super) fn entry(kind: u8, pid: u16) -> [u8; 5] {
+    let [high, low] = pid.to_be_bytes();
+    [kind, 0xe0 | high, low, 0xf0, 0]
+}
+
+/// Cuts a section into packets. Their continuity counters are 0.
+pub(super) fn packets(pid: u16, section: &[u8]) -> Vec<[u8; PACKET]> {
+    // Where it begins in the first packet's payload: at once.
+    let mut bytes = vec![0];
+    bytes.extend(section);
+    let [high, low] = pid.to_be_bytes();
+    let cut = bytes.chunks(PACKET - 4).enumerate();
+    cut.map(|(index, chunk)| {
+        let mut packet = [0xff; PACKET];
+        let start = if index == 0 { 0x40 } else { 0 };
+        packet[..4].copy_from_slice(&[SYNC, start | high, low, 0x10]);
+        packet[4..4 + chunk.len()].copy_from_slice(chunk);
+        packet
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_is_that_of_the_standard() {
+        // The check value of CRC-32/MPEG-2.
+        assert_eq!(crc(b"123456789"), 0x0376_e6e7);
+        // A table of programmes as ffmpeg writes it.
+        let known = [
+            0x00, 0xb0, 0x0d, 0x00, 0x01, 0xc1, 0x00, 0x00, 0x00, 0x01, 0xf0, 0x00, 0x2a, 0xb1,
+            0x04, 0xb2,
+        ];
+        assert_eq!(pat(1, 0x1000), known);
+        assert_eq!(crc(&known), 0);
+    }
+}

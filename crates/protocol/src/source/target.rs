@@ -1,0 +1,142 @@
+//! Where a source sends to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+/// How a transport stream is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carriage {
+    /// Its packets alone in datagrams.
+    Udp,
+    /// Behind a header of RTP (RFC 2250).
+    Rtp,
+}
+
+/// A group to send to, and how: `udp://239.81.0.1:4056`, `rtp://[ff15::1]:4056`. An address of the loopback interface will do
+/// too; any other host's will not, because whoever is sent a stream there has not asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// How the stream is carried.
+    pub carriage: Carriage,
+    /// Address and port.
+    pub group: SocketAddr,
+}
+
+/// Why nothing is sent to a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// It is written wrongly.
+    #[error(
+        "`{0}` is no group to send to: write udp://GROUP:PORT or rtp://GROUP:PORT, such as udp://239.81.0.1:4056 or rtp://[ff15::1]:4056"
+    )]
+    Form(String),
+    /// It is one host's.
+    #[error(
+        "`{0}` is not a multicast group: a stream is only sent to groups, which receivers join, and to addresses of the loopback interface, 127.0.0.0/8 and [::1]"
+    )]
+    NoGroup(String),
+    /// All hosts of a network listen to it.
+    #[error(
+        "`{0}` is reserved for the protocols of the network itself (RFC 5771, 4; RFC 4291, 2.7.1): take a group of your own, such as 239.81.0.1 or [ff15::1]"
+    )]
+    Reserved(String),
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Target, TargetError> {
+        let short = || text.chars().take(80).collect::<String>();
+        let form = || TargetError::Form(short());
+        let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
+        let carriage = match scheme.to_ascii_lowercase().as_str() {
+            "udp" => Carriage::Udp,
+            "rtp" => Carriage::Rtp,
+            _ => return Err(form()),
+        };
+        // Players write an `@` before groups that they receive.
+        let address = rest.trim_start_matches('@').trim_end_matches('/');
+        let group: SocketAddr = address.parse().map_err(|_| form())?;
+        if group.port() == 0 {
+            return Err(form());
+        }
+        let ip = group.ip();
+        if !ip.is_multicast() && !ip.is_loopback() {
+            return Err(TargetError::NoGroup(short()));
+        }
+        let reserved = match ip {
+            IpAddr::V4(ip) => ip.octets()[..3] == Ipv4Addr::new(224, 0, 0, 0).octets()[..3],
+            // Assigned for good, and of scopes up to the link.
+            IpAddr::V6(ip) => ip.is_multicast() && matches!(ip.segments()[0], 0xff00..=0xff02),
+        };
+        match reserved {
+            true => Err(TargetError::Reserved(short())),
+            false => Ok(Target { carriage, group }),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.carriage {
+            Carriage::Udp => "udp",
+            Carriage::Rtp => "rtp",
+        };
+        write!(out, "{scheme}://{}", self.group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_read_and_written() {
+        for text in [
+            "udp://239.81.0.1:4056",
+            "rtp://232.1.1.1:5004",
+            "udp://[ff15::1]:4056",
+            "rtp://[ff12::42%2]:4056",
+            "udp://127.0.0.1:4056",
+            "rtp://[::1]:4056",
+        ] {
+            let target: Target = text.parse().expect(text);
+            assert_eq!(target.to_string(), text);
+        }
+        let target: Target = "UDP://@239.81.0.1:4056/"
+            .parse()
+            .expect("as players write it");
+        assert_eq!(target.to_string(), "udp://239.81.0.1:4056");
+    }
+
+    #[test]
+    fn nobody_is_sent_what_he_has_not_asked_for() {
+        let error = |text: &str| text.parse::<Target>().expect_err(text);
+        for text in [
+            "udp://10.0.0.1:4056",
+            "rtp://8.8.8.8:53",
+            "udp://255.255.255.255:9",
+            "udp://0.0.0.0:9",
+            "rtp://[2001:db8::1]:4056",
+            "udp://[::]:9",
+            "udp://[::ffff:10.0.0.1]:9",
+        ] {
+            assert_eq!(error(text), TargetError::NoGroup(text.to_owned()));
+        }
+        for text in ["udp://224.0.0.1:4056", "rtp://[ff02::1]:4056"] {
+            assert_eq!(error(text), TargetError::Reserved(text.to_owned()));
+        }
+        for text in [
+            "239.81.0.1:4056",
+            "http://239.81.0.1:4056",
+            "udp://239.81.0.1",
+            "udp://239.81.0.1:0",
+            "udp://group:4056",
+            "udp://ff15::1:4056",
+            "",
+        ] {
+            assert_eq!(error(text), TargetError::Form(text.to_owned()));
+        }
+    }
+}

@@ -72,6 +72,9 @@ pub enum EngineError {
         /// What is wrong.
         message: String,
     },
+    /// A source could not be set to work.
+    #[error("{0}")]
+    Sending(String),
     /// The user stopped it before it began.
     #[error("stopped before the run began")]
     Stopped,

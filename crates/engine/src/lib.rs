@@ -1,6 +1,7 @@
 //! One run from start to stop: workers that play clients, or a reference server's side, and the
 //! coordinator that collects what they saw.
 
+mod attend;
 mod collect;
 mod control;
 mod coordinator;
@@ -17,6 +18,7 @@ mod receive;
 mod reception;
 mod resolver;
 mod run;
+mod send;
 mod serve;
 mod subjects;
 mod trace;
@@ -28,6 +30,7 @@ pub use media::{DESCRIBE_WITHIN, describe};
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use run::{Options, files_needed, run, workers};
+pub use send::{SendFinished, SendOptions, SendProgress, send};
 pub use serve::{Pacing, ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
 pub use trace::Trace;

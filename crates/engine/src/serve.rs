@@ -7,18 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::RecvTimeoutError;
 use measure::totals::Statistic;
 use measure::{Time, Totals, tester};
 use net::{Clock, PortRange};
 use protocol::media::rtp::ServedStream;
 use protocol::rtsp::server::{Server, ServerConfig};
 
-use crate::collect::{Assembled, Assembly};
+use crate::attend::{Heard, attend};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
-use crate::messages::{Command, Report};
+use crate::messages::Report;
 use crate::worker::{Accept, PopulationPlan, Serving};
 
 /// What a reference server is to do.
@@ -69,7 +68,7 @@ pub struct ServeFinished {
     pub pacing: Pacing,
 }
 
-/// How well a reference server kept its packets to their schedule, those of streams that still run
+/// How well a reference server, or a source, kept its packets to their schedule, those of streams that still run
 /// included. Times are in seconds; see the metrics `tester.send_lateness`, `sent_packets`,
 /// `sent_in_bursts` and `sends_failed` for what exactly they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -89,7 +88,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    fn of(tester: &Totals) -> Pacing {
+    pub(crate) fn of(tester: &Totals) -> Pacing {
         let lateness = |statistic| tester.named("send_lateness", statistic);
         let count = |id| u64::try_from(tester.counter(id)).unwrap_or(0);
         Pacing {
@@ -103,11 +102,8 @@ impl Pacing {
     }
 }
 
-/// Out of which ports reference servers send. Clients keep off those that are in use.
-const PORTS: std::ops::Range<u16> = 30_000..32_768;
-
-/// How often it looks whether it is to stop.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Out of which ports reference servers and sources send. Clients keep off those that are in use.
+pub(crate) const PORTS: std::ops::Range<u16> = 30_000..32_768;
 
 /// Serves until it is told to stop. `progress` is called when it listens, and then once a second.
 ///
@@ -168,11 +164,6 @@ pub fn serve(
     }
     let mut crew = Crew::start(duties, options.stop_timeout, options.config.seed)?;
     crew.begin(&clock);
-    let mut assembly = Assembly::new(
-        crew.len(),
-        vec![server.catalogue()],
-        tester::TESTER_CATALOGUE,
-    );
     let mut served = ServeFinished::default();
     let mut pacing = Totals::new(tester::TESTER_CATALOGUE);
     let mut tell = |served: ServeFinished, elapsed| {
@@ -183,72 +174,34 @@ pub fn serve(
         });
     };
     tell(served, Duration::ZERO);
-    let (mut stopping, mut killed) = (false, false);
-    while !assembly.is_over() {
-        match crew.reports.recv_timeout(LOOK_UP) {
-            Ok(Report::Window {
-                worker,
-                index,
-                begins,
-                seconds,
-                populations,
-                tester,
-            }) => {
-                assembly.add(
-                    worker,
-                    Assembled {
-                        index,
-                        begins,
-                        seconds,
-                        populations,
-                        tester,
-                    },
-                );
-            }
-            Ok(Report::Served(mut stream)) => {
-                served.add(&stream);
-                if let Some(report) = &mut report {
-                    stream.clock_monotonic_nanos = clock.to_monotonic_nanos(Time::ZERO);
-                    report.write(stream.as_ref())?;
+    attend(
+        &crew,
+        &clock,
+        (server.catalogue(), "reference server"),
+        control,
+        options.stop_timeout,
+        &mut |heard| {
+            match heard {
+                Heard::Window(window) => {
+                    pacing.add(&window.tester, window.seconds);
+                    served.pacing = Pacing::of(&pacing);
+                    tell(
+                        served,
+                        window.begins.since_start() + Duration::from_secs_f64(window.seconds),
+                    );
                 }
-            }
-            Ok(Report::Finished { worker, error }) => {
-                if let Some(error) = error {
-                    return Err(EngineError::System {
-                        what: "a worker failed".to_owned(),
-                        error,
-                    });
+                Heard::Report(Report::Served(mut stream)) => {
+                    served.add(&stream);
+                    if let Some(report) = &mut report {
+                        stream.clock_monotonic_nanos = clock.to_monotonic_nanos(Time::ZERO);
+                        report.write(stream.as_ref())?;
+                    }
                 }
-                assembly.ended(worker);
+                Heard::Report(_) => {}
             }
-            Ok(Report::Client(_) | Report::Sent(_) | Report::Event { .. }) => {}
-            Err(RecvTimeoutError::Timeout) => {
-                // One that has just ended has said so, and is heard before this is looked at again.
-                let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
-                if assembly.at_work().any(dead) {
-                    return Err(broke_down());
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return Err(broke_down()),
-        }
-        while let Some(window) = assembly.take() {
-            pacing.add(&window.tester, window.seconds);
-            served.pacing = Pacing::of(&pacing);
-            tell(
-                served,
-                window.begins.since_start() + Duration::from_secs_f64(window.seconds),
-            );
-        }
-        if control.is_stopped() && !stopping {
-            stopping = true;
-            let until = clock.now() + options.stop_timeout;
-            crew.tell(|| Command::Stop { until });
-        }
-        if control.is_killed() && !killed {
-            killed = true;
-            crew.tell(|| Command::Kill);
-        }
-    }
+            Ok(())
+        },
+    )?;
     if let Some(report) = &mut report {
         report.write(&serde_json::json!({ "pacing": served.pacing }))?;
         report.finish()?;
@@ -258,13 +211,6 @@ pub fn serve(
 
 fn settings(fault: net::tls::Fault) -> EngineError {
     EngineError::Settings(fault.text)
-}
-
-fn broke_down() -> EngineError {
-    EngineError::System {
-        what: "a worker of the reference server broke down".to_owned(),
-        error: io::Error::other("its thread panicked"),
-    }
 }
 
 impl ServeFinished {
@@ -291,13 +237,13 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The report of what was really sent.
-struct ReportFile {
+pub(crate) struct ReportFile {
     file: BufWriter<File>,
     path: PathBuf,
 }
 
 impl ReportFile {
-    fn create(path: &PathBuf) -> Result<ReportFile, EngineError> {
+    pub(crate) fn create(path: &PathBuf) -> Result<ReportFile, EngineError> {
         let failed = EngineError::system(format!("cannot write {}", path.display()));
         let file = File::create(path).map_err(failed)?;
         Ok(ReportFile {
@@ -307,7 +253,7 @@ impl ReportFile {
     }
 
     /// Each line is flushed: whoever waits for a session's line can read it as soon as it is over.
-    fn write(&mut self, line: &impl serde::Serialize) -> Result<(), EngineError> {
+    pub(crate) fn write(&mut self, line: &impl serde::Serialize) -> Result<(), EngineError> {
         let failed = EngineError::system(format!("cannot write {}", self.path.display()));
         serde_json::to_writer(&mut self.file, line)
             .map_err(io::Error::from)
@@ -316,7 +262,7 @@ impl ReportFile {
             .map_err(failed)
     }
 
-    fn finish(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn finish(&mut self) -> Result<(), EngineError> {
         let failed = EngineError::system(format!("cannot write {}", self.path.display()));
         self.file.flush().map_err(failed)
     }

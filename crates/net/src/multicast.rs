@@ -244,6 +244,45 @@ pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io:
     reference.set_multicast_ttl_v4(ttl.into())
 }
 
+/// The address of this machine that what is sent to `to` comes from, by that interface or by the one that routes name. On the loopback
+/// interface that is 127.0.0.1 for groups of IPv4, for which the kernel has none there. An address that means an interface too (RFC 4007,
+/// 6) is given as the unspecified one: then the kernel takes it itself. Sends nothing.
+///
+/// # Errors
+/// `NotFound` where this machine has no such interface; `NetworkUnreachable` where no route leads there; `AddrNotAvailable`
+/// where the interface has no address of that version of IP.
+pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+    let index = interface.map(Interface::index).transpose()?;
+    if let (Some(index), true) = (index, to.ip().is_multicast()) {
+        let any = match to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        send_by(&socket, any, index, 1)?;
+        let loopback = Interface::With(Ipv4Addr::LOCALHOST.into()).index()?;
+        if index == loopback {
+            return Ok(match to {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+    }
+    // Of UDP this asks the routes, and nothing else.
+    socket.connect(&to.into())?;
+    let local = socket.local_addr()?.as_socket().map(|local| local.ip());
+    match (local, index) {
+        // A route to the loopback interface: it alone may have no address of its own to send from.
+        (Some(IpAddr::V4(local)), None) if local.is_unspecified() => Ok(Ipv4Addr::LOCALHOST.into()),
+        (Some(local), _) if local.is_unspecified() => Err(io::ErrorKind::AddrNotAvailable.into()),
+        (Some(IpAddr::V6(local)), _) if local.is_unicast_link_local() => {
+            Ok(Ipv6Addr::UNSPECIFIED.into())
+        }
+        (Some(local), _) => Ok(local),
+        (None, _) => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,7 @@ pub use model::{
 pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
+pub use urls::expand_urls;
 pub use vary::{DEFAULT_SETTLE, Plan, Series, StopAt};
 
 use crate::node::Node;

@@ -103,6 +103,19 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
     Ok(urls)
 }
 
+/// Expands every `{a..b}` of the URLs of a command line, as those of a scenario are.
+///
+/// # Errors
+/// What is wrong with one, or that there are more than 10,000.
+pub fn expand_urls(written: &[String]) -> Result<Vec<String>, String> {
+    let mut urls = Vec::new();
+    for one in written {
+        let expanded = expand(one, MAX_URLS - urls.len());
+        urls.extend(expanded.map_err(|(message, help)| format!("{one}: {message}; {help}"))?);
+    }
+    Ok(urls)
+}
+
 fn number(text: &str) -> Option<u64> {
     (text.len() <= 9 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
         .then(|| text.parse().ok())

@@ -61,6 +61,8 @@ pub(crate) enum Command {
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
     Serve(Serve),
+    /// Send MPEG-TS to multicast groups at a constant bit rate, each datagram stamped, so that receivers can account for all
+    Send(Box<Send>),
     /// Receive media on this machine for runs on another, which know a secret, and report back what came
     Receive(Receive),
     /// Report a run again, out of its run file, or a series out of its folder
@@ -468,6 +470,33 @@ pub(crate) struct ServeRtsp {
     /// same machine shows such a piece as one packet. Costs processor time
     #[arg(long)]
     pub(crate) no_gso: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// Groups to send to, such as udp://239.81.0.1:4056, or rtp://[ff15::1]:4056 for RTP; {1..8} stands for eight of them. One
+    /// host's address is refused, but for this machine's own (127.0.0.1)
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// Bit rate of each stream: transport packets, stamps included
+    #[arg(short, long, value_name = "RATE", default_value = "4Mbps")]
+    pub(crate) bitrate: BitRate,
+    /// How many hops datagrams live: one of 1 stays in this network
+    #[arg(long, value_name = "HOPS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ttl: u8,
+    /// Interface to send by: its name, or an address that it has [default: as this machine's routes have it]
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) interface: Option<String>,
+    /// How long [default: until it is stopped]
+    #[arg(short, long, value_name = "TIME")]
+    pub(crate) duration: Option<TimeSpan>,
+    /// Seed of what RTP begins with, and of the number by which stamps tell runs of the source apart [default: the time of day]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Write what was sent to each group to this file, as lines of JSON, and as the last line how well datagrams were kept to
+    /// their schedule
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ pub(crate) mod play;
 pub(crate) mod receive;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod send;
 pub(crate) mod series;
 pub(crate) mod serve;
 pub(crate) mod servers;

@@ -15,6 +15,7 @@ mod namespace;
 mod publish;
 mod scripted;
 mod secure;
+mod send;
 mod series;
 mod servers;
 mod starved;

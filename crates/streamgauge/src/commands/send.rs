@@ -1,0 +1,180 @@
+//! `streamgauge send`: MPEG-TS to multicast groups, for a time or until it is stopped.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Control, Pacing, SendFinished, SendOptions, SendProgress};
+use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
+use protocol::session::Interface;
+use protocol::source::Target;
+use report::human::{count, plural, seconds};
+
+use super::serve::STOP_TIMEOUT;
+use crate::args;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::files;
+use crate::progress::Status;
+use crate::signals::Watch;
+
+/// The most groups of one source.
+const GROUPS_MAX: usize = 1000;
+
+/// Ends with 0 when its time is over or it is stopped.
+pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
+    let targets = targets(&arguments.urls)?;
+    let reel = Reel::synthetic(arguments.bitrate.0).map_err(Failure::bad)?;
+    let interface = arguments.interface.as_ref().map(|text| match text.parse() {
+        Ok(address) => Interface::With(address),
+        Err(_) => Interface::Named(text.clone()),
+    });
+    console.say(&plan(&targets, &reel));
+    let options = SendOptions {
+        targets,
+        reel: Arc::new(reel),
+        interface,
+        ttl: arguments.ttl,
+        length: arguments.duration.map(|duration| duration.0),
+        report: arguments.report.clone(),
+        seed: arguments.seed,
+        stop_timeout: STOP_TIMEOUT,
+    };
+    files::raise();
+    let control = Control::new();
+    let _watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let status = Status::new(console);
+    let mut before = Before::default();
+    let finished = engine::send(&options, &control, &mut |progress| {
+        status.update(&before.so_far(progress));
+    });
+    status.finish();
+    let finished = finished.map_err(Failure::bad)?;
+    for line in result(&finished) {
+        console.say(&line);
+    }
+    Ok(Exit::Pass)
+}
+
+/// The groups, each once.
+fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
+    let urls = scenario::expand_urls(urls).map_err(Failure::bad)?;
+    if urls.len() > GROUPS_MAX {
+        return Err(Failure::bad(format_args!(
+            "{} groups: at most {GROUPS_MAX} are possible",
+            urls.len()
+        )));
+    }
+    let mut seen = HashSet::new();
+    let mut targets = Vec::new();
+    for url in &urls {
+        let target: Target = url.parse().map_err(Failure::bad)?;
+        if !seen.insert(target.group) {
+            return Err(Failure::bad(format_args!(
+                "{} is there twice: its streams could not be told apart",
+                target.group
+            )));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// What is going to be sent.
+fn plan(targets: &[Target], reel: &Reel) -> String {
+    let rate = reel.bits_per_second() as f64;
+    let each = match targets {
+        [one] => one.to_string(),
+        [first, .., last] => format!(
+            "{first} to {last}, {}, {} in sum",
+            plural(targets.len() as f64, "group", "groups"),
+            megabits(rate * targets.len() as f64)
+        ),
+        [] => String::new(),
+    };
+    let stamps = match reel.lists_stamps() {
+        true => "",
+        false => "; its programme map has no room for the stamps, which are sent unlisted",
+    };
+    format!(
+        "sending {} to {each}: {}, {} datagrams/s of 1316 bytes each{stamps}",
+        megabits(rate),
+        reel.description(),
+        count((rate / DATAGRAM_BITS as f64).round()),
+    )
+}
+
+fn megabits(rate: f64) -> String {
+    format!("{:.3} Mb/s", rate / 1e6)
+}
+
+/// What had been sent a second ago.
+#[derive(Default)]
+struct Before {
+    packets: u64,
+    elapsed: Duration,
+}
+
+impl Before {
+    fn so_far(&mut self, progress: &SendProgress) -> String {
+        let SendProgress { elapsed, pacing } = progress;
+        let passed = elapsed.saturating_sub(self.elapsed).as_secs_f64();
+        let rate = match passed > 0.0 {
+            true => (pacing.packets - self.packets) as f64 * DATAGRAM_BITS as f64 / passed,
+            false => 0.0,
+        };
+        self.packets = pacing.packets;
+        self.elapsed = *elapsed;
+        format!(
+            "{:.0} s: {} at {}; {}",
+            elapsed.as_secs_f64(),
+            plural(pacing.packets as f64, "datagram", "datagrams"),
+            megabits(rate),
+            bursts(pacing),
+        )
+    }
+}
+
+fn bursts(pacing: &Pacing) -> String {
+    let share = 100.0 * pacing.in_bursts as f64 / pacing.packets.max(1) as f64;
+    format!(
+        "{} in bursts ({share:.2} %), {} refused",
+        count(pacing.in_bursts as f64),
+        count(pacing.refused as f64)
+    )
+}
+
+/// What was sent, line by line.
+fn result(finished: &SendFinished) -> Vec<String> {
+    let SendFinished { streams, pacing } = finished;
+    let sent: u64 = streams.iter().map(|stream| stream.sent).sum();
+    // The last one takes its time too.
+    let rate = |stream: &protocol::media::ts::flow::SentStream| {
+        let (from, to) = stream.from_to_nanos?;
+        let each = DATAGRAM_BITS as f64 / stream.bits_per_second as f64;
+        let seconds = to.saturating_sub(from) as f64 / 1e9 + each;
+        Some(stream.bytes as f64 * 8.0 / seconds)
+    };
+    let rate: f64 = streams.iter().filter_map(rate).sum();
+    let mut lines = vec![format!(
+        "sent {} to {}, at {} in sum",
+        plural(sent as f64, "datagram", "datagrams"),
+        plural(streams.len() as f64, "group", "groups"),
+        megabits(rate),
+    )];
+    if let (Some(half), Some(most), Some(last)) = (
+        pacing.lateness_p50_seconds,
+        pacing.lateness_p99_seconds,
+        pacing.lateness_max_seconds,
+    ) {
+        lines.push(format!(
+            "pacing: half of them left within {} of their time, 99 % within {}, the latest after {}; {}",
+            seconds(half),
+            seconds(most),
+            seconds(last),
+            bursts(pacing)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,148 @@
+//! `streamgauge send`: every stamp arrives, and others decode what is sent.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use protocol::media::ts::packet::{Header, PACKET};
+use protocol::media::ts::stamp::Stamp;
+
+use crate::namespace::Namespace;
+use crate::support::{Process, alone, folder, have, number, streamgauge, wait_for};
+
+/// Longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// 400 datagrams a second.
+const RATE: &str = "4211200bps";
+const EACH: u64 = 1200;
+const LENGTH: &str = "3s";
+
+/// A namespace whose only interface is the loopback, which carries multicast.
+fn quiet() -> Option<Namespace> {
+    let Some(space) = Namespace::new() else {
+        // On purpose: who reads the test's output is to know.
+        let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
+        let _ = writeln!(std::io::stderr(), "left out: {why}");
+        return None;
+    };
+    space.ip("link set lo multicast on");
+    space.ip("link set lo up");
+    space.ip("route add 239.81.0.0/16 dev lo");
+    Some(space)
+}
+
+/// Receives a group, and has joined it when this returns.
+fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path) -> Process {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/receive_group.py");
+    let mut python = Command::new("python3");
+    python.args([program, group, "4056", &EACH.to_string(), group]);
+    let mut receiving = Process::start(space.within(&python), folder);
+    wait_for("the membership", PATIENCE, || {
+        assert!(receiving.runs(), "{}", receiving.said());
+        space.table(joined.0).contains(joined.1).then_some(())
+    });
+    receiving
+}
+
+/// The datagrams that were received of a group.
+fn received(folder: &Path, group: &str) -> Vec<Vec<u8>> {
+    let bytes = fs::read(folder.join(group)).expect("the receiver wrote it");
+    let (mut rest, mut datagrams) = (&bytes[..], Vec::new());
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let (datagram, behind) = behind.split_at(u16::from_be_bytes(*length).into());
+        datagrams.push(datagram.to_vec());
+        rest = behind;
+    }
+    datagrams
+}
+
+/// Demands that all datagrams came, in order, each with the stamp of that group, and gives the transport stream.
+fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
+    assert_eq!(datagrams.len() as u64, EACH);
+    let mut stream = Vec::new();
+    let mut last_due = 0;
+    for (number, datagram) in (0u64..).zip(datagrams) {
+        let packets = datagram[header..].as_chunks::<PACKET>().0;
+        assert_eq!(packets.len(), 7);
+        let first = Header::parse(&packets[0]).expect("a packet");
+        let stamp = Stamp::read(&first, &packets[0]).expect("a stamp");
+        assert_eq!((stamp.number, stamp.packets), (number, 7));
+        assert_eq!(stamp.group.to_string(), group);
+        // 2.5 ms apart.
+        assert!(number == 0 || stamp.due - last_due == 2_500_000, "{number}");
+        last_due = stamp.due;
+        stream.extend_from_slice(packets.as_flattened());
+    }
+    stream
+}
+
+/// Demands that others find the video in a stream, and decode two seconds of it without an error.
+fn decodes(folder: &Path, stream: &[u8]) {
+    let path = folder.join("received.ts");
+    fs::write(&path, stream).expect("there is room");
+    let mut ffprobe = Command::new("ffprobe");
+    ffprobe.args(["-v", "error", "-show_entries", "stream=codec_name,id"]);
+    let output = ffprobe.args(["-of", "csv"]).arg(&path).output();
+    let said = String::from_utf8(output.expect("it is there").stdout).expect("it writes text");
+    assert!(said.contains("stream,h264,0x100"), "{said}");
+    assert!(said.contains("0x1ab5"), "the stamps are listed: {said}");
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-xerror", "-i"]).arg(&path);
+    ffmpeg.args(["-map", "0:v", "-frames:v", "50", "-f", "null", "-"]);
+    let output = ffmpeg.output().expect("it is there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn every_stamp_of_every_group_arrives_and_others_decode_it() {
+    if !have("python3") || !have("ffmpeg") {
+        return;
+    }
+    let _alone = alone();
+    let Some(space) = quiet() else { return };
+    let folder = folder();
+    let groups = [("239.81.0.1", "010051EF"), ("239.81.0.2", "020051EF")];
+    let receivers =
+        groups.map(|(group, joined)| receiver(&space, group, ("igmp", joined), folder.path()));
+    let mut send = streamgauge(["send", "udp://239.81.0.{1..2}:4056", "-b", RATE]);
+    send.args(["-d", LENGTH, "--report", "sent.jsonl"]);
+    let sent = Process::start(space.within(&send), folder.path()).finish(PATIENCE);
+    sent.expect(0);
+    for receiver in receivers {
+        receiver.finish(PATIENCE).expect(0);
+    }
+    for (group, _) in groups {
+        let datagrams = received(folder.path(), group);
+        let stream = stream_of(&datagrams, 0, &format!("{group}:4056"));
+        decodes(folder.path(), &stream);
+    }
+    let report = fs::read_to_string(folder.path().join("sent.jsonl")).expect("it was written");
+    let lines: Vec<serde_json::Value> = report
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON each"))
+        .collect();
+    assert_eq!(lines.len(), 3, "{report}");
+    for (line, (group, _)) in lines.iter().zip(groups) {
+        assert_eq!(line["url"], format!("udp://{group}:4056"));
+        assert_eq!((number(&line["sent"]), number(&line["refused"])), (EACH, 0));
+    }
+    assert_eq!(number(&lines[2]["pacing"]["packets"]), 2 * EACH);
+}
+
+#[test]
+fn what_is_no_group_is_sent_nothing() {
+    let folder = folder();
+    for (url, why) in [
+        ("udp://10.0.0.1:4056", "not a multicast group"),
+        ("udp://224.0.0.1:4056", "reserved"),
+        ("239.81.0.1:4056", "udp://GROUP:PORT"),
+    ] {
+        let send = streamgauge(["send", url, "-d", "1s"]);
+        let finished = Process::start(send, folder.path()).finish(PATIENCE);
+        finished.expect(104).names(why);
+    }
+}

@@ -29,7 +29,7 @@ pub use error::EngineError;
 pub use media::{DESCRIBE_WITHIN, describe};
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
-pub use run::{Options, files_needed, run, workers};
+pub use run::{Options, files_needed, read_source, run, workers};
 pub use send::{SendFinished, SendOptions, SendProgress, send};
 pub use serve::{Pacing, ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

@@ -470,8 +470,11 @@ pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
     Surroundings::new(populations.map(|own| (&own.config, own.urls.as_slice())))
 }
 
-/// What a file to be published holds.
-fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
+/// What a file to be published or sent holds.
+///
+/// # Errors
+/// It cannot be read, or is larger than [`FILE_MAX`].
+pub fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
     let mut bytes = Vec::new();
     // One that is no ordinary file may have no end.

@@ -260,16 +260,17 @@ pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<Ip
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         send_by(&socket, any, index, 1)?;
-        let loopback = Interface::With(Ipv4Addr::LOCALHOST.into()).index()?;
-        if index == loopback {
-            return Ok(match to {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
     }
     // Of UDP this asks the routes, and nothing else.
     socket.connect(&to.into())?;
+    let loopback = Interface::With(Ipv4Addr::LOCALHOST.into());
+    if index.is_some() && index == loopback.index().ok() {
+        // And not another interface's, which the kernel may take.
+        return Ok(match to {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
     let local = socket.local_addr()?.as_socket().map(|local| local.ip());
     match (local, index) {
         // A route to the loopback interface: it alone may have no address of its own to send from.

@@ -478,9 +478,13 @@ pub(crate) struct Send {
     /// host's address is refused, but for this machine's own (127.0.0.1)
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// Bit rate of each stream: transport packets, stamps included
-    #[arg(short, long, value_name = "RATE", default_value = "4Mbps")]
-    pub(crate) bitrate: BitRate,
+    /// Bit rate of each stream: transport packets, stamps included [default: 4Mbps; of a file, its own mean]
+    #[arg(short, long, value_name = "RATE")]
+    pub(crate) bitrate: Option<BitRate>,
+    /// Send this file over and over, MPEG-TS of one piece and up to 512 MiB, in place of a made programme: clock, times and
+    /// continuity counters go on from turn to turn, and null packets fill it up
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// How many hops datagrams live: one of 1 stays in this network
     #[arg(long, value_name = "HOPS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ttl: u8,

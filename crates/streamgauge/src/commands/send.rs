@@ -18,13 +18,16 @@ use crate::files;
 use crate::progress::Status;
 use crate::signals::Watch;
 
+/// The bit rate of a made programme where none is named.
+const DEFAULT_RATE: u64 = 4_000_000;
+
 /// The most groups of one source.
 const GROUPS_MAX: usize = 1000;
 
 /// Ends with 0 when its time is over or it is stopped.
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
     let targets = targets(&arguments.urls)?;
-    let reel = Reel::synthetic(arguments.bitrate.0).map_err(Failure::bad)?;
+    let reel = reel(arguments)?;
     let interface = arguments.interface.as_ref().map(|text| match text.parse() {
         Ok(address) => Interface::With(address),
         Err(_) => Interface::Named(text.clone()),
@@ -51,10 +54,27 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
     });
     status.finish();
     let finished = finished.map_err(Failure::bad)?;
+    if finished.pacing.packets == 0 && finished.pacing.refused > 0 {
+        return Err(Failure::bad(
+            "nothing left: the network stack refused every datagram; is there a route to each group?",
+        ));
+    }
     for line in result(&finished) {
         console.say(&line);
     }
     Ok(Exit::Pass)
+}
+
+/// What is to be sent to each of them.
+fn reel(arguments: &args::Send) -> Result<Reel, Failure> {
+    let rate = arguments.bitrate.map(|rate| rate.0);
+    let Some(path) = &arguments.file else {
+        return Reel::synthetic(rate.unwrap_or(DEFAULT_RATE)).map_err(Failure::bad);
+    };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::bad(format_args!("{}: {error}", path.display()));
+    let bytes = engine::read_source(path).map_err(|error| failed(&error))?;
+    Reel::of_file(&bytes, rate).map_err(|error| failed(&error))
 }
 
 /// The groups, each once.
@@ -95,7 +115,7 @@ fn plan(targets: &[Target], reel: &Reel) -> String {
     };
     let stamps = match reel.lists_stamps() {
         true => "",
-        false => "; its programme map has no room for the stamps, which are sent unlisted",
+        false => "; its programme map changes or is full: it does not list the stamps",
     };
     format!(
         "sending {} to {each}: {}, {} datagrams/s of 1316 bytes each{stamps}",
@@ -156,7 +176,10 @@ fn result(finished: &SendFinished) -> Vec<String> {
         let seconds = to.saturating_sub(from) as f64 / 1e9 + each;
         Some(stream.bytes as f64 * 8.0 / seconds)
     };
-    let rate: f64 = streams.iter().filter_map(rate).sum();
+    let rate: f64 = streams
+        .iter()
+        .filter_map(rate)
+        .fold(0.0, |sum, own| sum + own);
     let mut lines = vec![format!(
         "sent {} to {}, at {} in sum",
         plural(sent as f64, "datagram", "datagrams"),

@@ -31,6 +31,7 @@ fn quiet() -> Option<Namespace> {
     space.ip("link set lo multicast on");
     space.ip("link set lo up");
     space.ip("route add 239.81.0.0/16 dev lo");
+    space.ip("-6 route add local ff15::/16 dev lo");
     Some(space)
 }
 
@@ -131,6 +132,97 @@ fn every_stamp_of_every_group_arrives_and_others_decode_it() {
         assert_eq!((number(&line["sent"]), number(&line["refused"])), (EACH, 0));
     }
     assert_eq!(number(&lines[2]["pacing"]["packets"]), 2 * EACH);
+}
+
+/// Sends to one group, and gives what came.
+fn sent_to(
+    group: &str,
+    joined: (&str, &str),
+    arguments: &[&str],
+    folder: &Path,
+) -> Option<Vec<Vec<u8>>> {
+    let space = quiet()?;
+    let receiver = receiver(&space, group, joined, folder);
+    let mut send = streamgauge(["send", "-b", RATE, "-d", LENGTH]);
+    send.args(arguments);
+    let sent = Process::start(space.within(&send), folder).finish(PATIENCE);
+    sent.expect(0);
+    receiver.finish(PATIENCE).expect(0);
+    Some(received(folder, group))
+}
+
+#[test]
+fn over_rtp_every_datagram_has_a_header() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let arguments = ["rtp://239.81.0.3:4056", "--interface", "lo"];
+    let joined = ("igmp", "030051EF");
+    let Some(datagrams) = sent_to("239.81.0.3", joined, &arguments, folder.path()) else {
+        return;
+    };
+    stream_of(&datagrams, 12, "239.81.0.3:4056");
+    let sequence = |datagram: &[u8]| u16::from_be_bytes([datagram[2], datagram[3]]);
+    for two in datagrams.windows(2) {
+        assert_eq!(two[0][..2], [0x80, 33]);
+        assert_eq!(sequence(&two[1]), sequence(&two[0]).wrapping_add(1));
+    }
+}
+
+#[test]
+fn over_ipv6_every_stamp_arrives() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let arguments = ["udp://[ff15::51:1]:4056", "--interface", "lo"];
+    let joined = ("igmp6", "ff150000000000000000000000510001");
+    let sent = sent_to("ff15::51:1", joined, &arguments, folder.path());
+    if let Some(datagrams) = sent {
+        stream_of(&datagrams, 0, "[ff15::51:1]:4056");
+    }
+}
+
+#[test]
+fn a_file_is_sent_over_and_over() {
+    if !have("python3") || !have("ffmpeg") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let path = folder.path().join("clip.ts");
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args("-v error -f lavfi -i testsrc=size=320x180:rate=25 -f lavfi -i sine".split(' '));
+    ffmpeg.args("-t 1.2 -vf noise=alls=60:allf=t -c:v libx264 -g 25 -bf 2".split(' '));
+    ffmpeg.args("-b:v 2M -maxrate 2M -bufsize 1M -c:a aac -f mpegts".split(' '));
+    let made = ffmpeg.arg(&path).status().expect("it is there");
+    assert!(made.success());
+    let path = path
+        .to_str()
+        .expect("the test's folder has an ordinary name");
+    let arguments = ["udp://239.81.0.4:4056", "--file", path];
+    let joined = ("igmp", "040051EF");
+    let Some(datagrams) = sent_to("239.81.0.4", joined, &arguments, folder.path()) else {
+        return;
+    };
+    let stream = stream_of(&datagrams, 0, "239.81.0.4:4056");
+    decodes(folder.path(), &stream);
+    // Too much for a bit rate.
+    let send = [
+        "send",
+        "udp://239.81.0.4:4056",
+        "--file",
+        path,
+        "-d",
+        "1s",
+        "-b",
+        "600kbps",
+    ];
+    let finished = Process::start(streamgauge(send), folder.path()).finish(PATIENCE);
+    finished.expect(104).names("it takes at least");
 }
 
 #[test]

@@ -227,4 +227,4 @@ impl TsFlow {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,9 +1,11 @@
 //! MPEG-2 transport streams (ISO/IEC 13818-1), as they are sent over IP and HTTP.
 
 pub mod flow;
+mod looped;
 mod mux;
 pub mod packet;
 pub mod reel;
+mod sections;
 pub mod stamp;
 mod synthetic;
 mod tables;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::packet::{PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
+use super::packet::{Header, PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
 use super::reel::{
     CLOCK_EVERY, ClockMark, Mark, NULL, PACKETS, Reel, TABLES_EVERY, TIME_WRAP, read_time,
     write_time,
@@ -171,7 +171,12 @@ impl Mux {
             packet[3] = packet[3] & 0xf0 | counter.wrapping_sub(1) & 0x0f;
         }
         if mark.clock != ClockMark::None {
-            packet[6..12].copy_from_slice(&write_pcr(self.shown(now)));
+            let shows = match mark.clock {
+                // As much later as the packet leaves.
+                ClockMark::Other => (read_pcr(packet) + now - mark.at) % PCR_WRAP,
+                _ => self.shown(now),
+            };
+            packet[6..12].copy_from_slice(&write_pcr(shows));
         }
         if let Some((at, decoding)) = mark.times {
             let later = (begins + self.reel.delay) / 300;
@@ -184,4 +189,12 @@ impl Mux {
             }
         }
     }
+}
+
+/// The clock reference of a packet that has one.
+fn read_pcr(packet: &[u8; PACKET]) -> u64 {
+    Header::parse(packet)
+        .ok()
+        .and_then(|header| header.pcr)
+        .expect("a packet is marked so where it has one")
 }

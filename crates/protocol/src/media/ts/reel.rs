@@ -2,6 +2,7 @@
 
 use super::packet::{NULL_PID, PACKET, PCR_HZ, PCR_WRAP};
 
+pub use super::looped::FileError;
 pub use super::synthetic::SyntheticError;
 
 /// How many transport packets a datagram has: as many as an Ethernet frame takes, the stamp among them.
@@ -80,6 +81,8 @@ pub(super) enum ClockMark {
     None,
     /// That of the programme.
     Own,
+    /// That of another programme.
+    Other,
 }
 
 impl Reel {

@@ -8,7 +8,7 @@ use crate::media::ts::stamp::STAMP_PID;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-fn settings(reel: &Arc<Reel>) -> TsSettings {
+pub(crate) fn settings(reel: &Arc<Reel>) -> TsSettings {
     TsSettings {
         reel: reel.clone(),
         group: "239.81.0.1:4056".parse().expect("an address"),
@@ -176,10 +176,10 @@ fn over_rtp_a_header_goes_first() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
-    fn at_any_rate_clock_and_continuity_are_right(rate in 700_000u64..60_000_000) {
+    fn at_any_rate_clock_and_continuity_are_right(rate in 700_000u64..30_000_000) {
         let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
         check(rate, 0x100, &all_of(settings(&reel), 5));
     }

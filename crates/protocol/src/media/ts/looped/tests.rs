@@ -1,0 +1,226 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use proptest::prelude::*;
+
+use super::super::flow::tests::{all_of, check, settings};
+use super::super::tables::{packets as cut, pmt};
+use super::*;
+
+/// A file: so many seconds of a made stream, from its first packet on, without stamps where it is to look like another's.
+fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
+    let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
+    let map = pmt(1, 0x100, &[(0x1b, 0x100)]);
+    let map = cut(0x1000, &map)[0];
+    let mut bytes = Vec::new();
+    for (_, datagram) in all_of(settings(&reel), seconds) {
+        for packet in datagram.as_chunks::<PACKET>().0 {
+            let mut packet = *packet;
+            let header = Header::parse(&packet).expect("a packet");
+            match header.pid {
+                STAMP_PID if !stamps => packet = super::super::reel::NULL,
+                0x1000 if !stamps => {
+                    packet = map;
+                    packet[3] |= header.continuity;
+                }
+                _ => {}
+            }
+            bytes.extend_from_slice(&packet);
+        }
+    }
+    bytes
+}
+
+/// The times of presentation, in the order in which they are sent, and what the clock showed before each.
+fn times(sent: &[(Time, Vec<u8>)]) -> Vec<(u64, u64)> {
+    let (mut found, mut clock) = (Vec::new(), 0);
+    for packet in sent
+        .iter()
+        .flat_map(|(_, bytes)| bytes.as_chunks::<PACKET>().0)
+    {
+        let header = Header::parse(packet).expect("a packet");
+        clock = header.pcr.unwrap_or(clock);
+        if header.pid == 0x100
+            && let Some((at, _)) = time_in(0, &header, packet).expect("it is whole")
+        {
+            let at = usize::from(at);
+            let bytes = packet[at..].first_chunk().expect("it is whole");
+            found.push((read_time(*bytes), clock / 300));
+        }
+    }
+    found
+}
+
+/// What holds over the loops: pictures are due evenly, and none comes after it is due.
+fn pictures_go_on(sent: &[(Time, Vec<u8>)], loops: u64) {
+    let times = times(sent);
+    assert!(times.len() as u64 >= loops * 25);
+    for (index, two) in times.windows(2).enumerate() {
+        let step = (two[1].0 + TIME_WRAP - two[0].0) % TIME_WRAP;
+        assert_eq!(step, 3600, "after picture {index}");
+    }
+    for (shown, clock) in times {
+        let ahead = (shown + TIME_WRAP - clock) % TIME_WRAP;
+        assert!(ahead < 3 * 90_000, "{shown} {clock}");
+    }
+}
+
+#[test]
+fn a_file_goes_on_over_its_end() {
+    let bytes = file(2_000_000, 3, false);
+    let reel = Reel::of_file(&bytes, None).expect("a good file");
+    assert!(reel.lists_stamps());
+    // As fast as it was made, but for the stamps that go beside it.
+    let own = 2_000_000.0 * 7.0 / 6.0;
+    let rate = reel.bits_per_second();
+    assert!((rate as f64 / own - 1.0).abs() < 0.05, "{rate}");
+    let sent = all_of(settings(&Arc::new(reel)), 10);
+    check(rate, 0x100, &sent);
+    pictures_go_on(&sent, 3);
+}
+
+#[test]
+fn what_was_recorded_from_a_source_can_be_sent_again() {
+    let bytes = file(2_000_000, 2, true);
+    let reel = Reel::of_file(&bytes, Some(3_000_000)).expect("a good file");
+    assert!(reel.lists_stamps());
+    let sent = all_of(settings(&Arc::new(reel)), 6);
+    check(3_000_000, 0x100, &sent);
+    pictures_go_on(&sent, 2);
+}
+
+#[test]
+fn a_bit_rate_that_is_too_low_names_one_that_will_do() {
+    let bytes = file(8_000_000, 2, false);
+    let error = Reel::of_file(&bytes, Some(1_000_000)).expect_err("too low");
+    let FileError::NeedsMore { asked, needs } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(asked, 1_000_000);
+    assert!((5_000_000..9_000_000).contains(&needs), "{needs}");
+    assert!(Reel::of_file(&bytes, Some(needs)).is_ok());
+    assert_eq!(
+        Reel::of_file(&bytes, Some(1)).expect_err("too low"),
+        FileError::Rate(1)
+    );
+}
+
+#[test]
+fn tables_that_change_stay_where_they_are_and_stamps_are_unlisted() {
+    let mut bytes = file(2_000_000, 2, false);
+    let other = cut(0x1000, &pmt(1, 0x100, &[(0x1b, 0x100), (0x0f, 0x101)]));
+    let last = bytes.as_chunks_mut::<PACKET>().0.iter_mut().rev();
+    let mut last = last.filter(|packet| packet[1..3] == [0x50, 0]);
+    let packet = last.next().expect("it has maps");
+    packet[4..].copy_from_slice(&other[0][4..]);
+    let reel = Reel::of_file(&bytes, None).expect("a good file");
+    assert!(!reel.lists_stamps());
+    let rate = reel.bits_per_second();
+    check(rate, 0x100, &all_of(settings(&Arc::new(reel)), 5));
+}
+
+#[test]
+fn what_cannot_be_sent_says_why() {
+    let good = file(1_000_000, 2, false);
+    let error = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        Reel::of_file(&bytes, None)
+            .map(|_| ())
+            .expect_err("refused")
+    };
+    assert_eq!(error(&|bytes| bytes.clear()), FileError::NoTs);
+    assert_eq!(error(&|bytes| bytes.fill(0x48)), FileError::NoTs);
+    assert_eq!(
+        error(&|bytes| bytes[PACKET * 50] = 0),
+        FileError::NoSync(50)
+    );
+    let on = |pid: u16, change: &dyn Fn(&mut [u8; PACKET])| {
+        error(&|bytes| {
+            for packet in bytes.as_chunks_mut::<PACKET>().0 {
+                if u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid {
+                    change(packet);
+                }
+            }
+        })
+    };
+    let damage = |packet: &mut [u8; PACKET]| packet[12] ^= 1;
+    assert_eq!(on(0, &damage), FileError::NoProgramme);
+    assert_eq!(on(0x1000, &damage), FileError::NoProgramme);
+    assert_eq!(
+        on(0x100, &|packet| packet[3] |= 0x80),
+        FileError::Scrambled(0x100)
+    );
+    let no_clock = |packet: &mut [u8; PACKET]| {
+        if packet[3] & 0x30 == 0x20 {
+            packet[1..3].copy_from_slice(&[0x1f, 0xff]);
+        }
+    };
+    assert_eq!(on(0x100, &no_clock), FileError::NoClock);
+    assert_eq!(
+        on(NULL_PID, &|packet| packet[1..3]
+            .copy_from_slice(&STAMP_PID.to_be_bytes())),
+        FileError::StampPid
+    );
+    let twice = |bytes: &mut Vec<u8>| {
+        let again = bytes.clone();
+        bytes.extend(again);
+    };
+    assert!(matches!(error(&twice), FileError::ClockJumps(_)));
+}
+
+#[test]
+fn what_stands_twice_is_sent_once() {
+    let good = file(1_000_000, 2, false);
+    let mut doubled = Vec::new();
+    for packet in good.as_chunks::<PACKET>().0 {
+        let header = Header::parse(packet).expect("a packet");
+        let count = if header.pid == 0x100 && header.has_payload {
+            2
+        } else {
+            1
+        };
+        for _ in 0..count {
+            doubled.extend_from_slice(packet);
+        }
+    }
+    let once = Reel::of_file(&good, None).expect("a good file");
+    let twice = Reel::of_file(&doubled, None).expect("a good file");
+    assert_eq!(once.packets, twice.packets);
+    let rate = twice.bits_per_second();
+    check(rate, 0x100, &all_of(settings(&Arc::new(twice)), 5));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn any_piece_of_a_file_goes_on(skip in 0usize..500, cut in 0usize..500, spare in 0u64..4_000_000) {
+        let bytes = file(2_000_000, 3, false);
+        let piece = &bytes[skip * 7..bytes.len() - cut * 11];
+        let own = Reel::of_file(piece, None).expect("a good file");
+        let rate = own.bits_per_second() + spare;
+        let reel = Reel::of_file(piece, Some(rate)).expect("it has room");
+        let sent = all_of(settings(&Arc::new(reel)), 9);
+        check(rate, 0x100, &sent);
+        pictures_go_on(&sent, 2);
+    }
+
+    #[test]
+    fn any_bytes_are_taken(damage in prop::collection::vec((0usize..100_000, any::<u8>()), 0..200)) {
+        let mut bytes = file(700_000, 1, false);
+        for (place, value) in damage {
+            let place = place % bytes.len();
+            bytes[place] = value;
+        }
+        if let Ok(reel) = Reel::of_file(&bytes, None) {
+            let mut flow = super::super::flow::TsFlow::new(settings(&Arc::new(reel)));
+            flow.start(Time::ZERO);
+            let end = Time::ZERO + Duration::from_secs(3);
+            while flow.next_due().is_some_and(|due| due < end) {
+                prop_assert!(flow.next_packet(end).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Reading tables of a programme: sections out of packets, and what they say (ISO/IEC 13818-1, 2.4.4).
+
+use super::tables::{PAT_TABLE, PMT_TABLE, crc, entry, finish};
+
+/// The longest section of these tables, in bytes (2.4.4.3, 2.4.4.8).
+const SECTION_MAX: usize = 1024;
+
+/// The programmes of a table of programmes: number and PID of the map of each.
+pub(super) fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
+    let body = body(pat, PAT_TABLE)?;
+    let each = body.as_chunks::<4>().0.iter();
+    let each = each.map(|&[a, b, c, d]| {
+        (
+            u16::from_be_bytes([a, b]),
+            u16::from_be_bytes([c & 0x1f, d]),
+        )
+    });
+    // Number 0 is the network's information (2.4.4.5).
+    Some(each.filter(|&(number, _)| number != 0).collect())
+}
+
+/// The PID of the clock that a programme map names, and the PIDs of its streams.
+pub(super) fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
+    let body = body(pmt, PMT_TABLE)?;
+    let (&[a, b, c, d], rest) = body.split_first_chunk()?;
+    let pid = |high: u8, low| u16::from_be_bytes([high & 0x1f, low]);
+    let length = |high: u8, low| usize::from(u16::from_be_bytes([high & 0x0f, low]));
+    let mut rest = rest.get(length(c, d)..)?;
+    let mut streams = Vec::new();
+    while let Some((&[_, e, f, g, h], behind)) = rest.split_first_chunk() {
+        streams.push(pid(e, f));
+        rest = behind.get(length(g, h)..)?;
+    }
+    Some((pid(a, b), streams))
+}
+
+/// The same programme map with one stream more; none where there is no room.
+pub(super) fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
+    let mut longer = pmt.get(..pmt.len() - 4)?.to_vec();
+    longer.extend(entry(kind, pid));
+    (longer.len() + 4 <= SECTION_MAX).then(|| finish(longer))
+}
+
+/// What stands between the head of a whole section and its check, if it is of that table, the only one of it, in force,
+/// and undamaged.
+fn body(section: &[u8], table: u8) -> Option<&[u8]> {
+    let (&[kind, _, _, _, _, flags, number, last], rest) = section.split_first_chunk()?;
+    let body = rest.get(..rest.len().checked_sub(4)?)?;
+    let whole = kind == table && flags & 1 == 1 && number == 0 && last == 0;
+    (whole && crc(section) == 0).then_some(body)
+}
+
+/// Puts sections together out of the payloads of a PID's packets.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    /// What there is of the section under way; at most [`SECTION_MAX`] bytes and a payload.
+    bytes: Vec<u8>,
+    open: bool,
+}
+
+impl Sections {
+    /// Takes a packet's payload in; `start` says that a section begins in it. Hands over each section that is whole.
+    pub(super) fn take(&mut self, start: bool, payload: &[u8], mut whole: impl FnMut(&[u8])) {
+        let mut rest = payload;
+        if start {
+            let Some((&pointer, behind)) = rest.split_first() else {
+                return;
+            };
+            let Some((before, begins)) = behind.split_at_checked(usize::from(pointer)) else {
+                self.open = false;
+                return;
+            };
+            if self.open {
+                self.bytes.extend_from_slice(before);
+                self.cut(&mut whole);
+            }
+            self.bytes.clear();
+            self.open = true;
+            rest = begins;
+        }
+        if self.open {
+            self.bytes.extend_from_slice(rest);
+            self.cut(&mut whole);
+        }
+    }
+
+    /// Takes whole sections off the front.
+    fn cut(&mut self, whole: &mut impl FnMut(&[u8])) {
+        while self.open {
+            match self.bytes[..] {
+                // Stuffing follows to the end of the packet.
+                [0xff, ..] => self.open = false,
+                [_, high, low, ..] => {
+                    let length = 3 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
+                    if length > SECTION_MAX {
+                        self.open = false;
+                    } else if self.bytes.len() >= length {
+                        whole(&self.bytes[..length]);
+                        self.bytes.drain(..length);
+                    } else {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::media::ts::packet::Header;
+    use crate::media::ts::packet::PACKET;
+    use crate::media::ts::tables::{packets, pat, pmt};
+
+    #[test]
+    fn tables_say_what_was_written() {
+        assert_eq!(programmes(&pat(7, 0x123)), Some(vec![(7, 0x123)]));
+        let map = pmt(7, 0x100, &[(0x1b, 0x100), (0x0f, 0x101)]);
+        assert_eq!(streams(&map), Some((0x100, vec![0x100, 0x101])));
+        let more = with_stream(&map, 6, 0x1ab5).expect("there is room");
+        assert_eq!(streams(&more), Some((0x100, vec![0x100, 0x101, 0x1ab5])));
+        assert_eq!(programmes(&map), None);
+        let mut damaged = map;
+        damaged[9] ^= 1;
+        assert_eq!(streams(&damaged), None);
+    }
+
+    #[test]
+    fn a_map_that_is_full_takes_no_more() {
+        let many: Vec<(u8, u16)> = (0..200).map(|pid| (6, 0x100 + pid)).collect();
+        let map = pmt(1, 0x100, &many);
+        let fits = (SECTION_MAX - map.len()) / 5;
+        let mut map = Some(map);
+        for _ in 0..fits {
+            map = with_stream(&map.expect("there is room"), 6, 0x1ab5);
+        }
+        assert_eq!(with_stream(&map.expect("there is room"), 6, 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn sections_come_back_out_of_their_packets(lengths in prop::collection::vec(0usize..200, 1..4)) {
+            let mut sections = Sections::default();
+            let (mut written, mut found) = (Vec::new(), Vec::new());
+            for (number, &length) in (0u16..).zip(&lengths) {
+                let streams = vec![(6, number + 1); length];
+                let section = pmt(number, 0x100, &streams);
+                for packet in packets(0x20, &section) {
+                    let header = Header::parse(&packet).expect("a packet");
+                    prop_assert_eq!(header.pid, 0x20);
+                    sections.take(header.unit_start, header.payload_of(&packet), |section| {
+                        found.push(section.to_vec());
+                    });
+                }
+                written.push(section);
+            }
+            prop_assert_eq!(found, written);
+        }
+
+        #[test]
+        fn any_bytes_are_taken(payloads in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..184)), 0..20)) {
+            let mut sections = Sections::default();
+            for (start, payload) in payloads {
+                sections.take(start, &payload, |section| {
+                    assert!(section.len() <= SECTION_MAX);
+                    let _ = (programmes(section), streams(section));
+                });
+                prop_assert!(sections.bytes.len() <= SECTION_MAX + PACKET);
+            }
+        }
+    }
+}

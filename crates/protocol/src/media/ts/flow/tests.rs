@@ -184,3 +184,23 @@ proptest! {
         check(rate, 0x100, &all_of(settings(&reel), 5));
     }
 }
+
+#[test]
+fn no_memory_is_taken_for_a_datagram() {
+    let reel = Arc::new(Reel::synthetic(4_000_000).expect("a possible rate"));
+    let mut flow = TsFlow::new(settings(&reel));
+    flow.start(Time::ZERO);
+    let late = Time::ZERO + Duration::from_secs(60);
+    // As many as a batch has are under way at a time.
+    let mut send = |batches: usize| {
+        let mut batch = Vec::with_capacity(64);
+        for _ in 0..batches {
+            batch.extend((0..64).map_while(|_| flow.next_packet(late)));
+            assert_eq!(batch.len(), 64);
+            batch.clear();
+        }
+    };
+    send(2);
+    let taken = allocation_counter::measure(|| send(100));
+    assert!(taken.count_total < 100, "{taken:?}");
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use measure::{Time, Window};
+use protocol::http_ts::relay::RelayedClient;
 use protocol::media::rtp::{ServedStream, StreamSummary};
 use protocol::media::ts::flow::SentStream;
 
@@ -47,6 +48,8 @@ pub(crate) enum Report {
     Served(Box<ServedStream>),
     /// What was sent to a multicast group.
     Sent(Box<SentStream>),
+    /// What a reference relay did for a connection.
+    Relayed(Box<RelayedClient>),
     /// The worker has ended.
     Finished {
         worker: u32,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::totals::Statistic;
-use measure::{Time, Totals, tester};
+use measure::{Catalogue, Time, Totals, tester};
 use net::{Clock, PortRange};
 use protocol::media::rtp::ServedStream;
 use protocol::rtsp::server::{Server, ServerConfig};
@@ -135,33 +135,12 @@ pub fn serve(
         Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
         None => None,
     };
-    let mut duties = Vec::new();
-    let mut listening = Vec::new();
-    for (index, &address) in (0u32..).zip(&options.listen) {
-        let failed = || EngineError::system(format!("cannot listen on {address}"));
-        let listener = listen(address).map_err(failed())?;
-        listening.push(listener.local_addr().map_err(failed())?);
-        duties.push(Duty {
-            populations: vec![PopulationPlan {
-                name: "serving".to_owned(),
-                catalogue: server.catalogue(),
-                clients: None,
-            }],
-            goes_first: false,
-            serving: vec![Serving {
-                apart: options.apart,
-                listener,
-                accept: accept.clone(),
-                tls: tls.clone(),
-            }],
-            ports: PortRange::share(
-                PORTS,
-                index,
-                u32::try_from(options.listen.len()).unwrap_or(1),
-            ),
-            ring: None,
-        });
-    }
+    let (duties, listening) = stand(&options.listen, server.catalogue(), |listener| Serving {
+        apart: options.apart,
+        listener,
+        accept: accept.clone(),
+        tls: tls.clone(),
+    })?;
     let mut crew = Crew::start(duties, options.stop_timeout, options.config.seed)?;
     crew.begin(&clock);
     let mut served = ServeFinished::default();
@@ -207,6 +186,34 @@ pub fn serve(
         report.finish()?;
     }
     Ok(served)
+}
+
+/// The duties of workers that serve these addresses, one each, and where they listen.
+pub(crate) fn stand(
+    listen_on: &[SocketAddr],
+    catalogue: Catalogue,
+    serving: impl Fn(TcpListener) -> Serving,
+) -> Result<(Vec<Duty>, Vec<SocketAddr>), EngineError> {
+    let mut duties = Vec::new();
+    let mut listening = Vec::new();
+    let count = u32::try_from(listen_on.len()).unwrap_or(1);
+    for (index, &address) in (0u32..).zip(listen_on) {
+        let failed = || EngineError::system(format!("cannot listen on {address}"));
+        let listener = listen(address).map_err(failed())?;
+        listening.push(listener.local_addr().map_err(failed())?);
+        duties.push(Duty {
+            populations: vec![PopulationPlan {
+                name: "serving".to_owned(),
+                catalogue,
+                clients: None,
+            }],
+            goes_first: false,
+            serving: vec![serving(listener)],
+            ports: PortRange::share(PORTS, index, count),
+            ring: None,
+        });
+    }
+    Ok((duties, listening))
 }
 
 fn settings(fault: net::tls::Fault) -> EngineError {

@@ -6,6 +6,7 @@
 //! [`media`]; each protocol is one folder and one line in [`registry`].
 
 pub mod apart;
+pub mod http_ts;
 pub mod media;
 pub mod metrics;
 pub mod registry;

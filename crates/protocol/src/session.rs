@@ -248,6 +248,8 @@ pub enum Output {
     Served(Box<crate::media::rtp::ServedStream>),
     /// What was sent to a multicast group, as a line of the report.
     Sent(Box<crate::media::ts::flow::SentStream>),
+    /// What a reference relay did for a connection, as a line of its report.
+    Relayed(Box<crate::http_ts::relay::RelayedClient>),
     /// The session is over; whatever it still has open is to be closed, and its sinks and flows
     /// are gone. The last output.
     Ended(Outcome),
@@ -310,7 +312,8 @@ pub enum Open {
         interface: Interface,
         /// How many hops live what is sent to the group.
         ttl: u8,
-        /// What counts the datagrams.
+        /// What counts the datagrams of the media port. Without one they come as [`Input::Datagram`], cut off after
+        /// 2048 bytes.
         sink: Option<SinkId>,
     },
     /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the pair too;

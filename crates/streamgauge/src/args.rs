@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
 use protocol::apart::Ports;
 use protocol::media::clip::FrameRate;
+use protocol::session::Interface;
 use scenario::OptionSetting;
 
 /// Measures how much a real-time media server can carry, how well, and where it breaks.
@@ -381,6 +382,8 @@ pub(crate) struct Check {
 pub(crate) enum Serve {
     /// RTSP, with H.264 and optional audio over UDP and TCP
     Rtsp(Box<ServeRtsp>),
+    /// Pass multicast groups on over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 where the group has RTP
+    HttpTs(Box<ServeHttpTs>),
 }
 
 #[derive(Debug, Args)]
@@ -470,6 +473,40 @@ pub(crate) struct ServeRtsp {
     /// same machine shows such a piece as one packet. Costs processor time
     #[arg(long)]
     pub(crate) no_gso: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeHttpTs {
+    /// Addresses to listen on
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1",
+        value_delimiter = ','
+    )]
+    pub(crate) listen: Vec<IpAddr>,
+    /// TCP port to listen on; 0 for a free one
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Interface to join groups by: its name, or an address that it has
+    #[arg(long, value_name = "INTERFACE", default_value = "lo")]
+    pub(crate) interface: String,
+    /// How many clients are served at a time; who comes beyond gets 503 [default: any number]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_clients: Option<u32>,
+    /// Send bodies in chunks to clients that speak HTTP/1.1
+    #[arg(long)]
+    pub(crate) chunked: bool,
+    /// Something to do wrong, several times if need be: lose=1%, replace=1% (the datagram before in its place), duplicate=1%,
+    /// truncate=1%, slow-start=2s, stall=5s:1s (every 5 s for 1 s), answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<String>,
+    /// Seed of what faults draw
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write what was done for each connection to this file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -574,6 +611,14 @@ pub(crate) enum SchemaOf {
     Report,
     /// The JSON report of a series
     Series,
+}
+
+/// An interface of this machine, by an address that it has or by its name.
+pub(crate) fn interface(text: &str) -> Interface {
+    match text.parse() {
+        Ok(address) => Interface::With(address),
+        Err(_) => Interface::Named(text.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -204,7 +204,12 @@ impl Worker {
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
             let media = group.media;
-            self.read_group_in_turns(media);
+            // Who passes on what it hears is not to hear it later than need be.
+            if group.members.iter().all(|member| member.sink.is_some()) {
+                self.read_group_in_turns(media);
+            } else {
+                self.read_group_at_once(media);
+            }
         }
     }
 
@@ -219,6 +224,13 @@ impl Worker {
         }
         let polled = self.poll.registry().deregister(&mut end.socket);
         end.in_turn = polled.is_ok();
+    }
+
+    /// From now on a group's media socket is read whenever something comes.
+    fn read_group_at_once(&mut self, place: usize) {
+        if matches!(self.sockets.get(place), Some(Socket::Group(end)) if end.in_turn) {
+            self.read_at_once_again(place);
+        }
     }
 
     /// Reads the groups' media if it is time for that.
@@ -328,7 +340,7 @@ impl Worker {
         }
     }
 
-    /// Counts what a group's media socket holds; what sessions are to hear of it is pending then.
+    /// Counts what a group's media socket holds, and lets those hear it who count for themselves; what sessions are to hear of it is pending then.
     pub(super) fn read_group_media(&mut self, place: usize) {
         let Some(mut batch) = self.turns.batch.take() else {
             return;
@@ -352,6 +364,7 @@ impl Worker {
                         bytes += datagram.length;
                     }
                     self.count_for_group(place, &batch);
+                    self.tell_group(place, &batch);
                     filled.more
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -414,6 +427,36 @@ impl Worker {
             }
         }
         self.tester.add(tester::FOREIGN_PACKETS, foreign);
+    }
+
+    /// Has the members without a sink hear a batch.
+    fn tell_group(&mut self, place: usize, batch: &ReceiveBatch) {
+        let Some(Socket::Group(end)) = self.sockets.get(place) else {
+            return;
+        };
+        let Some(group) = self.groups.places.get(end.group) else {
+            return;
+        };
+        let hears = group.members.iter().filter(|member| member.sink.is_none());
+        let hear: Vec<_> = hears
+            .filter_map(|m| Some((m.session, m.channel, m.begun?, m.source)))
+            .collect();
+        if hear.is_empty() {
+            return;
+        }
+        let clock = self.clock.same_start();
+        for datagram in batch.datagrams(&clock) {
+            for &(session, channel, begun, source) in &hear {
+                if datagram.at < begun {
+                    continue;
+                }
+                if source.is_some_and(|source| source != datagram.from.ip()) {
+                    self.tester.add(tester::FOREIGN_PACKETS, 1);
+                    continue;
+                }
+                self.datagram_arrived(session, channel, Port::Media, &datagram);
+            }
+        }
     }
 
     /// Passes RTCP of a group on: a sender's to all, other receivers' to the one that speaks for all.

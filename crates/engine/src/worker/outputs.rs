@@ -144,6 +144,7 @@ impl Worker {
             }
             Output::Served(stream) => self.report(Report::Served(stream)),
             Output::Sent(stream) => self.report(Report::Sent(stream)),
+            Output::Relayed(client) => self.report(Report::Relayed(client)),
             Output::Ended(outcome) => self.end_session(key, outcome),
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod listings;
 pub(crate) mod load;
 pub(crate) mod play;
 pub(crate) mod receive;
+pub(crate) mod relay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod send;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use engine::{Control, Pacing, SendFinished, SendOptions, SendProgress};
 use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
-use protocol::session::Interface;
 use protocol::source::Target;
 use report::human::{count, plural, seconds};
 
@@ -28,10 +27,7 @@ const GROUPS_MAX: usize = 1000;
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
     let targets = targets(&arguments.urls)?;
     let reel = reel(arguments)?;
-    let interface = arguments.interface.as_ref().map(|text| match text.parse() {
-        Ok(address) => Interface::With(address),
-        Err(_) => Interface::Named(text.clone()),
-    });
+    let interface = arguments.interface.as_deref().map(args::interface);
     console.say(&plan(&targets, &reel));
     let options = SendOptions {
         targets,

@@ -1,0 +1,3 @@
+//! Transport streams over HTTP.
+
+pub mod relay;

@@ -1,0 +1,180 @@
+//! What clients ask of the relay: the head of a request (RFC 9112, 2 and 3), as far as a relay needs it.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// How long the head of a request may be.
+const HEAD_MAX: usize = 8 << 10;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) target: String,
+    pub(super) is_get: bool,
+    /// Whether it speaks HTTP/1.1, and so understands chunks.
+    pub(super) takes_chunks: bool,
+}
+
+/// Why there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Its head is longer than is taken.
+    TooLong,
+    /// It is no request of HTTP/1.
+    Malformed,
+}
+
+/// Reads the head of one request.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    head: Vec<u8>,
+}
+
+impl Reader {
+    /// Takes in bytes, and gives the request when its head is whole. What comes after it is of no interest.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
+        let room = HEAD_MAX - self.head.len();
+        // The end may begin in what was there before.
+        let from = self.head.len().saturating_sub(3);
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let end = self.head[from..]
+            .windows(4)
+            .position(|end| end == b"\r\n\r\n");
+        match end {
+            Some(end) => Some(parse(&self.head[..from + end])),
+            None if self.head.len() == HEAD_MAX => Some(Err(Unreadable::TooLong)),
+            None => None,
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Result<Request, Unreadable> {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).map_err(|_| Unreadable::Malformed)?;
+    let mut words = line.split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(Unreadable::Malformed);
+    };
+    let takes_chunks = match version {
+        "HTTP/1.0" => false,
+        "HTTP/1.1" => true,
+        _ => return Err(Unreadable::Malformed),
+    };
+    Ok(Request {
+        target: target.to_owned(),
+        is_get: method == "GET",
+        takes_chunks,
+    })
+}
+
+/// A group that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) group: SocketAddr,
+    /// Whether RTP comes before the transport stream.
+    pub(super) rtp: bool,
+}
+
+impl Wanted {
+    /// Reads the path of a request; none where it is no group's.
+    pub(super) fn parse(target: &str) -> Option<Wanted> {
+        let path = target.split('?').next()?;
+        let (kind, group) = path.strip_prefix('/')?.split_once('/')?;
+        let rtp = match kind {
+            "udp" => false,
+            "rtp" => true,
+            _ => return None,
+        };
+        let group: SocketAddr = group.parse().ok()?;
+        let is_group = match group.ip() {
+            IpAddr::V4(address) => address.is_multicast(),
+            IpAddr::V6(address) => address.is_multicast(),
+        };
+        (is_group && group.port() != 0).then_some(Wanted { group, rtp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Option<Result<Request, Unreadable>> {
+        Reader::default().feed(text.as_bytes())
+    }
+
+    #[test]
+    fn requests_are_read_as_soon_as_they_are_whole() {
+        let text = "GET /udp/239.81.0.1:4056 HTTP/1.1\r\nHost: a\r\n\r\nmore";
+        let expected = Request {
+            target: "/udp/239.81.0.1:4056".to_owned(),
+            is_get: true,
+            takes_chunks: true,
+        };
+        assert_eq!(read(text), Some(Ok(expected.clone())));
+        assert_eq!(read(&text[..text.len() - 6]), None);
+        let mut reader = Reader::default();
+        let bytewise = text.bytes().find_map(|byte| reader.feed(&[byte]));
+        assert_eq!(bytewise, Some(Ok(expected)));
+        let old = read("HEAD / HTTP/1.0\r\n\r\n")
+            .expect("whole")
+            .expect("sound");
+        assert!(!old.is_get && !old.takes_chunks);
+    }
+
+    #[test]
+    fn what_is_no_request_is_said() {
+        for wrong in [
+            "\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET / HTTP/2.0\r\n\r\n",
+            "GET / x HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(read(wrong), Some(Err(Unreadable::Malformed)), "{wrong:?}");
+        }
+        assert_eq!(read(&"x".repeat(HEAD_MAX - 1)), None);
+        assert_eq!(read(&"x".repeat(HEAD_MAX)), Some(Err(Unreadable::TooLong)));
+        assert_eq!(read(&"x".repeat(1 << 20)), Some(Err(Unreadable::TooLong)));
+    }
+
+    #[test]
+    fn paths_name_groups() {
+        let wanted = |target: &str| Wanted::parse(target).map(|w| (w.group.to_string(), w.rtp));
+        let group = |text: &str, rtp| Some((text.to_owned(), rtp));
+        assert_eq!(
+            wanted("/udp/239.81.0.1:4056"),
+            group("239.81.0.1:4056", false)
+        );
+        assert_eq!(
+            wanted("/rtp/[ff15::1]:4056?x=1"),
+            group("[ff15::1]:4056", true)
+        );
+        // Nobody is made to join, or send to, what is no group.
+        for none in [
+            "/",
+            "/udp/",
+            "/udp/10.0.0.1:4056",
+            "/udp/239.81.0.1",
+            "/udp/239.81.0.1:0",
+            "/tcp/239.81.0.1:4056",
+            "udp/239.81.0.1:4056",
+        ] {
+            assert_eq!(wanted(none), None, "{none}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_are_taken(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..60)) {
+            let mut reader = Reader::default();
+            for piece in pieces {
+                if reader.feed(&piece).is_some() {
+                    break;
+                }
+                prop_assert!(reader.head.len() < HEAD_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! One connection of a client with the reference relay.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::faults::Answer;
+use super::request::{Reader, Request, Unreadable, Wanted};
+use super::{RelayedClient, Shared};
+use crate::media::rtp::header::Header;
+use crate::media::ts::packet::{NULL_PID, PACKET, SYNC};
+use crate::session::{
+    ChannelId, Closed, Context, Failure, Input, Open, Outcome, Output, Port, Session,
+};
+
+/// The accepted connection.
+const CONTROL: ChannelId = ChannelId(0);
+/// The membership in the group.
+const GROUP: ChannelId = ChannelId(1);
+/// How long a client may take to ask for something.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Datagrams this long may have been longer ([`Open::Multicast`]).
+const DATAGRAM_MAX: usize = 2048;
+/// How many bytes are kept while nothing is sent on purpose; what comes beyond is left out.
+const HELD_MAX: usize = 8 << 20;
+/// A head that does not end grows by a line of this length, this often, and is given up when it is this long.
+const ENDLESS_LINE: usize = 8 << 10;
+const ENDLESS_EVERY: Duration = Duration::from_millis(10);
+const ENDLESS_MAX: usize = 16 << 20;
+
+/// What the session is about.
+#[derive(Debug)]
+enum State {
+    /// Waits for a request.
+    Asking {
+        reader: Reader,
+        until: Time,
+    },
+    /// Waits for the membership.
+    Joining {
+        request: Request,
+        wanted: Wanted,
+    },
+    /// Passes on what comes.
+    Relaying(Body),
+    /// Sends a head that does not end.
+    Endless {
+        next: Time,
+        sent: usize,
+    },
+    /// Waits for the client to go.
+    Idle,
+    Over,
+}
+
+/// How a group is passed on.
+#[derive(Debug)]
+struct Body {
+    rtp: bool,
+    chunked: bool,
+    /// What comes before is left out.
+    begins: Time,
+    /// When the next stall begins, or the running one ends.
+    turns: Option<Time>,
+    stalls: bool,
+    held: VecDeque<Vec<u8>>,
+    held_bytes: usize,
+    /// The datagram before.
+    last: Vec<u8>,
+}
+
+/// A client's place among those that are served; given up with it.
+#[derive(Debug)]
+struct Seat(Arc<Shared>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.served.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Seat {
+    /// A place, if there is one.
+    fn take(shared: &Arc<Shared>) -> Option<Seat> {
+        let most = shared.config.max_clients.unwrap_or(u32::MAX);
+        let taken = shared
+            .served
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |served| {
+                (served < most).then_some(served + 1)
+            });
+        taken.is_ok().then(|| Seat(shared.clone()))
+    }
+}
+
+/// One connection of a client with the reference relay.
+#[derive(Debug)]
+pub(super) struct RelaySession {
+    shared: Arc<Shared>,
+    rng: Pcg64,
+    state: State,
+    seat: Option<Seat>,
+    account: RelayedClient,
+}
+
+impl RelaySession {
+    pub(super) fn new(shared: Arc<Shared>, number: u64) -> RelaySession {
+        let seed = shared.config.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        RelaySession {
+            shared,
+            rng: Pcg64::seed_from_u64(seed),
+            state: State::Idle,
+            seat: None,
+            account: RelayedClient {
+                connection: number,
+                ..RelayedClient::default()
+            },
+        }
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 {
+            return false;
+        }
+        let drawn = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        drawn < probability
+    }
+
+    fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
+        cx.out.push_back(Output::Send {
+            channel: CONTROL,
+            port: Port::Media,
+            bytes,
+        });
+    }
+
+    /// Sends the head of an answer; `fields` are whole lines.
+    fn head(&mut self, cx: &mut Context<'_>, status: u16, fields: &str) {
+        self.account.status = Some(status);
+        let reason = reason(status);
+        let head = format!("HTTP/1.1 {status} {reason}\r\n{fields}Connection: close\r\n\r\n");
+        Self::send(cx, head.into_bytes());
+    }
+
+    /// Answers with a page, and is through.
+    fn page(&mut self, cx: &mut Context<'_>, status: u16) {
+        let body = format!("{status} {}\n", reason(status));
+        let fields = format!(
+            "Content-Type: text/plain\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        self.head(cx, status, &fields);
+        self.account.bytes += body.len() as u64;
+        Self::send(cx, body.into_bytes());
+        self.end(cx, Outcome::Completed);
+    }
+
+    /// Sends bytes of a body that goes on until the connection is closed, and is through.
+    fn body(&mut self, cx: &mut Context<'_>, body: Vec<u8>) {
+        self.account.bytes += body.len() as u64;
+        Self::send(cx, body);
+        self.end(cx, Outcome::Completed);
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if matches!(self.state, State::Over) {
+            return;
+        }
+        self.state = State::Over;
+        self.seat = None;
+        let account = std::mem::take(&mut self.account);
+        cx.out.push_back(Output::Relayed(Box::new(account)));
+        cx.out.push_back(Output::Close { channel: CONTROL });
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    fn asked(&mut self, cx: &mut Context<'_>, request: Request) {
+        self.account.target = Some(request.target.clone());
+        if let Some(answer) = self.shared.config.faults.answer {
+            return self.answer_wrongly(cx, answer, &request);
+        }
+        if !request.is_get {
+            return self.page(cx, 405);
+        }
+        let Some(wanted) = Wanted::parse(&request.target) else {
+            return self.page(cx, 404);
+        };
+        let Some(seat) = Seat::take(&self.shared) else {
+            return self.page(cx, 503);
+        };
+        self.seat = Some(seat);
+        let (group, port) = (wanted.group.ip(), wanted.group.port());
+        self.account.group = Some(group);
+        cx.out.push_back(Output::Open {
+            channel: GROUP,
+            open: Open::Multicast {
+                group,
+                port,
+                // There is no RTCP: a port that is joined as well, and not listened to.
+                control: port.checked_add(1).unwrap_or(port - 1),
+                sources: Vec::new(),
+                interface: self.shared.config.interface.clone(),
+                ttl: 1,
+                sink: None,
+            },
+        });
+        self.state = State::Joining { request, wanted };
+    }
+
+    fn answer_wrongly(&mut self, cx: &mut Context<'_>, answer: Answer, request: &Request) {
+        const TYPE: &str = "Content-Type: video/mp2t\r\n";
+        match answer {
+            Answer::Status(status) => self.page(cx, status),
+            Answer::Html => {
+                self.head(cx, 200, "Content-Type: text/html\r\n");
+                let page = "<!DOCTYPE html>\n<title>Welcome</title>\n<p>It works.\n";
+                self.body(cx, page.repeat(100).into_bytes());
+            }
+            Answer::Gzip => {
+                self.head(cx, 200, &format!("{TYPE}Content-Encoding: gzip\r\n"));
+                let mut body = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+                body.extend((0..5000).map(|_| self.rng.next_u64() as u8));
+                self.body(cx, body);
+            }
+            Answer::EndlessHead => {
+                self.account.status = Some(200);
+                Self::send(cx, b"HTTP/1.1 200 OK\r\n".to_vec());
+                self.state = State::Endless {
+                    next: cx.now,
+                    sent: 0,
+                };
+            }
+            Answer::BadChunks => {
+                self.head(cx, 200, &format!("{TYPE}Transfer-Encoding: chunked\r\n"));
+                // 188 bytes are said to come, and 1880 do.
+                let mut body = b"bc\r\n".to_vec();
+                for _ in 0..10 {
+                    body.extend(null_packet());
+                }
+                body.extend(b"\r\n");
+                self.body(cx, body);
+            }
+            Answer::Redirect => {
+                // As it came, unless it could not stand in a head.
+                let place = request.target.replace(|c: char| c.is_control(), "");
+                self.head(
+                    cx,
+                    302,
+                    &format!("Location: {place}\r\nContent-Length: 0\r\n"),
+                );
+                self.end(cx, Outcome::Completed);
+            }
+            Answer::Silent => {
+                self.head(cx, 200, TYPE);
+                self.state = State::Idle;
+            }
+            Answer::Mute => self.state = State::Idle,
+        }
+    }
+
+    fn joined(&mut self, cx: &mut Context<'_>) {
+        let State::Joining { request, wanted } = &self.state else {
+            return;
+        };
+        let chunked = self.shared.config.chunked && request.takes_chunks;
+        let rtp = wanted.rtp;
+        let any: IpAddr = match wanted.group {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        cx.out.push_back(Output::Peer {
+            channel: GROUP,
+            media: SocketAddr::new(any, 0),
+            control: SocketAddr::new(any, 0),
+        });
+        let framing = match chunked {
+            true => "Transfer-Encoding: chunked\r\n",
+            false => "",
+        };
+        self.head(cx, 200, &format!("Content-Type: video/mp2t\r\n{framing}"));
+        let faults = &self.shared.config.faults;
+        let begins = cx.now + faults.slow_start;
+        self.state = State::Relaying(Body {
+            rtp,
+            chunked,
+            begins,
+            turns: faults.stall.map(|(every, _)| begins + every),
+            stalls: false,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            last: Vec::new(),
+        });
+    }
+
+    fn datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
+        let State::Relaying(body) = &self.state else {
+            return;
+        };
+        self.account.datagrams += 1;
+        let Some(payload) = payload(datagram, body.rtp) else {
+            self.account.unusable += 1;
+            return;
+        };
+        let (begins, faults) = (body.begins, &self.shared.config.faults);
+        let (lose, replace, duplicate, truncate) = (
+            faults.lose,
+            faults.replace,
+            faults.duplicate,
+            faults.truncate,
+        );
+        if cx.now < begins || self.chance(lose) {
+            self.account.left_out += 1;
+            return;
+        }
+        if self.chance(replace) {
+            self.account.left_out += 1;
+            let State::Relaying(body) = &self.state else {
+                return;
+            };
+            if !body.last.is_empty() {
+                let again = body.last.clone();
+                self.account.sent_twice += 1;
+                self.pass_on(cx, again);
+            }
+            return;
+        }
+        let mut bytes = payload.to_vec();
+        if bytes.len() > 1 && self.chance(truncate) {
+            self.account.cut += 1;
+            bytes.truncate(1 + (self.rng.next_u64() % (bytes.len() as u64 - 1)) as usize);
+        }
+        self.account.passed_on += 1;
+        if self.chance(duplicate) {
+            self.account.sent_twice += 1;
+            self.pass_on(cx, bytes.clone());
+        }
+        if replace > 0.0
+            && let State::Relaying(body) = &mut self.state
+        {
+            body.last.clone_from(&bytes);
+        }
+        self.pass_on(cx, bytes);
+    }
+
+    /// Sends bytes of the body, or keeps them for the end of a stall.
+    fn pass_on(&mut self, cx: &mut Context<'_>, bytes: Vec<u8>) {
+        let State::Relaying(body) = &mut self.state else {
+            return;
+        };
+        if !body.stalls {
+            self.account.bytes += bytes.len() as u64;
+            Self::send(cx, framed(bytes, body.chunked));
+        } else if body.held_bytes + bytes.len() <= HELD_MAX {
+            body.held_bytes += bytes.len();
+            body.held.push_back(bytes);
+        } else {
+            self.account.left_out += 1;
+        }
+    }
+
+    /// Begins or ends a stall, if it is time for that.
+    fn turn(&mut self, cx: &mut Context<'_>) {
+        let (State::Relaying(body), Some((every, length))) =
+            (&mut self.state, self.shared.config.faults.stall)
+        else {
+            return;
+        };
+        let Some(turns) = body.turns.filter(|&turns| turns <= cx.now) else {
+            return;
+        };
+        body.stalls = !body.stalls;
+        if body.stalls {
+            self.account.stalls += 1;
+            body.turns = Some(turns + length);
+            return;
+        }
+        body.turns = Some(turns + (every - length));
+        body.held_bytes = 0;
+        for bytes in std::mem::take(&mut body.held) {
+            self.account.bytes += bytes.len() as u64;
+            Self::send(cx, framed(bytes, body.chunked));
+        }
+    }
+
+    fn deadline_came(&mut self, cx: &mut Context<'_>) {
+        match &mut self.state {
+            State::Asking { until, .. } if *until <= cx.now => self.page(cx, 408),
+            State::Endless { next, sent } if *next <= cx.now => {
+                *next = cx.now + ENDLESS_EVERY;
+                *sent += ENDLESS_LINE;
+                let through = *sent > ENDLESS_MAX;
+                let filler = "x".repeat(ENDLESS_LINE - 12);
+                Self::send(cx, format!("X-Filler: {filler}\r\n").into_bytes());
+                if through {
+                    self.end(cx, Outcome::Completed);
+                }
+            }
+            _ => self.turn(cx),
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: Closed) {
+        if channel != CONTROL {
+            return;
+        }
+        let outcome = match how {
+            Closed::End | Closed::Reset => Outcome::Completed,
+            Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
+            Closed::Tls(error) => failed("tls", &error.to_string()),
+        };
+        self.end(cx, outcome);
+    }
+}
+
+impl Session for RelaySession {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Start { .. } => {
+                self.state = State::Asking {
+                    reader: Reader::default(),
+                    until: cx.now + PATIENCE,
+                };
+            }
+            Input::Opened {
+                channel: CONTROL,
+                remote,
+                ..
+            } => self.account.remote = remote.map(|remote| remote.to_string()),
+            Input::Opened { .. } => self.joined(cx),
+            Input::OpenFailed { .. } => self.page(cx, 502),
+            Input::Bytes { bytes, .. } => {
+                let State::Asking { reader, .. } = &mut self.state else {
+                    return;
+                };
+                match reader.feed(bytes) {
+                    None => {}
+                    Some(Ok(request)) => self.asked(cx, request),
+                    Some(Err(Unreadable::TooLong)) => self.page(cx, 431),
+                    Some(Err(Unreadable::Malformed)) => self.page(cx, 400),
+                }
+            }
+            Input::Datagram {
+                port: Port::Media,
+                bytes,
+                ..
+            } => self.datagram(cx, bytes),
+            Input::Closed { channel, how } => self.closed(cx, channel, how),
+            Input::Deadline => self.deadline_came(cx),
+            Input::Stop { .. } => {
+                if let State::Relaying(Body { chunked: true, .. }) = self.state {
+                    Self::send(cx, b"0\r\n\r\n".to_vec());
+                }
+                self.end(cx, Outcome::Stopped);
+            }
+            Input::Datagram { .. }
+            | Input::Media { .. }
+            | Input::FlowEnded { .. }
+            | Input::Told { .. } => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match &self.state {
+            State::Asking { until, .. } => Some(*until),
+            State::Endless { next, .. } => Some(*next),
+            State::Relaying(body) => body.turns,
+            State::Joining { .. } | State::Idle | State::Over => None,
+        }
+    }
+}
+
+/// The transport stream of a datagram; none where it has none.
+fn payload(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
+    if datagram.is_empty() || datagram.len() >= DATAGRAM_MAX {
+        return None;
+    }
+    if !rtp {
+        return Some(datagram);
+    }
+    let header = Header::parse(datagram, datagram.len()).ok()?;
+    let payload = datagram.get(header.payload_offset..)?;
+    payload
+        .get(..header.payload_length)
+        .filter(|p| !p.is_empty())
+}
+
+/// Bytes of a body, as a chunk of their own where it is sent in chunks.
+fn framed(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
+    if !chunked {
+        return bytes;
+    }
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend(bytes);
+    chunk.extend(b"\r\n");
+    chunk
+}
+
+/// A packet that fills a transport stream.
+fn null_packet() -> [u8; PACKET] {
+    let [high, low] = NULL_PID.to_be_bytes();
+    let mut packet = [0xff; PACKET];
+    packet[..4].copy_from_slice(&[SYNC, high, low, 0x10]);
+    packet
+}
+
+/// The usual words for a status (RFC 9110, 15).
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        302 => "Found",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}
+
+fn failed(reason: &'static str, detail: &str) -> Outcome {
+    Outcome::Failed(Failure {
+        reason,
+        detail: detail.to_owned(),
+    })
+}

@@ -13,6 +13,7 @@ mod media;
 mod multicast;
 mod namespace;
 mod publish;
+mod relay;
 mod scripted;
 mod secure;
 mod send;

@@ -1,6 +1,7 @@
 //! Network namespaces that end with their test.
 
 use std::fs;
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -31,6 +32,21 @@ impl Namespace {
             (denied || other).then_some(!denied)
         });
         stands.then_some(Namespace(holder))
+    }
+
+    /// One whose only interface is the loopback, which carries multicast; `None` where this may not be, which is said.
+    pub(crate) fn with_multicast() -> Option<Namespace> {
+        let Some(space) = Namespace::new() else {
+            // On purpose: who reads the test's output is to know.
+            let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
+            let _ = writeln!(std::io::stderr(), "left out: {why}");
+            return None;
+        };
+        space.ip("link set lo multicast on");
+        space.ip("link set lo up");
+        space.ip("route add 239.81.0.0/16 dev lo");
+        space.ip("-6 route add local ff15::/16 dev lo");
+        Some(space)
     }
 
     /// The process that holds it.

@@ -1,7 +1,6 @@
 //! `streamgauge send`: every stamp arrives, and others decode what is sent.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -19,21 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const RATE: &str = "4211200bps";
 const EACH: u64 = 1200;
 const LENGTH: &str = "3s";
-
-/// A namespace whose only interface is the loopback, which carries multicast.
-fn quiet() -> Option<Namespace> {
-    let Some(space) = Namespace::new() else {
-        // On purpose: who reads the test's output is to know.
-        let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
-        let _ = writeln!(std::io::stderr(), "left out: {why}");
-        return None;
-    };
-    space.ip("link set lo multicast on");
-    space.ip("link set lo up");
-    space.ip("route add 239.81.0.0/16 dev lo");
-    space.ip("-6 route add local ff15::/16 dev lo");
-    Some(space)
-}
 
 /// Receives a group, and has joined it when this returns.
 fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path) -> Process {
@@ -104,7 +88,9 @@ fn every_stamp_of_every_group_arrives_and_others_decode_it() {
         return;
     }
     let _alone = alone();
-    let Some(space) = quiet() else { return };
+    let Some(space) = Namespace::with_multicast() else {
+        return;
+    };
     let folder = folder();
     let groups = [("239.81.0.1", "010051EF"), ("239.81.0.2", "020051EF")];
     let receivers =
@@ -141,7 +127,7 @@ fn sent_to(
     arguments: &[&str],
     folder: &Path,
 ) -> Option<Vec<Vec<u8>>> {
-    let space = quiet()?;
+    let space = Namespace::with_multicast()?;
     let receiver = receiver(&space, group, joined, folder);
     let mut send = streamgauge(["send", "-b", RATE, "-d", LENGTH]);
     send.args(arguments);

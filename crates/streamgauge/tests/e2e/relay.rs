@@ -1,0 +1,177 @@
+//! `streamgauge serve http-ts`: what others get over HTTP is what was sent to the group, or as wrong as was asked for.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use protocol::media::ts::packet::{Header, PACKET};
+use protocol::media::ts::stamp::Stamp;
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::support::{Process, alone, folder, have, number, streamgauge, wait_for};
+
+/// Longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// 800 datagrams a second to a group.
+const RATE: &str = "8422400bps";
+
+/// How many datagrams are asked for.
+const WANTED: usize = 800;
+
+/// Bytes of one.
+const DATAGRAM: usize = 7 * PACKET;
+
+/// A relay in a namespace in which groups are sent to.
+struct Relayed {
+    space: Namespace,
+    relay: Process,
+    source: Process,
+}
+
+impl Relayed {
+    fn new(folder: &Path, groups: &[&str], arguments: &[&str]) -> Option<Relayed> {
+        let space = Namespace::with_multicast()?;
+        let mut serve = streamgauge(["serve", "http-ts", "--report", "relayed.jsonl"]);
+        serve.args(arguments);
+        let mut relay = Process::start(space.within(&serve), folder);
+        wait_for("the relay listens", PATIENCE, || {
+            assert!(relay.runs(), "{}", relay.said());
+            // Port 8080, and the state LISTEN (linux/include/net/tcp_states.h).
+            let rows = space.table("tcp");
+            rows.lines()
+                .any(|row| row.contains(":1F90 ") && row.contains(" 0A "))
+                .then_some(())
+        });
+        let mut send = streamgauge(["send", "--interface", "lo", "-b", RATE, "-d", "60s"]);
+        send.args(groups);
+        let source = Process::start(space.within(&send), folder);
+        Some(Relayed {
+            space,
+            relay,
+            source,
+        })
+    }
+
+    /// A client that writes so many bytes of the body to a file.
+    fn get(&self, path: &str, bytes: usize, to: &str, folder: &Path) -> Process {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/get.py");
+        let mut python = Command::new("python3");
+        let url = format!("http://127.0.0.1:8080{path}");
+        python.args([program, &url, &bytes.to_string(), to]);
+        Process::start(self.space.within(&python), folder)
+    }
+
+    /// Stops the source and the relay, and gives what the relay says of its connections, by what they asked for.
+    fn stop(self, folder: &Path) -> HashMap<String, Value> {
+        self.source.signal("INT");
+        self.source.finish(PATIENCE);
+        self.relay.signal("INT");
+        self.relay.finish(PATIENCE).expect(0);
+        let report = fs::read_to_string(folder.join("relayed.jsonl")).expect("it was written");
+        let lines = report.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).expect("a line of JSON each");
+            (line["target"].as_str().unwrap_or("all").to_owned(), line)
+        });
+        lines.collect()
+    }
+}
+
+/// The numbers of the stamps of a stream that is to begin with one.
+fn numbers(stream: &[u8], group: &str) -> Vec<u64> {
+    let packets = stream.as_chunks::<PACKET>().0.iter();
+    let stamps = packets.filter_map(|packet| {
+        let header = Header::parse(packet).expect("whole packets, one after the other");
+        Stamp::read(&header, packet)
+    });
+    stamps
+        .map(|stamp| {
+            assert_eq!(stamp.group.to_string(), group);
+            stamp.number
+        })
+        .collect()
+}
+
+#[test]
+fn clients_get_every_datagram_of_their_group() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    for framing in [&[][..], &["--chunked"]] {
+        let groups = ["udp://239.81.0.1:4056", "rtp://239.81.0.2:4058"];
+        let Some(relayed) = Relayed::new(folder.path(), &groups, framing) else {
+            return;
+        };
+        let asked = [
+            ("/udp/239.81.0.1:4056", "239.81.0.1:4056", "one"),
+            ("/udp/239.81.0.1:4056?again", "239.81.0.1:4056", "two"),
+            ("/rtp/239.81.0.2:4058", "239.81.0.2:4058", "three"),
+        ];
+        let clients =
+            asked.map(|(path, _, file)| relayed.get(path, WANTED * DATAGRAM, file, folder.path()));
+        for client in clients {
+            let finished = client.finish(PATIENCE).expect(0);
+            assert_eq!(finished.stdout.trim(), "200");
+        }
+        let report = relayed.stop(folder.path());
+        for (path, group, file) in asked {
+            let stream = fs::read(folder.path().join(file)).expect("it was written");
+            let numbers = numbers(&stream, group);
+            assert_eq!(numbers.len(), WANTED);
+            assert!(
+                numbers.is_sorted_by(|one, next| one + 1 == *next),
+                "{numbers:?}"
+            );
+            let line = &report[path];
+            assert!(number(&line["passed_on"]) >= WANTED as u64, "{line}");
+            assert_eq!(number(&line["passed_on"]), number(&line["datagrams"]));
+        }
+        let all = &report["all"]["relayed"];
+        assert_eq!(
+            (number(&all["served"]), number(&all["lost_at_sockets"])),
+            (3, 0)
+        );
+    }
+}
+
+#[test]
+fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let faults = ["--fault", "replace=5%", "--max-clients", "1"];
+    let Some(relayed) = Relayed::new(folder.path(), &["udp://239.81.0.1:4056"], &faults) else {
+        return;
+    };
+    let path = "/udp/239.81.0.1:4056";
+    let served = relayed.get(path, WANTED * DATAGRAM, "served", folder.path());
+    wait_for("the first to be served", PATIENCE, || {
+        fs::metadata(folder.path().join("served")).ok()
+    });
+    let refused = relayed.get("/udp/239.81.0.1:4056?second", 1, "refused", folder.path());
+    assert_eq!(refused.finish(PATIENCE).expect(0).stdout.trim(), "503");
+    served.finish(PATIENCE).expect(0);
+    let report = relayed.stop(folder.path());
+    let stream = fs::read(folder.path().join("served")).expect("it was written");
+    // As many as without a fault, and some of them twice.
+    let numbers = numbers(&stream, "239.81.0.1:4056");
+    assert_eq!(numbers.len(), WANTED);
+    let twice = numbers.windows(2).filter(|two| two[0] == two[1]).count() as u64;
+    let line = &report[path];
+    assert!(
+        twice > 0 && twice <= number(&line["sent_twice"]),
+        "{twice}, {line}"
+    );
+    assert_eq!(number(&line["sent_twice"]), number(&line["left_out"]));
+    assert_eq!(
+        number(&report["/udp/239.81.0.1:4056?second"]["status"]),
+        503
+    );
+}

@@ -7,6 +7,7 @@
 
 pub mod apart;
 pub mod http_ts;
+pub mod http1;
 pub mod media;
 pub mod metrics;
 pub mod registry;

@@ -1,0 +1,409 @@
+//! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): requests are written, answers are read, whatever is in them.
+//!
+//! The body of an answer is handed on as it comes and is never gathered. A head, a line of a chunk's size and trailers are bounded, so that no
+//! answer makes this hold more than [`MAX_HEAD`] bytes.
+
+use std::fmt::Write as _;
+
+mod head;
+mod url;
+
+pub use head::{Head, Headers};
+pub use url::{MAX_URL, Url, UrlError};
+
+/// The longest head of an answer that is taken, and the longest trailers, in bytes.
+pub const MAX_HEAD: usize = 16 * 1024;
+
+/// The most header fields of an answer that are taken.
+pub const MAX_HEADERS: usize = 128;
+
+/// The longest line that states the size of a chunk, extensions included (RFC 9112, 7.1.1), in bytes.
+pub const MAX_CHUNK_LINE: usize = 256;
+
+/// Writes a request without a body. `headers` go behind `Host`; names and values must hold no line ends.
+pub fn write_request(
+    method: &str,
+    url: &Url,
+    version: Version,
+    headers: &[(&str, &str)],
+) -> Vec<u8> {
+    let version = version.name();
+    let mut text = format!(
+        "{method} {} {version}\r\nHost: {}\r\n",
+        url.target(),
+        url.authority()
+    );
+    for (name, value) in headers {
+        debug_assert!(is_token(name) && is_value(value));
+        // Writing to a string does not fail.
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    text.push_str("\r\n");
+    text.into_bytes()
+}
+
+/// Whether a text can be the name of a header field (RFC 9110, 5.6.2).
+pub fn is_token(text: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(token)
+}
+
+/// Whether a text can be the value of a header field (RFC 9110, 5.5): one line without control characters.
+pub fn is_value(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
+}
+
+/// A version of HTTP that speaks in lines of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 1.0 (RFC 1945).
+    Http10,
+    /// 1.1 (RFC 9112).
+    Http11,
+}
+
+impl Version {
+    /// As a message names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// A part of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// The status line and the header fields. Comes once: provisional answers (1xx) are passed over.
+    Head(Box<Head>),
+    /// Some of the body.
+    Body {
+        /// What.
+        bytes: &'a [u8],
+        /// Where the first of them stands in what was fed.
+        start: usize,
+    },
+    /// The answer is over, by its stated length or its last chunk. Whatever follows is none of it.
+    End,
+}
+
+/// Why what came is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not begin with the name of HTTP.
+    #[error("an answer that does not begin with HTTP/1.")]
+    NotHttp,
+    /// A status line that cannot be read.
+    #[error("a status line that cannot be read")]
+    StatusLine,
+    /// A header field without a colon, or whose name is none.
+    #[error("a header field that cannot be read")]
+    HeaderField,
+    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`].
+    #[error("a head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
+    HeadTooLong,
+    /// A `Content-Length` that is no number, or several that differ (RFC 9112, 6.3).
+    #[error("a Content-Length that is no number, or several that differ")]
+    Length,
+    /// A transfer coding other than `chunked` (RFC 9112, 7).
+    #[error("a Transfer-Encoding other than chunked")]
+    TransferCoding,
+    /// The size of a chunk cannot be read, or its line is longer than [`MAX_CHUNK_LINE`].
+    #[error("a chunk whose size cannot be read")]
+    ChunkSize,
+    /// A chunk is not over where its size says.
+    #[error("a chunk that is not over where its size says")]
+    ChunkEnd,
+}
+
+/// What it means for an answer that the connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtClose {
+    /// Nothing of an answer has come.
+    Nothing,
+    /// The head has come in part.
+    CutInHead,
+    /// The body was to be longer, or its last chunk is missing.
+    CutInBody,
+    /// The body went on until the connection ended (RFC 9112, 6.3, 8): whether something is missing cannot be known.
+    UntilClose,
+    /// The answer was over before.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes of body are left.
+    Length(u64),
+    UntilClose,
+    ChunkSize,
+    /// So many bytes of a chunk are left.
+    Chunk(u64),
+    /// The line end behind a chunk.
+    ChunkEnd,
+    Trailers,
+    /// The end is to be said.
+    Ending,
+    Over,
+}
+
+/// Reads one answer, in pieces cut anywhere.
+#[derive(Debug)]
+pub struct Decoder {
+    state: State,
+    /// A head, a line or trailers, as far as they have come.
+    gathered: Vec<u8>,
+    failed: Option<Malformed>,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder of the answer to a GET: a body may follow any head that does not forbid it.
+    pub fn new() -> Decoder {
+        Decoder {
+            state: State::Head,
+            gathered: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// The next item in `bytes`, which came in one piece, from `at` on; `at` then stands behind it. Nothing where more has to come.
+    ///
+    /// # Errors
+    /// [`Malformed`]: nothing more can be read then, and the same is said ever after.
+    #[inline]
+    pub fn next<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        at: &mut usize,
+    ) -> Result<Option<Item<'a>>, Malformed> {
+        if let Some(malformed) = self.failed {
+            return Err(malformed);
+        }
+        let item = self.read(bytes, at);
+        self.failed = item.as_ref().err().copied();
+        item
+    }
+
+    #[inline]
+    fn read<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Option<Item<'a>>, Malformed> {
+        loop {
+            let rest = bytes.get(*at..).unwrap_or_default();
+            match self.state {
+                State::UntilClose => {
+                    return Ok(body(rest, u64::MAX, at).map(|(item, _)| item));
+                }
+                State::Length(left) => {
+                    let Some((item, taken)) = body(rest, left, at) else {
+                        return Ok(None);
+                    };
+                    self.state = match left - taken {
+                        0 => State::Ending,
+                        left => State::Length(left),
+                    };
+                    return Ok(Some(item));
+                }
+                State::Chunk(left) => {
+                    let Some((item, taken)) = body(rest, left, at) else {
+                        return Ok(None);
+                    };
+                    self.state = match left - taken {
+                        0 => State::ChunkEnd,
+                        left => State::Chunk(left),
+                    };
+                    return Ok(Some(item));
+                }
+                State::Ending => {
+                    self.state = State::Over;
+                    return Ok(Some(Item::End));
+                }
+                State::Over => return Ok(None),
+                _ if rest.is_empty() => return Ok(None),
+                State::Head => {
+                    if let Some(head) = self.head(rest, at)? {
+                        return Ok(Some(Item::Head(Box::new(head))));
+                    }
+                }
+                State::ChunkSize => self.chunk_size(rest, at)?,
+                State::ChunkEnd => {
+                    let whole = self.gather(rest, at, 2).ok_or(Malformed::ChunkEnd)?;
+                    match (&self.gathered[..], whole) {
+                        (b"\r\n" | b"\n", true) => self.begin(State::ChunkSize),
+                        (b"\r", false) => {}
+                        _ => return Err(Malformed::ChunkEnd),
+                    }
+                }
+                State::Trailers => self.trailers(rest, at)?,
+            }
+        }
+    }
+
+    fn begin(&mut self, state: State) {
+        self.gathered.clear();
+        self.state = state;
+    }
+
+    /// Gathers up to the end of a line; says whether it is whole. Nothing where more than `most` bytes would be gathered.
+    fn gather(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let taken = end.map_or(rest.len(), |end| end + 1);
+        let room = most.saturating_sub(self.gathered.len());
+        self.gathered.extend_from_slice(&rest[..taken.min(room)]);
+        *at += taken;
+        (taken <= room).then_some(end.is_some())
+    }
+
+    fn chunk_size(&mut self, rest: &[u8], at: &mut usize) -> Result<(), Malformed> {
+        let whole = self
+            .gather(rest, at, MAX_CHUNK_LINE)
+            .ok_or(Malformed::ChunkSize)?;
+        if !whole {
+            return Ok(());
+        }
+        let line = &self.gathered;
+        // Extensions mean nothing to us (RFC 9112, 7.1.1).
+        let size = line.split(|&byte| byte == b';').next().unwrap_or_default();
+        let size = std::str::from_utf8(size.trim_ascii()).ok();
+        let size = size.filter(|size| size.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let size = size.and_then(|size| u64::from_str_radix(size, 16).ok());
+        match size.ok_or(Malformed::ChunkSize)? {
+            0 => self.begin(State::Trailers),
+            size => self.begin(State::Chunk(size)),
+        }
+        Ok(())
+    }
+
+    fn trailers(&mut self, rest: &[u8], at: &mut usize) -> Result<(), Malformed> {
+        // They are passed over; only where they end matters.
+        let before = self.gathered.len();
+        let whole = self
+            .gather(rest, at, MAX_HEAD)
+            .ok_or(Malformed::HeadTooLong)?;
+        if whole {
+            let line = &self.gathered[line_start(&self.gathered, before)..];
+            if matches!(line, b"\r\n" | b"\n") {
+                self.begin(State::Ending);
+            }
+        }
+        Ok(())
+    }
+
+    fn head(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Head>, Malformed> {
+        const NAME: &[u8] = b"HTTP/1.";
+        let before = self.gathered.len();
+        let whole = self.gather(rest, at, MAX_HEAD);
+        // Something else on this port need not be heard to its end.
+        let begin = &self.gathered[..self.gathered.len().min(NAME.len())];
+        if !NAME.starts_with(begin) && !matches!(begin, [b'\r' | b'\n', ..]) {
+            return Err(Malformed::NotHttp);
+        }
+        if !whole.ok_or(Malformed::HeadTooLong)? {
+            return Ok(None);
+        }
+        let start = line_start(&self.gathered, before);
+        if !matches!(&self.gathered[start..], b"\r\n" | b"\n") {
+            return Ok(None);
+        }
+        if start == 0 {
+            // Empty lines before a message are passed over (RFC 9112, 2.2); so are those before an answer.
+            self.gathered.clear();
+            return Ok(None);
+        }
+        let head = Head::parse(&self.gathered[..start])?;
+        self.gathered = Vec::new();
+        if (100..200).contains(&head.status) && head.status != 101 {
+            return Ok(None);
+        }
+        self.state = framing(&head)?;
+        Ok(Some(head))
+    }
+
+    /// What it means that the connection has ended now.
+    pub fn at_close(&self) -> AtClose {
+        match self.state {
+            State::Head if self.gathered.is_empty() => AtClose::Nothing,
+            State::Head => AtClose::CutInHead,
+            State::UntilClose => AtClose::UntilClose,
+            State::Ending | State::Over => AtClose::Over,
+            State::Length(_)
+            | State::ChunkSize
+            | State::Chunk(_)
+            | State::ChunkEnd
+            | State::Trailers => AtClose::CutInBody,
+        }
+    }
+}
+
+/// Where the last line of `gathered` begins: what was gathered before holds at most its beginning.
+fn line_start(gathered: &[u8], before: usize) -> usize {
+    let before = &gathered[..before];
+    before
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |end| end + 1)
+}
+
+/// At most `most` bytes of body from the front of `rest`.
+#[inline]
+fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(Item<'a>, u64)> {
+    let taken = usize::try_from(most).unwrap_or(usize::MAX).min(rest.len());
+    if taken == 0 {
+        return None;
+    }
+    let start = *at;
+    *at += taken;
+    let bytes = &rest[..taken];
+    Some((Item::Body { bytes, start }, taken as u64))
+}
+
+/// How the body of an answer to a GET ends (RFC 9112, 6.3).
+fn framing(head: &Head) -> Result<State, Malformed> {
+    if matches!(head.status, 101 | 204 | 304) {
+        return Ok(State::Ending);
+    }
+    let mut codings = head
+        .headers
+        .all("Transfer-Encoding")
+        .flat_map(|value| value.split(','));
+    if let Some(coding) = codings.next() {
+        let chunked = coding.trim().eq_ignore_ascii_case("chunked") && codings.next().is_none();
+        return match chunked {
+            true => Ok(State::ChunkSize),
+            false => Err(Malformed::TransferCoding),
+        };
+    }
+    let mut length = None;
+    for value in head
+        .headers
+        .all("Content-Length")
+        .flat_map(|value| value.split(','))
+    {
+        let value = value.trim();
+        let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        let value = value
+            .parse::<u64>()
+            .ok()
+            .filter(|_| digits)
+            .ok_or(Malformed::Length)?;
+        if length.is_some_and(|length| length != value) {
+            return Err(Malformed::Length);
+        }
+        length = Some(value);
+    }
+    Ok(match length {
+        None => State::UntilClose,
+        Some(0) => State::Ending,
+        Some(length) => State::Length(length),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// All that a decoder makes of pieces: its items with bodies joined, and how it ended.
+fn decode(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Result<AtClose, Malformed>) {
+    let mut decoder = Decoder::new();
+    let (mut items, mut all) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        let mut at = 0;
+        loop {
+            match decoder.next(piece, &mut at) {
+                Err(malformed) => return (items, all, Err(malformed)),
+                Ok(None) => break,
+                Ok(Some(Item::Head(head))) => {
+                    items.push(format!("{} {}", head.status, head.reason))
+                }
+                Ok(Some(Item::Body { bytes, start })) => {
+                    assert_eq!(&piece[start..start + bytes.len()], bytes);
+                    all.extend_from_slice(bytes);
+                }
+                Ok(Some(Item::End)) => items.push("end".to_owned()),
+            }
+        }
+        assert!(decoder.gathered.len() <= MAX_HEAD);
+    }
+    (items, all, Ok(decoder.at_close()))
+}
+
+fn whole(text: &str) -> (Vec<String>, String, Result<AtClose, Malformed>) {
+    let (items, body, end) = decode(&[text.as_bytes()]);
+    (items, String::from_utf8_lossy(&body).into_owned(), end)
+}
+
+#[test]
+fn requests_name_their_host() {
+    let url = Url::parse("http://u:p@h:81/a?b").expect("a URL");
+    let request = write_request("GET", &url, Version::Http11, &[("Accept", "*/*")]);
+    assert_eq!(
+        request,
+        b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nAccept: */*\r\n\r\n"
+    );
+    assert!(is_token("X-A") && !is_token("a b") && !is_token(""));
+    assert!(is_value("a b") && !is_value("a\r\nb"));
+}
+
+#[test]
+fn bodies_end_by_length_chunk_or_close() {
+    let (items, body, end) = whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef");
+    assert_eq!(
+        (&*items.join(","), &*body, end),
+        ("200 OK,end", "abc", Ok(AtClose::Over))
+    );
+    let (items, body, end) = whole("HTTP/1.0 200 Fine so far\nX: y\n\nabc");
+    assert_eq!(
+        (&*items.join(","), &*body, end),
+        ("200 Fine so far", "abc", Ok(AtClose::UntilClose))
+    );
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\nContent-Length: 9\r\n\r\n3;x=y\r\nabc\r\n0A\r\n0123456789\r\n";
+    let (_, body, end) = whole(chunked);
+    assert_eq!((&*body, end), ("abc0123456789", Ok(AtClose::CutInBody)));
+    let (items, body, end) = whole(&format!("{chunked}0\r\nTrailer: 1\r\n\r\nmore"));
+    assert_eq!(
+        (&*items.join(","), &*body, end),
+        ("200 OK,end", "abc0123456789", Ok(AtClose::Over))
+    );
+    let (items, ..) = whole("\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204\r\n\r\n");
+    assert_eq!(items, ["204 ", "end"]);
+    assert_eq!(whole("").2, Ok(AtClose::Nothing));
+    assert_eq!(whole("HTTP/1.1 200").2, Ok(AtClose::CutInHead));
+    assert_eq!(
+        whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab").2,
+        Ok(AtClose::CutInBody)
+    );
+}
+
+#[test]
+fn header_fields_are_found_whatever_their_case_and_folds() {
+    let text = b"HTTP/1.1 302 Found\r\nLOCATION: /x\r\nA: 1\r\n  2\r\na: 3\r\n\r\n";
+    let mut at = 0;
+    let item = Decoder::new().next(text, &mut at).expect("a head");
+    let Some(Item::Head(head)) = item else {
+        panic!("{item:?} is no head");
+    };
+    assert_eq!((head.version, head.status), (Version::Http11, 302));
+    assert_eq!(head.headers.get("Location"), Some("/x"));
+    assert_eq!(head.headers.all("A").collect::<Vec<_>>(), ["1 2", "3"]);
+}
+
+#[test]
+fn what_is_no_answer_is_said() {
+    let wrong = |text: &str| whole(text).2.expect_err(text);
+    assert_eq!(wrong("ICY 200 OK\r\n\r\n"), Malformed::NotHttp);
+    assert_eq!(wrong("G"), Malformed::NotHttp);
+    assert_eq!(wrong("HTTP/1.1 20 OK\r\n\r\n"), Malformed::StatusLine);
+    assert_eq!(wrong("HTTP/1.1 2x0 OK\r\n\r\n"), Malformed::StatusLine);
+    assert_eq!(
+        wrong("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
+        Malformed::HeaderField
+    );
+    assert_eq!(
+        wrong("HTTP/1.1 200 OK\r\n folded\r\n\r\n"),
+        Malformed::HeaderField
+    );
+    let field = |field: &str| wrong(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n"));
+    assert_eq!(field("Content-Length: -1"), Malformed::Length);
+    assert_eq!(field("Content-Length: 1, 2"), Malformed::Length);
+    assert_eq!(
+        field("Transfer-Encoding: gzip, chunked"),
+        Malformed::TransferCoding
+    );
+    let chunk = |chunk: &str| {
+        wrong(&format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"
+        ))
+    };
+    assert_eq!(chunk("x\r\n"), Malformed::ChunkSize);
+    assert_eq!(chunk("\r\n"), Malformed::ChunkSize);
+    assert_eq!(chunk("11111111111111111\r\n"), Malformed::ChunkSize);
+    assert_eq!(
+        chunk(&format!("1;{}", "x".repeat(MAX_CHUNK_LINE))),
+        Malformed::ChunkSize
+    );
+    // A size that lies: more comes than it says.
+    assert_eq!(chunk("2\r\nabc\r\n"), Malformed::ChunkEnd);
+    assert_eq!(chunk("2\r\nab\rc"), Malformed::ChunkEnd);
+    assert_eq!(
+        chunk(&format!("0\r\nX: {}", "x".repeat(MAX_HEAD))),
+        Malformed::HeadTooLong
+    );
+}
+
+#[test]
+fn an_endless_head_is_cut_off() {
+    assert_eq!(
+        whole(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(1 << 20))).2,
+        Err(Malformed::HeadTooLong)
+    );
+    assert_eq!(
+        whole(&format!(
+            "HTTP/1.1 200 OK\r\n{}\r\n",
+            "x: y\r\n".repeat(200)
+        ))
+        .2,
+        Err(Malformed::HeadTooLong)
+    );
+    let pieces: Vec<&[u8]> = std::iter::once(&b"HTTP/1.1 200 OK\r\n"[..])
+        .chain((0..10_000).map(|_| &b"x: y\r\n"[..]))
+        .collect();
+    assert_eq!(decode(&pieces).2, Err(Malformed::HeadTooLong));
+    let empty: Vec<&[u8]> = vec![b"\r\n"; 100];
+    assert_eq!(decode(&empty).2, Ok(AtClose::Nothing));
+}
+
+proptest! {
+    #[test]
+    fn pieces_make_no_difference(
+        head in prop::sample::select(vec![
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.0 200\n\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n",
+            "",
+        ]),
+        rest in prop::collection::vec(
+            prop::sample::select(vec!["5\r\nhello\r\n", "0\r\n\r\n", "a;b\r\n0123456789\r\n", "\r\n", "x", "0", "HTTP/1.1 200 OK\r\n"]),
+            0..8,
+        ),
+        cuts in prop::collection::vec(1usize..30, 1..20),
+    ) {
+        let text = head.to_owned() + &rest.concat();
+        let mut pieces = Vec::new();
+        let mut left = text.as_bytes();
+        for cut in cuts.iter().cycle() {
+            if left.is_empty() { break; }
+            let (piece, after) = left.split_at((*cut).min(left.len()));
+            pieces.push(piece);
+            left = after;
+        }
+        let (items, body, end) = decode(&pieces);
+        let (of_whole, whole_body, whole_end) = decode(&[text.as_bytes()]);
+        prop_assert_eq!((items, body, end), (of_whole, whole_body, whole_end));
+    }
+
+    #[test]
+    fn any_bytes_are_borne(bytes in prop::collection::vec(any::<u8>(), 0..400), good in any::<bool>()) {
+        let head = if good { &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..] } else { b"" };
+        let text = [head, &bytes].concat();
+        let one_by_one: Vec<&[u8]> = text.chunks(1).collect();
+        prop_assert_eq!(decode(&one_by_one), decode(&[&text]));
+    }
+}

@@ -3,6 +3,8 @@
 pub mod flow;
 mod looped;
 mod mux;
+pub mod checker;
+pub mod metrics;
 pub mod packet;
 pub mod reel;
 mod sections;

@@ -1,0 +1,457 @@
+//! Checks a transport stream as it comes: what can be known of any, and of those of our own source the fate of each datagram.
+//!
+//! * this file: packets out of bytes, and which of them goes where;
+//! * `pids`: continuity counters;
+//! * `tables`: the programme association and the programme map;
+//! * `clock`: the programme clock reference;
+//! * `datagrams`: the stamps of our own source.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use serde::Serialize;
+
+use super::metrics as m;
+use super::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
+use super::stamp::{STAMP_PID, Stamp};
+use crate::session::Times;
+
+use clock::Clock;
+use datagrams::Datagrams;
+use pids::Pids;
+use tables::{Entry, Tables};
+
+mod clock;
+mod datagrams;
+mod pids;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use pids::PidCounts;
+
+/// In how many packets in a row the sync byte must be where it belongs for sync to be found.
+const IN_A_ROW: usize = 3;
+
+/// So many bytes tell whether a packet begins at the first of them.
+const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
+
+/// From how many reads the bytes that are held while sync is looked for may come; more share a time.
+const PIECES: usize = 4;
+
+/// What a checker is to know beforehand.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckerConfig {
+    /// From when delays count: when the client's first request was due.
+    pub due: Time,
+    /// The group that stamps are to name; the first that comes, where none is said.
+    pub group: Option<SocketAddr>,
+    /// What the wall clock showed, since 1970, when time began. Without it, datagrams have no delay.
+    pub wall_clock: Option<Duration>,
+}
+
+/// What one stream counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TsCounts {
+    /// See [`m::TS_PACKETS`].
+    pub ts_packets: u64,
+    /// See [`m::SYNC_LOSSES`].
+    pub sync_losses: u64,
+    /// See [`m::OUT_OF_SYNC_BYTES`].
+    pub out_of_sync_bytes: u64,
+    /// See [`m::CONTINUITY_ERRORS`].
+    pub continuity_errors: u64,
+    /// See [`m::CONTINUITY_LOST`].
+    pub continuity_lost: u64,
+    /// See [`m::TS_DUPLICATES`].
+    pub ts_duplicates: u64,
+    /// See [`m::TRANSPORT_ERRORS`].
+    pub transport_errors: u64,
+    /// See [`m::MALFORMED`].
+    pub malformed: u64,
+    /// See [`m::TABLE_ERRORS`].
+    pub table_errors: u64,
+    /// See [`m::UNTRACKED_PACKETS`].
+    pub untracked_packets: u64,
+    /// See [`m::PCR_JUMPS`].
+    pub pcr_jumps: u64,
+}
+
+/// What the stamped datagrams of one stream came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DatagramCounts {
+    /// See [`m::EXPECTED`].
+    pub expected: u64,
+    /// See [`m::RECEIVED`].
+    pub received: u64,
+    /// See [`m::DUPLICATED`].
+    pub duplicated: u64,
+    /// See [`m::REORDERED`].
+    pub reordered: u64,
+    /// See [`m::LATE`].
+    pub late: u64,
+    /// See [`m::FOREIGN`].
+    pub foreign: u64,
+    /// See [`m::DAMAGED`].
+    pub damaged: u64,
+    /// See [`m::STRAY_PACKETS`].
+    pub stray_packets: u64,
+    /// See [`m::RESTARTS`].
+    pub restarts: u64,
+}
+
+/// Checks one transport stream, which comes in pieces of any size. Keeps under 2 KiB.
+#[derive(Debug)]
+pub struct Checker {
+    due: Time,
+    group: Option<SocketAddr>,
+    wall_clock: Option<Duration>,
+    synced: bool,
+    /// In sync, the beginning of a packet; else what may be one.
+    held: Vec<u8>,
+    /// Up to where in `held` bytes came by when, and whether that is exact, while sync is looked for.
+    pieces: Vec<(usize, Time, bool)>,
+    first_arrival: Option<Time>,
+    last_arrival: Option<Time>,
+    longest_gap: Duration,
+    random_access: bool,
+    counts: TsCounts,
+    /// How much of `counts` has been added to the recorder.
+    added: TsCounts,
+    timed_by_reading: u64,
+    pids: Pids,
+    tables: Tables,
+    clock: Clock,
+    /// From the first stamp on.
+    datagrams: Option<Box<Datagrams>>,
+    finished: bool,
+}
+
+impl Checker {
+    /// A checker that has seen nothing.
+    pub fn new(config: &CheckerConfig) -> Checker {
+        Checker {
+            due: config.due,
+            group: config.group,
+            wall_clock: config.wall_clock,
+            synced: false,
+            held: Vec::new(),
+            pieces: Vec::new(),
+            first_arrival: None,
+            last_arrival: None,
+            longest_gap: Duration::ZERO,
+            random_access: false,
+            counts: TsCounts::default(),
+            added: TsCounts::default(),
+            timed_by_reading: 0,
+            pids: Pids::default(),
+            tables: Tables::default(),
+            clock: Clock::default(),
+            datagrams: None,
+            finished: false,
+        }
+    }
+
+    /// Takes bytes in. They begin `start` bytes into what was read, of which `times` tells when it came.
+    #[inline]
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        times: &mut Times<'_>,
+        recorder: &mut Recorder,
+    ) {
+        let mut rest = bytes;
+        if self.synced && !self.held.is_empty() {
+            let taken = (PACKET - self.held.len()).min(rest.len());
+            self.held.extend_from_slice(&rest[..taken]);
+            rest = &rest[taken..];
+            if let Ok(packet) = <&[u8; PACKET]>::try_from(&self.held[..]) {
+                let (packet, time) = (*packet, times.of(start + taken));
+                self.held.clear();
+                self.packet(&packet, time, recorder);
+            }
+        }
+        if self.synced {
+            while let Some((packet, after)) = rest.split_first_chunk::<PACKET>() {
+                if packet[0] != SYNC {
+                    break;
+                }
+                let end = start + bytes.len() - after.len();
+                self.packet(packet, times.of(end), recorder);
+                rest = after;
+            }
+            match rest.first() {
+                None => {}
+                Some(&SYNC) => self.held.extend_from_slice(rest),
+                Some(_) => self.lose_sync(),
+            }
+        }
+        if !self.synced && !rest.is_empty() {
+            self.look_for_sync(rest, start + bytes.len() - rest.len(), times, recorder);
+        }
+        self.add(recorder);
+    }
+
+    #[cold]
+    fn lose_sync(&mut self) {
+        self.synced = false;
+        self.counts.sync_losses += 1;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.interrupted();
+        }
+    }
+
+    /// Takes bytes in while it is not known where packets begin. May copy and allocate: of a stream that is one, it is the exception.
+    #[cold]
+    fn look_for_sync(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        times: &mut Times<'_>,
+        recorder: &mut Recorder,
+    ) {
+        let mut all = std::mem::take(&mut self.held);
+        let before = all.len();
+        all.extend_from_slice(bytes);
+        let pieces = std::mem::take(&mut self.pieces);
+        let mut time = |end: usize| match end.checked_sub(before) {
+            Some(own @ 1..) => times.of(start + own),
+            _ => {
+                let piece = pieces.iter().find(|piece| end <= piece.0);
+                piece.map_or_else(|| times.of(start), |&(_, at, exact)| (at, exact))
+            }
+        };
+        let mut at = 0;
+        loop {
+            if self.synced {
+                match all[at..].split_first_chunk::<PACKET>() {
+                    Some((packet, _)) if packet[0] == SYNC => {
+                        self.packet(packet, time(at + PACKET), recorder);
+                        at += PACKET;
+                        continue;
+                    }
+                    None if all.get(at).is_none_or(|&byte| byte == SYNC) => break,
+                    _ => self.lose_sync(),
+                }
+            }
+            let places = at..(all.len() + 1).saturating_sub(FINDS_SYNC);
+            let begins = |place: usize| (0..IN_A_ROW).all(|n| all[place + n * PACKET] == SYNC);
+            let found = places.clone().find(|&place| begins(place));
+            let passed = found.unwrap_or(places.end.max(at));
+            self.counts.out_of_sync_bytes += (passed - at) as u64;
+            at = passed;
+            if found.is_none() {
+                break;
+            }
+            self.synced = true;
+        }
+        if !self.synced {
+            // When what stays came: as before, and the rest by the time of the last of it.
+            let (by, exact) = time(all.len());
+            self.pieces = pieces
+                .iter()
+                .filter(|piece| piece.0 > at)
+                .map(|&(end, time, exact)| (end - at, time, exact))
+                .collect();
+            if self.pieces.len() >= PIECES {
+                self.pieces.pop();
+            }
+            self.pieces.push((all.len() - at, by, exact));
+        }
+        all.drain(..at);
+        all.shrink_to(FINDS_SYNC);
+        self.held = all;
+    }
+
+    #[inline]
+    fn packet(
+        &mut self,
+        packet: &[u8; PACKET],
+        (at, exact): (Time, bool),
+        recorder: &mut Recorder,
+    ) {
+        self.counts.ts_packets += 1;
+        self.timed_by_reading += u64::from(!exact);
+        match self.last_arrival {
+            Some(last) => self.longest_gap = self.longest_gap.max(at.since(last)),
+            None => self.first_arrival = Some(at),
+        }
+        self.last_arrival = Some(at);
+        let Ok(header) = Header::parse(packet) else {
+            self.counts.malformed += 1;
+            self.unstamped(packet, at, recorder);
+            return;
+        };
+        if header.pid == STAMP_PID
+            && let Some(stamp) = Stamp::read(&header, packet)
+        {
+            let (group, wall_clock) = (self.group, self.wall_clock);
+            let datagrams = self
+                .datagrams
+                .get_or_insert_with(|| Box::new(Datagrams::new(group, wall_clock)));
+            datagrams.stamp(stamp, at, recorder);
+        } else {
+            self.unstamped(packet, at, recorder);
+        }
+        if header.damaged {
+            self.counts.transport_errors += 1;
+            return;
+        }
+        if header.pid == NULL_PID {
+            return;
+        }
+        self.pids.packet(&header, &mut self.counts);
+        if header.pid == PAT_PID || Some(header.pid) == self.tables.map_pid() {
+            self.table(&header, packet, at, recorder);
+        }
+        if let Some(pcr) = header.pcr
+            && Some(header.pid) == self.tables.clock_pid()
+        {
+            self.clock
+                .reference(pcr, header.discontinuity, at, &mut self.counts, recorder);
+        }
+        if !self.random_access && header.unit_start {
+            self.look_for_entry(&header, packet, at, recorder);
+        }
+    }
+
+    #[inline]
+    fn unstamped(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.packet(packet, at, recorder);
+        }
+    }
+
+    fn table(&mut self, header: &Header, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+        let before = (self.tables.has_association(), self.tables.has_map());
+        self.tables
+            .packet(header, header.payload_of(packet), &mut self.counts);
+        let delay = at.since(self.due).as_nanos() as u64;
+        if !before.0 && self.tables.has_association() {
+            recorder.record(m::PAT_DELAY, delay);
+        }
+        if !before.1 && self.tables.has_map() {
+            recorder.record(m::PMT_DELAY, delay);
+        }
+    }
+
+    fn look_for_entry(
+        &mut self,
+        header: &Header,
+        packet: &[u8; PACKET],
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
+        let Some((pid, entry)) = self.tables.entry() else {
+            return;
+        };
+        if header.pid != pid || header.scrambled && !header.random_access {
+            return;
+        }
+        let found = match entry {
+            Entry::Sound => true,
+            Entry::Video(coding) => {
+                header.random_access || coding.begins_in(header.payload_of(packet))
+            }
+        };
+        if found {
+            self.random_access = true;
+            recorder.record(m::RANDOM_ACCESS_DELAY, at.since(self.due).as_nanos() as u64);
+        }
+    }
+
+    /// Adds to the recorder what was counted since the last time: once for each piece, and not for each packet.
+    #[inline]
+    fn add(&mut self, recorder: &mut Recorder) {
+        let packets = self.counts.ts_packets - self.added.ts_packets;
+        if packets > 0 {
+            recorder.add(m::TS_PACKETS, packets);
+            recorder.add(m::PAYLOAD_BYTES, packets * PACKET as u64);
+            recorder.add(
+                m::TIMED_BY_READING,
+                std::mem::take(&mut self.timed_by_reading),
+            );
+            self.added.ts_packets = self.counts.ts_packets;
+        }
+        if self.counts != self.added {
+            self.add_rare(recorder);
+        }
+    }
+
+    #[cold]
+    fn add_rare(&mut self, recorder: &mut Recorder) {
+        type Part = fn(&TsCounts) -> u64;
+        let parts: [(measure::CounterId, Part); 10] = [
+            (m::SYNC_LOSSES, |counts| counts.sync_losses),
+            (m::OUT_OF_SYNC_BYTES, |counts| counts.out_of_sync_bytes),
+            (m::CONTINUITY_ERRORS, |counts| counts.continuity_errors),
+            (m::CONTINUITY_LOST, |counts| counts.continuity_lost),
+            (m::TS_DUPLICATES, |counts| counts.ts_duplicates),
+            (m::TRANSPORT_ERRORS, |counts| counts.transport_errors),
+            (m::MALFORMED, |counts| counts.malformed),
+            (m::TABLE_ERRORS, |counts| counts.table_errors),
+            (m::UNTRACKED_PACKETS, |counts| counts.untracked_packets),
+            (m::PCR_JUMPS, |counts| counts.pcr_jumps),
+        ];
+        for (counter, part) in parts {
+            recorder.add(counter, part(&self.counts) - part(&self.added));
+        }
+        self.added = self.counts;
+    }
+
+    /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards stays as it is.
+    pub fn finish(&mut self, recorder: &mut Recorder) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        if !self.synced {
+            self.counts.out_of_sync_bytes += self.held.len() as u64;
+        }
+        self.add(recorder);
+        if self.first_arrival.is_some() {
+            recorder.record(m::LONGEST_GAP, self.longest_gap.as_nanos() as u64);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> &TsCounts {
+        &self.counts
+    }
+
+    /// What the stamped datagrams came to so far; none where none came.
+    pub fn datagrams(&self) -> Option<&DatagramCounts> {
+        self.datagrams.as_ref().map(|datagrams| datagrams.counts())
+    }
+
+    /// The PIDs that were seen, as far as they are kept, in the order in which they came.
+    pub fn pids(&self) -> impl Iterator<Item = PidCounts> {
+        self.pids.counts()
+    }
+
+    /// When the first packet came.
+    pub fn first_arrival(&self) -> Option<Time> {
+        self.first_arrival
+    }
+
+    /// When the last packet came.
+    pub fn last_arrival(&self) -> Option<Time> {
+        self.last_arrival
+    }
+
+    /// The longest time without a packet.
+    pub fn longest_gap(&self) -> Duration {
+        self.longest_gap
+    }
+
+    /// How many bytes have come before the first packet, and none of them is one.
+    pub fn unsynced(&self) -> usize {
+        match self.first_arrival {
+            Some(_) => 0,
+            None => usize::try_from(self.counts.out_of_sync_bytes)
+                .unwrap_or(usize::MAX)
+                .saturating_add(self.held.len()),
+        }
+    }
+}

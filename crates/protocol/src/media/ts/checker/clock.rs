@@ -1,0 +1,44 @@
+//! The programme clock reference against the time of arrival (ISO/IEC 13818-1, 2.4.2.2 and 2.7.2; ETSI TR 101 290, annex I).
+
+use measure::{Recorder, Time};
+
+use super::TsCounts;
+use crate::media::ts::metrics as m;
+use crate::media::ts::packet::PCR_WRAP;
+
+/// By how much the clock may go on otherwise than time does, before it has jumped: in nanoseconds.
+const JUMP: u64 = 1_000_000_000;
+
+/// The clock of a programme.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    last: Option<(u64, Time)>,
+}
+
+impl Clock {
+    /// Takes in a reference that came at that time.
+    pub(super) fn reference(
+        &mut self,
+        pcr: u64,
+        announced: bool,
+        at: Time,
+        counts: &mut TsCounts,
+        recorder: &mut Recorder,
+    ) {
+        let last = self.last.replace((pcr, at));
+        let Some((before, came)) = last.filter(|_| !announced) else {
+            return;
+        };
+        let ticks = (pcr + PCR_WRAP - before) % PCR_WRAP;
+        // 27 ticks are 1000 ns; a whole turn is some 10^14 ns.
+        let stated = ticks * 1000 / 27;
+        let passed = at.since(came).as_nanos() as u64;
+        let difference = stated.abs_diff(passed);
+        if difference > JUMP {
+            counts.pcr_jumps += 1;
+            return;
+        }
+        recorder.record(m::PCR_INTERVAL, stated);
+        recorder.record(m::PCR_JITTER, difference);
+    }
+}

@@ -1,0 +1,256 @@
+//! The datagrams of our own source, each accounted for by its stamp.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crc32fast::Hasher;
+use measure::{Recorder, Time};
+
+use super::DatagramCounts;
+use crate::media::ts::metrics as m;
+use crate::media::ts::packet::PACKET;
+use crate::media::ts::stamp::Stamp;
+
+/// How many numbers back it is known which have come.
+const KNOWN: u64 = 4096;
+
+/// Numbers that go up by more than this at once are those of a stream that began anew: minutes at any bit rate.
+const AHEAD_MAX: u64 = 10_000_000;
+
+/// So many datagrams in a row of another source, and it is taken for the stream's.
+const NEW_SOURCE: u32 = 100;
+
+/// The datagrams of a stream.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    group: Option<SocketAddr>,
+    /// The wall clock when time began, in nanoseconds since 1970.
+    began: Option<u64>,
+    /// The one that is coming.
+    current: Option<Current>,
+    source: Option<Source>,
+    /// Another source, and how often it came in a row.
+    other: (u64, u32),
+    counts: DatagramCounts,
+}
+
+#[derive(Debug)]
+struct Current {
+    stamp: Stamp,
+    /// How many packets are to come.
+    left: u8,
+    check: Hasher,
+}
+
+/// The source that is received.
+#[derive(Debug)]
+struct Source {
+    id: u64,
+    lowest: u64,
+    highest: u64,
+    /// Which of the last numbers have come.
+    seen: [u64; (KNOWN / 64) as usize],
+}
+
+impl Datagrams {
+    pub(super) fn new(group: Option<SocketAddr>, wall_clock: Option<Duration>) -> Datagrams {
+        Datagrams {
+            group,
+            began: wall_clock.map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
+            current: None,
+            source: None,
+            other: (0, 0),
+            counts: DatagramCounts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> &DatagramCounts {
+        &self.counts
+    }
+
+    /// Sync was lost: whatever is missing of the datagram that was coming, the next packets are not its.
+    pub(super) fn interrupted(&mut self) {
+        if let Some(current) = &mut self.current {
+            // It ends, as damaged, when the next stamp comes.
+            current.left = 0;
+        }
+    }
+
+    /// A stamp came: a datagram begins.
+    #[inline]
+    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) {
+        if let Some(cut) = self.current.take() {
+            self.ended(&cut.stamp, false, at, recorder);
+        }
+        let left = stamp.packets.saturating_sub(1);
+        let check = Hasher::new();
+        if left == 0 {
+            let whole = stamp.packets == 1 && check.finalize() == stamp.check;
+            return self.ended(&stamp, whole, at, recorder);
+        }
+        self.current = Some(Current { stamp, left, check });
+    }
+
+    /// Another packet came.
+    #[inline]
+    pub(super) fn packet(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+        match &mut self.current {
+            Some(current) if current.left > 0 => {
+                current.check.update(packet);
+                current.left -= 1;
+                if current.left > 0 {
+                    return;
+                }
+                if let Some(Current { stamp, check, .. }) = self.current.take() {
+                    self.ended(&stamp, check.finalize() == stamp.check, at, recorder);
+                }
+            }
+            _ => {
+                self.counts.stray_packets += 1;
+                recorder.add(m::STRAY_PACKETS, 1);
+            }
+        }
+    }
+
+    /// A datagram has come, as far as it will.
+    #[inline]
+    fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
+        if *self.group.get_or_insert(stamp.group) != stamp.group {
+            return self.foreign(recorder);
+        }
+        match &self.source {
+            Some(source) if source.id == stamp.source => self.other.1 = 0,
+            None => self.begin(stamp, recorder),
+            Some(_) => {
+                if self.other.0 != stamp.source {
+                    self.other = (stamp.source, 0);
+                }
+                self.other.1 += 1;
+                if self.other.1 < NEW_SOURCE {
+                    return self.foreign(recorder);
+                }
+                self.restart(stamp, recorder);
+            }
+        }
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        let ahead = stamp.number.wrapping_sub(source.highest);
+        if stamp.number > source.highest && ahead > if whole { AHEAD_MAX } else { KNOWN } {
+            if whole {
+                self.restart(stamp, recorder);
+            } else {
+                // Its stamp may be what is damaged.
+                self.counts.damaged += 1;
+                recorder.add(m::DAMAGED, 1);
+                return;
+            }
+        }
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        match source.take(stamp.number) {
+            Place::Late => {
+                self.counts.late += 1;
+                recorder.add(m::LATE, 1);
+                return;
+            }
+            Place::Again => {
+                self.counts.duplicated += 1;
+                recorder.add(m::DUPLICATED, 1);
+                return;
+            }
+            Place::First { grown, behind } => {
+                self.counts.expected += grown;
+                recorder.add(m::EXPECTED, grown);
+                if behind > 0 {
+                    self.counts.reordered += 1;
+                    recorder.add(m::REORDERED, 1);
+                    recorder.record(m::REORDER_DISTANCE, behind);
+                }
+            }
+        }
+        self.counts.received += 1;
+        recorder.add(m::RECEIVED, 1);
+        if !whole {
+            self.counts.damaged += 1;
+            recorder.add(m::DAMAGED, 1);
+        } else if let Some(began) = self.began {
+            match began.saturating_add(at.as_nanos()).checked_sub(stamp.due) {
+                Some(delay) => recorder.record(m::DATAGRAM_DELAY, delay),
+                None => recorder.add(m::STAMPS_AHEAD, 1),
+            }
+        }
+    }
+
+    #[cold]
+    fn foreign(&mut self, recorder: &mut Recorder) {
+        self.counts.foreign += 1;
+        recorder.add(m::FOREIGN, 1);
+    }
+
+    #[cold]
+    fn restart(&mut self, stamp: &Stamp, recorder: &mut Recorder) {
+        self.counts.restarts += 1;
+        recorder.add(m::RESTARTS, 1);
+        self.begin(stamp, recorder);
+    }
+
+    #[cold]
+    fn begin(&mut self, stamp: &Stamp, recorder: &mut Recorder) {
+        self.other = (0, 0);
+        self.counts.expected += 1;
+        recorder.add(m::EXPECTED, 1);
+        self.source = Some(Source {
+            id: stamp.source,
+            lowest: stamp.number,
+            highest: stamp.number,
+            seen: [0; (KNOWN / 64) as usize],
+        });
+    }
+}
+
+/// What a datagram is among those that came.
+enum Place {
+    /// The first copy; so many more are expected with it, and so far it is behind the highest.
+    First {
+        grown: u64,
+        behind: u64,
+    },
+    Again,
+    /// Too old to tell.
+    Late,
+}
+
+impl Source {
+    #[inline]
+    fn take(&mut self, number: u64) -> Place {
+        let bit = |number: u64| ((number % KNOWN / 64) as usize, 1u64 << (number % 64));
+        let (word, mask) = bit(number);
+        if number > self.highest {
+            let grown = number - self.highest;
+            if grown >= KNOWN {
+                self.seen.fill(0);
+            } else {
+                for missed in self.highest + 1..number {
+                    let (word, mask) = bit(missed);
+                    self.seen[word] &= !mask;
+                }
+            }
+            self.highest = number;
+            self.seen[word] |= mask;
+            return Place::First { grown, behind: 0 };
+        }
+        let behind = self.highest - number;
+        if behind >= KNOWN {
+            return Place::Late;
+        }
+        if self.seen[word] & mask != 0 {
+            return Place::Again;
+        }
+        self.seen[word] |= mask;
+        let grown = self.lowest.saturating_sub(number);
+        self.lowest = self.lowest.min(number);
+        Place::First { grown, behind }
+    }
+}

@@ -1,0 +1,469 @@
+use std::collections::HashSet;
+
+use measure::{Catalogue, CounterId, HistogramId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::media::ts::packet::write_pcr;
+use crate::metrics::CLIENTS;
+
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::TS]);
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+const VIDEO: u16 = 0x100;
+const MAP: u16 = 0x1000;
+
+fn group() -> SocketAddr {
+    "239.81.0.1:4056".parse().expect("an address")
+}
+
+fn ms(millis: u64) -> Time {
+    Time::from_start(Duration::from_millis(millis))
+}
+
+struct Bench {
+    checker: Checker,
+    recorder: Recorder,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            checker: Checker::new(&CheckerConfig {
+                due: ms(100),
+                group: Some(group()),
+                wall_clock: Some(WALL_CLOCK),
+            }),
+            recorder: Recorder::new(CATALOGUE),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], at: Time) {
+        let mut times = Times::new(&[], at);
+        self.checker.feed(bytes, 0, &mut times, &mut self.recorder);
+        assert!(
+            self.checker.held.len() <= FINDS_SYNC
+                && self.checker.held.capacity() <= IN_A_ROW * PACKET
+        );
+    }
+
+    fn count(&self, counter: CounterId) -> u64 {
+        self.recorder.counter(counter)
+    }
+
+    /// The only value of a distribution, in milliseconds.
+    fn delay(&self, histogram: HistogramId) -> Option<u64> {
+        let histogram = self.recorder.histogram(histogram)?;
+        assert_eq!(histogram.count(), 1);
+        Some(histogram.max()? / 1_000_000)
+    }
+}
+
+/// A packet with payload alone.
+fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET] {
+    let mut packet = [0xff; PACKET];
+    let [high, low] = pid.to_be_bytes();
+    packet[..4].copy_from_slice(&[
+        SYNC,
+        high | if start { 0x40 } else { 0 },
+        low,
+        0x10 | (continuity % 16) as u8,
+    ]);
+    packet[4..4 + payload.len()].copy_from_slice(payload);
+    packet
+}
+
+/// A packet with a clock reference, and what else the flags say.
+fn clock(continuity: u64, flags: u8, pcr: u64) -> [u8; PACKET] {
+    let mut packet = plain(VIDEO, continuity, flags & 0x40 != 0, &[7, flags | 0x10]);
+    packet[3] |= 0x20;
+    packet[6..12].copy_from_slice(&write_pcr(pcr));
+    packet
+}
+
+fn section(pid: u16, continuity: u64, table: u8, data: &[u8]) -> [u8; PACKET] {
+    let mut section = vec![table, 0xb0, (data.len() + 4) as u8];
+    section.extend_from_slice(data);
+    section.extend_from_slice(&tables::crc(&section).to_be_bytes());
+    section.insert(0, 0);
+    plain(pid, continuity, true, &section)
+}
+
+fn pat() -> [u8; PACKET] {
+    section(0, 0, 0, &[0, 1, 0xc1, 0, 0, 0, 7, 0xf0, 0])
+}
+
+fn pmt() -> [u8; PACKET] {
+    section(
+        MAP,
+        0,
+        2,
+        &[0, 7, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0, 0x1b, 0xe1, 0, 0xf0, 0],
+    )
+}
+
+/// A datagram of seven packets of our source.
+fn datagram(source: u64, number: u64, due: Time) -> Vec<u8> {
+    let rest: Vec<u8> = (0..6)
+        .flat_map(|n| plain(VIDEO, number * 6 + n, false, &number.to_be_bytes()))
+        .collect();
+    let stamp = Stamp {
+        packets: 7,
+        group: group(),
+        source,
+        number,
+        due: (WALL_CLOCK.as_nanos() as u64) + due.as_nanos(),
+        check: crc32fast::hash(&rest),
+    };
+    [&stamp.write()[..], &rest].concat()
+}
+
+#[test]
+fn a_viewer_can_begin_with_map_and_key_picture() {
+    let mut bench = Bench::new();
+    // Before the map is known a key picture is of no use.
+    bench.feed(&clock(0, 0x40, 0), ms(110));
+    bench.feed(&pat(), ms(120));
+    bench.feed(&plain(VIDEO, 1, false, &[]), ms(130));
+    bench.feed(&pmt(), ms(140));
+    bench.feed(
+        &plain(VIDEO, 2, true, &[0, 0, 1, 0xe0, 0, 0, 1, 0x41]),
+        ms(150),
+    );
+    bench.feed(&clock(3, 0x40, 0), ms(160));
+    bench.feed(&clock(4, 0x40, 2_700_000), ms(300));
+    bench.checker.finish(&mut bench.recorder);
+    // The first three are known as packets when the third is there, but came before.
+    assert_eq!(bench.checker.first_arrival(), Some(ms(110)));
+    assert_eq!(bench.delay(m::PAT_DELAY), Some(20));
+    assert_eq!(bench.delay(m::PMT_DELAY), Some(40));
+    assert_eq!(bench.delay(m::RANDOM_ACCESS_DELAY), Some(60));
+    assert_eq!(bench.delay(m::PCR_INTERVAL), Some(100));
+    assert!(
+        bench
+            .delay(m::PCR_JITTER)
+            .is_some_and(|jitter| (39..=40).contains(&jitter))
+    );
+    assert_eq!(bench.delay(m::LONGEST_GAP), Some(140));
+    assert_eq!(
+        *bench.checker.counts(),
+        TsCounts {
+            ts_packets: 7,
+            ..TsCounts::default()
+        }
+    );
+    assert_eq!(bench.count(m::TS_PACKETS), 7);
+    assert_eq!(bench.count(m::PAYLOAD_BYTES), 7 * 188);
+    assert_eq!(bench.count(m::TIMED_BY_READING), 7);
+    assert!(bench.checker.datagrams().is_none());
+}
+
+#[test]
+fn parameter_sets_tell_a_key_picture_where_no_flag_does() {
+    let mut bench = Bench::new();
+    let all = [
+        pat(),
+        pmt(),
+        plain(VIDEO, 0, true, &[0, 0, 1, 0xe0, 0, 0, 0, 1, 0x67]),
+    ]
+    .concat();
+    bench.feed(&all, ms(130));
+    assert_eq!(bench.delay(m::RANDOM_ACCESS_DELAY), Some(30));
+}
+
+#[test]
+fn continuity_is_of_each_pid_and_allows_one_duplicate() {
+    let mut bench = Bench::new();
+    let mut all = Vec::new();
+    for counter in [14, 15, 0, 1, 1, 2, 5, 5, 5] {
+        all.extend(plain(VIDEO, counter, false, &[]));
+        all.extend(plain(NULL_PID, 3, false, &[]));
+    }
+    // Announced, and without payload.
+    let mut jump = clock(11, 0x80, 0);
+    all.extend(jump);
+    jump[3] = 0x20 | 11;
+    jump[4] = 183;
+    jump[5] = 0;
+    all.extend([jump, jump].concat());
+    all.extend(plain(VIDEO, 12, false, &[]));
+    bench.feed(&all, ms(1));
+    let counts = *bench.checker.counts();
+    // One jump by two, and one that came three times.
+    assert_eq!(
+        (
+            counts.continuity_errors,
+            counts.continuity_lost,
+            counts.ts_duplicates
+        ),
+        (2, 2, 2)
+    );
+    assert_eq!(bench.count(m::CONTINUITY_ERRORS), 2);
+    let pids: Vec<PidCounts> = bench.checker.pids().collect();
+    assert_eq!(
+        pids,
+        [PidCounts {
+            pid: VIDEO,
+            packets: 13,
+            continuity_errors: 2
+        }]
+    );
+    for pid in 0..100 {
+        bench.feed(&plain(0x200 + pid, 0, false, &[]), ms(2));
+    }
+    assert_eq!(
+        (
+            bench.checker.pids().count(),
+            bench.checker.counts().untracked_packets
+        ),
+        (32, 69)
+    );
+}
+
+#[test]
+fn damaged_packets_and_clocks_that_jump_are_counted() {
+    let mut bench = Bench::new();
+    let mut marked = plain(VIDEO, 9, false, &[]);
+    marked[1] |= 0x80;
+    let mut wrong = plain(VIDEO, 9, false, &[]);
+    wrong[3] &= 0x0f;
+    let all = [
+        pat(),
+        pmt(),
+        clock(0, 0, 1000),
+        marked,
+        wrong,
+        clock(1, 0, 60 * 27_000_000),
+        clock(2, 0x80, 5),
+        clock(3, 0, PACKET as u64),
+    ];
+    bench.feed(&all.concat(), ms(1));
+    let counts = bench.checker.counts();
+    assert_eq!(
+        (counts.transport_errors, counts.malformed, counts.pcr_jumps),
+        (1, 1, 1)
+    );
+    assert_eq!(counts.continuity_errors, 0);
+    assert_eq!(
+        bench
+            .recorder
+            .histogram(m::PCR_INTERVAL)
+            .map(|found| found.count()),
+        Some(1)
+    );
+}
+
+#[test]
+fn sync_is_lost_and_found_again_by_three_packets() {
+    let mut bench = Bench::new();
+    let packet = |n| plain(VIDEO, n, false, &[]);
+    let mut all = b"garbage G".to_vec();
+    all.extend((0..5).flat_map(packet));
+    // The second half of a packet is cut off: the one after it is lost with it.
+    all.extend(&packet(5)[..90]);
+    all.extend((6..10).flat_map(packet));
+    bench.feed(&all, ms(1));
+    bench.checker.finish(&mut bench.recorder);
+    let counts = *bench.checker.counts();
+    assert_eq!((counts.sync_losses, counts.ts_packets), (1, 5 + 1 + 3));
+    assert_eq!(counts.out_of_sync_bytes, 9 + 90);
+    assert_eq!(counts.continuity_lost, 1);
+    assert_eq!(bench.checker.unsynced(), 0);
+}
+
+#[test]
+fn what_is_no_transport_stream_is_held_in_no_memory() {
+    let mut bench = Bench::new();
+    let page = b"<html><body>G</body></html>".repeat(4000);
+    for piece in page.chunks(7001) {
+        bench.feed(piece, ms(1));
+    }
+    assert_eq!(bench.checker.unsynced(), page.len());
+    assert_eq!(bench.checker.first_arrival(), None);
+    bench.checker.finish(&mut bench.recorder);
+    assert_eq!(bench.count(m::OUT_OF_SYNC_BYTES), page.len() as u64);
+}
+
+#[test]
+fn every_datagram_is_accounted_for() {
+    let mut bench = Bench::new();
+    let one = |number: u64| datagram(5, number, ms(number));
+    // 12 and 14 are lost, 13 comes twice, 16 before 15, 10 before what came first.
+    for number in [11, 13, 13, 16, 15, 10] {
+        bench.feed(&one(number), ms(number + 3));
+    }
+    // Of another group, of another source, and damaged in three ways: a changed byte, a packet less, a packet more.
+    let mut elsewhere = one(17);
+    elsewhere[17] ^= 1;
+    bench.feed(&elsewhere, ms(20));
+    bench.feed(&datagram(6, 17, ms(17)), ms(20));
+    let mut changed = one(17);
+    changed[500] ^= 1;
+    bench.feed(&changed, ms(20));
+    bench.feed(&one(18)[..6 * PACKET], ms(21));
+    bench.feed(&one(19), ms(22));
+    bench.feed(&plain(VIDEO, 3, false, &[]), ms(22));
+    let counts = *bench.checker.datagrams().expect("there are some");
+    assert_eq!(
+        counts,
+        DatagramCounts {
+            expected: 10,
+            received: 8,
+            duplicated: 1,
+            reordered: 2,
+            late: 0,
+            foreign: 2,
+            damaged: 2,
+            stray_packets: 1,
+            restarts: 0,
+        }
+    );
+    assert_eq!(
+        (
+            bench.count(m::EXPECTED),
+            bench.count(m::RECEIVED),
+            bench.count(m::FOREIGN)
+        ),
+        (10, 8, 2)
+    );
+    let delays = bench
+        .recorder
+        .histogram(m::DATAGRAM_DELAY)
+        .expect("recorded");
+    assert_eq!(
+        (delays.count(), delays.min().map(|delay| delay / 100_000)),
+        (6, Some(30))
+    );
+    // Before it was sent.
+    bench.feed(&one(20), ms(19));
+    assert_eq!(bench.count(m::STAMPS_AHEAD), 1);
+}
+
+#[test]
+fn a_source_that_stays_is_the_streams_from_then_on() {
+    let mut bench = Bench::new();
+    bench.feed(&datagram(5, 1000, ms(0)), ms(1));
+    for number in 0..150 {
+        bench.feed(&datagram(6, number, ms(0)), ms(1));
+    }
+    let counts = bench.checker.datagrams().expect("there are some");
+    assert_eq!(
+        (
+            counts.foreign,
+            counts.restarts,
+            counts.received,
+            counts.expected
+        ),
+        (99, 1, 52, 52)
+    );
+}
+
+#[test]
+fn old_copies_and_numbers_that_leap_are_told_apart() {
+    let mut bench = Bench::new();
+    for number in [5_000, 10_000, 5_000, 100_000_000, 100_000_001] {
+        bench.feed(&datagram(5, number, ms(0)), ms(1));
+    }
+    let counts = bench.checker.datagrams().expect("there are some");
+    assert_eq!((counts.late, counts.restarts), (1, 1));
+    assert_eq!((counts.received, counts.expected), (4, 5_003));
+}
+
+#[test]
+fn a_checker_is_small() {
+    let boxed = size_of::<Datagrams>();
+    let held = FINDS_SYNC;
+    assert!(
+        size_of::<Checker>() + boxed + held < 2048 - 300,
+        "{} and {boxed}",
+        size_of::<Checker>()
+    );
+}
+
+/// What became of all datagrams, by sets and nothing else.
+fn model(arrived: &[u64]) -> (u64, u64, u64, u64) {
+    let (mut seen, mut highest) = (HashSet::new(), None);
+    let (mut duplicated, mut reordered) = (0, 0);
+    for &number in arrived {
+        if !seen.insert(number) {
+            duplicated += 1;
+        } else if highest.is_some_and(|highest| number < highest) {
+            reordered += 1;
+        }
+        highest = highest.max(Some(number));
+    }
+    let lowest = seen.iter().min().copied().unwrap_or(0);
+    let expected = highest.map_or(0, |highest| highest - lowest + 1);
+    (expected, seen.len() as u64, duplicated, reordered)
+}
+
+proptest! {
+    #[test]
+    fn counts_are_those_of_a_simple_model(
+        steps in prop::collection::vec((0u64..4, 0u64..12, any::<bool>()), 1..120),
+        cut in 1usize..3000,
+    ) {
+        let (mut arrived, mut number) = (Vec::new(), 20u64);
+        for (ahead, back, again) in steps {
+            number += ahead;
+            arrived.push(if again { number - back } else { number });
+        }
+        let bytes: Vec<u8> = arrived.iter().flat_map(|&number| datagram(5, number, ms(0))).collect();
+        let mut bench = Bench::new();
+        for piece in bytes.chunks(cut) {
+            bench.feed(piece, ms(1));
+        }
+        let counts = *bench.checker.datagrams().expect("there are some");
+        prop_assert_eq!((counts.expected, counts.received, counts.duplicated, counts.reordered), model(&arrived));
+        prop_assert_eq!((counts.damaged, counts.foreign, counts.late, counts.stray_packets), (0, 0, 0, 0));
+        prop_assert_eq!(bench.checker.counts().sync_losses, 0);
+    }
+
+    #[test]
+    fn pieces_make_no_difference(
+        parts in prop::collection::vec((0u8..8, any::<u16>()), 0..40),
+        cuts in prop::collection::vec(1usize..700, 1..40),
+    ) {
+        let mut bytes = Vec::new();
+        for (number, &(kind, random)) in parts.iter().enumerate() {
+            let number = number as u64;
+            match kind {
+                0 => bytes.extend(pat()),
+                1 => bytes.extend(pmt()),
+                2 => bytes.extend(clock(number, random as u8, u64::from(random) * 1000)),
+                3 => bytes.extend(&plain(VIDEO, number, false, &[])[..usize::from(random) % PACKET]),
+                4 => bytes.extend(vec![SYNC; usize::from(random) % 400]),
+                5 => bytes.extend(&datagram(5, number, ms(0))[usize::from(random) % 9..]),
+                _ => bytes.extend(datagram(5, number, ms(0))),
+            }
+        }
+        let check = |pieces: &mut dyn Iterator<Item = usize>| {
+            let mut bench = Bench::new();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(pieces.next().expect("endless").min(rest.len()));
+                bench.feed(piece, ms(1));
+                rest = after;
+            }
+            bench.checker.finish(&mut bench.recorder);
+            let counts = bench.checker.counts();
+            assert_eq!(counts.ts_packets * 188 + counts.out_of_sync_bytes + if bench.checker.synced { bench.checker.held.len() as u64 } else { 0 }, bytes.len() as u64);
+            (*counts, bench.checker.datagrams().copied(), bench.checker.pids().collect::<Vec<_>>(), bench.recorder.take_window())
+        };
+        let whole = check(&mut std::iter::repeat(usize::MAX));
+        prop_assert_eq!(check(&mut cuts.into_iter().cycle()), whole);
+    }
+
+    #[test]
+    fn any_bytes_are_borne(bytes in prop::collection::vec(any::<u8>(), 0..3000), every in 1usize..400) {
+        // With sync bytes in it, so that it gets far.
+        let mut bytes = bytes;
+        for place in (0..bytes.len()).step_by(if every % 2 == 0 { 188 } else { every }) {
+            bytes[place] = SYNC;
+        }
+        let mut bench = Bench::new();
+        for piece in bytes.chunks(every) {
+            bench.feed(piece, ms(1));
+        }
+        bench.checker.finish(&mut bench.recorder);
+    }
+}

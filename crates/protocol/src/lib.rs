@@ -6,8 +6,9 @@
 //! [`media`]; each protocol is one folder and one line in [`registry`].
 
 pub mod apart;
-pub mod http_ts;
+mod failure;
 pub mod http1;
+pub mod http_ts;
 pub mod media;
 pub mod metrics;
 pub mod registry;

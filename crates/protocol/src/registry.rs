@@ -10,13 +10,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::apart::MediaConfig;
+use crate::http_ts::metrics::HTTP_TS;
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::Source;
+use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
 use crate::rtsp;
 use crate::rtsp::metrics::RTSP;
 use crate::session::Session;
 use crate::tls::TlsConfig;
+use crate::{http_ts, http1};
 
 /// A protocol that clients speak.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub struct Protocol {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Rtsp,
+    HttpTs,
 }
 
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
@@ -47,8 +51,17 @@ pub static RTSP_PROTOCOL: Protocol = Protocol {
     kind: Kind::Rtsp,
 };
 
+/// Transport streams over HTTP/1 (ISO/IEC 13818-1, RFC 9112).
+pub static HTTP_TS_PROTOCOL: Protocol = Protocol {
+    name: "http-ts",
+    schemes: &["http", "https"],
+    default_port: http1::Url::DEFAULT_PORT,
+    catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
+    kind: Kind::HttpTs,
+};
+
 /// All protocols.
-pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
 
 /// The configuration of a population's clients, whatever protocol they speak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,6 +69,8 @@ pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL];
 pub enum ClientConfig {
     /// Of RTSP.
     Rtsp(rtsp::config::ClientConfig),
+    /// Of transport streams over HTTP.
+    HttpTs(http_ts::config::ClientConfig),
 }
 
 /// The protocol of that name.
@@ -87,6 +102,9 @@ impl Protocol {
             Kind::Rtsp => {
                 rtsp::config::ClientConfig::deserialize(deserializer).map(ClientConfig::Rtsp)
             }
+            Kind::HttpTs => {
+                http_ts::config::ClientConfig::deserialize(deserializer).map(ClientConfig::HttpTs)
+            }
         }
     }
 
@@ -94,6 +112,7 @@ impl Protocol {
     pub fn default_config(&self) -> ClientConfig {
         match self.kind {
             Kind::Rtsp => ClientConfig::Rtsp(rtsp::config::ClientConfig::default()),
+            Kind::HttpTs => ClientConfig::HttpTs(http_ts::config::ClientConfig::default()),
         }
     }
 
@@ -101,6 +120,7 @@ impl Protocol {
     pub fn config_schema(&self, generator: &mut SchemaGenerator) -> Schema {
         match self.kind {
             Kind::Rtsp => rtsp::config::ClientConfig::json_schema(generator),
+            Kind::HttpTs => http_ts::config::ClientConfig::json_schema(generator),
         }
     }
 
@@ -118,6 +138,7 @@ impl Protocol {
     pub fn is_secure(&self, url: &str) -> bool {
         match self.kind {
             Kind::Rtsp => rtsp::url::Url::parse(url).is_ok_and(|url| url.is_secure()),
+            Kind::HttpTs => http1::Url::parse(url).is_ok_and(|url| url.is_secure()),
         }
     }
 
@@ -125,7 +146,8 @@ impl Protocol {
     pub fn default_port_of(&self, url: &str) -> u16 {
         match self.kind {
             Kind::Rtsp if self.is_secure(url) => rtsp::url::DEFAULT_TLS_PORT,
-            Kind::Rtsp => self.default_port,
+            Kind::HttpTs if self.is_secure(url) => http1::Url::DEFAULT_TLS_PORT,
+            Kind::Rtsp | Kind::HttpTs => self.default_port,
         }
     }
 
@@ -133,6 +155,9 @@ impl Protocol {
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         match self.kind {
             Kind::Rtsp => rtsp::url::Url::parse(url)
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
+            Kind::HttpTs => http1::Url::parse(url)
                 .map(|_| ())
                 .map_err(|error| error.to_string()),
         }
@@ -148,6 +173,7 @@ impl ClientConfig {
     pub fn protocol(&self) -> &'static Protocol {
         match self {
             ClientConfig::Rtsp(_) => &RTSP_PROTOCOL,
+            ClientConfig::HttpTs(_) => &HTTP_TS_PROTOCOL,
         }
     }
 
@@ -155,6 +181,7 @@ impl ClientConfig {
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
             ClientConfig::Rtsp(config) => config.check(),
+            ClientConfig::HttpTs(config) => config.check(),
         }
     }
 
@@ -162,6 +189,7 @@ impl ClientConfig {
     pub fn tls(&self) -> &TlsConfig {
         match self {
             ClientConfig::Rtsp(config) => &config.tls,
+            ClientConfig::HttpTs(config) => &config.tls,
         }
     }
 
@@ -169,6 +197,7 @@ impl ClientConfig {
     pub fn sockets_per_client(&self) -> usize {
         match self {
             ClientConfig::Rtsp(config) => config.sockets(USUAL_STREAMS),
+            ClientConfig::HttpTs(_) => 1,
         }
     }
 
@@ -182,6 +211,7 @@ impl ClientConfig {
                 | rtsp::config::Transport::Http
                 | rtsp::config::Transport::Multicast => 0,
             },
+            ClientConfig::HttpTs(_) => 0,
         }
     }
 
@@ -189,6 +219,7 @@ impl ClientConfig {
     pub fn actions(&self) -> Option<String> {
         match self {
             ClientConfig::Rtsp(config) => rtsp::actions::in_words(&config.actions),
+            ClientConfig::HttpTs(_) => None,
         }
     }
 
@@ -196,6 +227,7 @@ impl ClientConfig {
     pub fn media(&self) -> Option<&MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_ref(),
+            ClientConfig::HttpTs(_) => None,
         }
     }
 
@@ -203,6 +235,7 @@ impl ClientConfig {
     pub fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_mut(),
+            ClientConfig::HttpTs(_) => None,
         }
     }
 
@@ -210,6 +243,7 @@ impl ClientConfig {
     pub fn source_file(&self) -> Option<&PathBuf> {
         match self {
             ClientConfig::Rtsp(config) => config.publish.as_ref()?.file.as_ref(),
+            ClientConfig::HttpTs(_) => None,
         }
     }
 
@@ -221,6 +255,7 @@ impl ClientConfig {
                 let file = source.and_then(|source| source.file.as_mut());
                 config.tls.ca.as_mut().into_iter().chain(file).collect()
             }
+            ClientConfig::HttpTs(config) => config.tls.ca.as_mut().into_iter().collect(),
         }
     }
 
@@ -228,6 +263,7 @@ impl ClientConfig {
     pub fn publishes(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.publish.is_some(),
+            ClientConfig::HttpTs(_) => false,
         }
     }
 
@@ -235,6 +271,7 @@ impl ClientConfig {
     pub fn brings_time_codes(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.publish.is_some() || config.time_codes,
+            ClientConfig::HttpTs(_) => false,
         }
     }
 
@@ -242,6 +279,7 @@ impl ClientConfig {
     pub fn is_multicast(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.transport == rtsp::config::Transport::Multicast,
+            ClientConfig::HttpTs(_) => false,
         }
     }
 }
@@ -295,6 +333,7 @@ impl Surroundings {
 fn stream_name(url: &str) -> Option<String> {
     match find_by_url(url)?.kind {
         Kind::Rtsp => Some(rtsp::url::Url::parse(url).ok()?.stream_name()),
+        Kind::HttpTs => None,
     }
 }
 
@@ -317,9 +356,9 @@ impl Clients {
         surroundings: &Surroundings,
     ) -> Result<Clients, String> {
         let source = match config {
-            ClientConfig::Rtsp(config) => &config.publish,
+            ClientConfig::Rtsp(config) => config.publish.as_ref(),
+            ClientConfig::HttpTs(_) => None,
         };
-        let source = source.as_ref();
         let source = source.map(|source| Source::new(source, file)).transpose()?;
         Ok(Clients {
             config: config.clone(),
@@ -333,7 +372,17 @@ impl Clients {
     /// # Errors
     /// What is wrong with the URL.
     pub fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
-        let ClientConfig::Rtsp(config) = &self.config;
+        let config = match &self.config {
+            ClientConfig::Rtsp(config) => config,
+            ClientConfig::HttpTs(config) => {
+                let mut client = http_ts::client::Client::new(config.clone(), url)
+                    .map_err(|error| error.to_string())?;
+                if let Some(&wall_clock) = self.surroundings.wall_clock.get() {
+                    client = client.with_wall_clock(wall_clock);
+                }
+                return Ok(Box::new(client));
+            }
+        };
         let mut client = rtsp::client::Client::new(config.clone(), url, seed)
             .map_err(|error| error.to_string())?;
         // Players look for time codes where there may be any: each packet costs more there.
@@ -371,6 +420,8 @@ pub fn asking(
                 .map(|client| Box::new(client) as Box<dyn Session>)
                 .map_err(|error| error.to_string()),
         ),
+        // Nothing describes what is to come.
+        ClientConfig::HttpTs(_) => None,
     }
 }
 
@@ -384,6 +435,7 @@ mod tests {
         assert!(find("RTSP2").is_none());
         assert_eq!(find_by_url("RTSP://h/a").map(|p| p.name), Some("rtsp"));
         assert!(find_by_url("h/a").is_none());
+        assert_eq!(find_by_url("https://h/a").map(|p| p.name), Some("http-ts"));
         for (at, protocol) in PROTOCOLS.iter().enumerate() {
             assert!(PROTOCOLS[..at].iter().all(|p| p.name != protocol.name));
             assert_eq!(protocol.default_config().protocol().name, protocol.name);
@@ -424,7 +476,9 @@ mod tests {
     #[test]
     fn nobody_asks_for_what_the_run_itself_publishes() {
         let player = RTSP_PROTOCOL.default_config();
-        let ClientConfig::Rtsp(config) = &player;
+        let ClientConfig::Rtsp(config) = &player else {
+            panic!("{player:?} is of another protocol");
+        };
         let publisher = ClientConfig::Rtsp(rtsp::config::ClientConfig {
             publish: Some(Default::default()),
             ..config.clone()

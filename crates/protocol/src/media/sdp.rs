@@ -45,6 +45,8 @@ pub enum MediaKind {
     Text,
     /// Data, such as a camera's events.
     Application,
+    /// Several of these in one, as in a transport stream.
+    Multiplex,
     /// Anything else.
     Other,
 }
@@ -57,6 +59,7 @@ impl MediaKind {
             MediaKind::Audio => "audio",
             MediaKind::Text => "text",
             MediaKind::Application => "application",
+            MediaKind::Multiplex => "multiplex",
             MediaKind::Other => "other",
         }
     }

@@ -1,41 +1,8 @@
 //! The ways in which a client can fail.
 
-use std::fmt::Write as _;
-
 use super::codec::Method;
+use crate::failure::{bounded, reasons};
 use crate::session::{self, ChannelError, Closed, TlsError};
-
-/// The longest detail of a failure, in bytes.
-pub const MAX_DETAIL: usize = 400;
-
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $Reason:ident = $name:literal;)*) => {
-        /// Why a client failed: a row of the report.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Failure {
-            $($(#[doc = $doc])+ $Reason,)*
-        }
-
-        impl Failure {
-            /// Every reason there is.
-            pub const ALL: &'static [Failure] = &[$(Failure::$Reason),*];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Failure::$Reason => $name,)*
-                }
-            }
-
-            /// What it means.
-            pub const fn doc(self) -> &'static str {
-                match self {
-                    $(Failure::$Reason => measure::metric::trim_doc(concat!($($doc),+)),)*
-                }
-            }
-        }
-    };
-}
 
 reasons! {
     /// Nobody listens on the server's port.
@@ -289,26 +256,10 @@ impl Failure {
     }
 }
 
-/// Cuts a detail to what the run file takes, and leaves no control character in it.
-fn bounded(detail: String) -> String {
-    let mut out = String::with_capacity(detail.len().min(MAX_DETAIL));
-    for c in detail.chars() {
-        if out.len() + c.len_utf8() > MAX_DETAIL - "…".len() {
-            out.push('…');
-            break;
-        }
-        if c.is_control() {
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::MAX_DETAIL;
 
     #[test]
     fn names_are_stable_words_and_differ() {

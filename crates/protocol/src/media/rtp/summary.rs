@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
+use crate::media::ts::checker::{Checker, DatagramCounts, PidCounts, TsCounts};
+use crate::media::ts::packet::PACKET;
 
 /// One stream of a client, as it is written to the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +22,9 @@ pub struct StreamSummary {
     /// What was counted.
     #[serde(flatten)]
     pub counts: StreamCounts,
+    /// Of a transport stream, what was counted of it. What is counted above is then of stamped datagrams, as far as there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ts: Option<Box<TsSummary>>,
     /// Mean of the interarrival jitter after each packet.
     #[serde(skip)]
     pub jitter_mean: Option<Duration>,
@@ -37,7 +42,54 @@ pub struct StreamSummary {
     pub last_arrival: Option<Time>,
 }
 
+/// What was counted of a transport stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TsSummary {
+    /// Of any.
+    #[serde(flatten)]
+    pub counts: TsCounts,
+    /// Of its stamped datagrams; none where none came.
+    pub datagrams: Option<DatagramCounts>,
+    /// The PIDs in it.
+    pub pids: Vec<PidCounts>,
+}
+
 impl StreamSummary {
+    /// What a checker of a transport stream knows now.
+    pub fn of_transport_stream(
+        url: impl Into<String>,
+        wire_bytes: u64,
+        checker: &Checker,
+    ) -> StreamSummary {
+        let own = checker.datagrams().copied().unwrap_or_default();
+        StreamSummary {
+            kind: MediaKind::Multiplex,
+            url: url.into(),
+            ssrc: None,
+            counts: StreamCounts {
+                expected: own.expected,
+                received: own.received,
+                payload_bytes: checker.counts().ts_packets * PACKET as u64,
+                wire_bytes,
+                duplicated: own.duplicated,
+                reordered: own.reordered,
+                late: own.late,
+                restarts: own.restarts,
+                ..StreamCounts::default()
+            },
+            ts: Some(Box::new(TsSummary {
+                counts: *checker.counts(),
+                datagrams: checker.datagrams().copied(),
+                pids: checker.pids().collect(),
+            })),
+            jitter_mean: None,
+            longest_gap: checker.longest_gap(),
+            playout_buffer: None,
+            first_arrival: checker.first_arrival(),
+            last_arrival: checker.last_arrival(),
+        }
+    }
+
     /// What a receiver knows now.
     pub fn new(kind: MediaKind, url: impl Into<String>, receiver: &RtpReceiver) -> StreamSummary {
         StreamSummary {
@@ -45,6 +97,7 @@ impl StreamSummary {
             url: url.into(),
             ssrc: receiver.ssrc(),
             counts: *receiver.counts(),
+            ts: None,
             jitter_mean: receiver.mean_jitter(),
             longest_gap: receiver.longest_gap(),
             playout_buffer: receiver.playout_buffer(),

@@ -1,10 +1,10 @@
 //! MPEG-2 transport streams (ISO/IEC 13818-1), as they are sent over IP and HTTP.
 
+pub mod checker;
 pub mod flow;
 mod looped;
-mod mux;
-pub mod checker;
 pub mod metrics;
+mod mux;
 pub mod packet;
 pub mod reel;
 mod sections;

@@ -1,0 +1,589 @@
+//! A client that asks for a stream and takes it in until it is told to stop.
+//!
+//! It connects, sends a GET, goes on to wherever it is sent, and hands the body to a [`Checker`]. Requests ask for no coding, and say that the
+//! connection is of no further use, so what comes is the stream and nothing else.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use measure::Time;
+
+use super::config::{AtClose, ClientConfig};
+use super::failure::Failure;
+use super::metrics as m;
+use crate::http1::{self, Decoder, Head, Item, Url, UrlError};
+use crate::media::rtp::StreamSummary;
+use crate::media::ts::checker::{Checker, CheckerConfig};
+use crate::media::ts::metrics as ts;
+use crate::metrics as clients;
+use crate::session::{
+    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, Times,
+};
+
+mod content;
+#[cfg(test)]
+mod tests;
+
+use content::Beginning;
+
+/// How often a client may be sent on.
+const MAX_REDIRECTS: usize = 5;
+
+/// So many bytes without three packets in a row are no transport stream.
+const SYNC_WITHIN: usize = 32 * 1024;
+
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to count as
+/// the server's failure: well above what a server that works takes, and below what a viewer bears.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// The connection is being made.
+    Connecting,
+    /// The head of the answer is to come.
+    Asked,
+    /// The body of the answer comes.
+    Body,
+    /// Over.
+    Ended,
+}
+
+/// A client that plays one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    /// What is asked for now: the URL given, or the one sent on to.
+    url: Url,
+    /// Where it has been before.
+    visited: Vec<Url>,
+    phase: Phase,
+    /// The connection; the next has the next number.
+    channel: ChannelId,
+    open: bool,
+    /// Our end and the server's, once it stands.
+    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    decoder: Decoder,
+    /// From the head of the answer that brings media on.
+    checker: Option<Box<Checker>>,
+    /// What the body begins with, until its first packet is found.
+    beginning: Option<Box<Beginning>>,
+    wire_bytes: u64,
+    /// When the first request was due, and when the client set to work.
+    due: Time,
+    started: Time,
+    /// When the connection was begun, or the request was sent.
+    asked: Time,
+    /// When the head of the answer that brings media came.
+    answered: Time,
+    playing: bool,
+    /// When to look whether what is to come has come.
+    check: Option<Time>,
+    /// What the wall clock showed, since 1970, when time began; none where nobody said.
+    wall_clock: Option<Duration>,
+}
+
+impl Client {
+    /// A client that will play `url`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub fn new(config: ClientConfig, url: &str) -> Result<Client, UrlError> {
+        Ok(Client {
+            config,
+            url: Url::parse(url)?,
+            visited: Vec::new(),
+            phase: Phase::Idle,
+            channel: ChannelId(0),
+            open: false,
+            ends: None,
+            decoder: Decoder::new(),
+            checker: None,
+            beginning: None,
+            wire_bytes: 0,
+            due: Time::ZERO,
+            started: Time::ZERO,
+            asked: Time::ZERO,
+            answered: Time::ZERO,
+            playing: false,
+            check: None,
+            wall_clock: None,
+        })
+    }
+
+    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped datagrams counts from it. Without it none is measured.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Connecting;
+        self.asked = cx.now;
+        self.check = None;
+        self.decoder = Decoder::new();
+        self.open = true;
+        self.ends = None;
+        let (host, port) = (self.url.host().to_owned(), self.url.port());
+        let timeout = self.config.connect_timeout.0;
+        let open = match self.url.is_secure() {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: self.config.tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        };
+        cx.out.push_back(Output::Open {
+            channel: self.channel,
+            open,
+        });
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, local: SocketAddr, remote: Option<SocketAddr>) {
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        self.ends = Some((local, remote));
+        if self.visited.is_empty() {
+            let delay = cx.now.since(self.started);
+            cx.recorder
+                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        }
+        let credentials = self
+            .url
+            .user_info()
+            .map(|user| format!("Basic {}", STANDARD.encode(user)));
+        let mut headers = vec![
+            ("User-Agent", self.config.user_agent.as_str()),
+            // What is packed cannot be checked as it comes.
+            ("Accept-Encoding", "identity"),
+            ("Connection", "close"),
+        ];
+        let own = |(name, value): (&'_ String, &'_ String)| (name.clone(), value.clone());
+        let further: Vec<(String, String)> = self.config.headers.iter().map(own).collect();
+        let is_there = |wanted: &str| {
+            further
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        };
+        if !is_there("Accept") {
+            headers.push(("Accept", "*/*"));
+        }
+        if let Some(credentials) = credentials
+            .as_deref()
+            .filter(|_| !is_there("Authorization"))
+        {
+            headers.push(("Authorization", credentials));
+        }
+        headers.extend(
+            further
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        let version = self.config.http_version.version();
+        let bytes = http1::write_request("GET", &self.url, version, &headers);
+        cx.recorder.add(m::REQUESTS, 1);
+        cx.out.push_back(Output::Send {
+            channel: self.channel,
+            port: Port::Media,
+            bytes,
+        });
+        self.phase = Phase::Asked;
+        self.asked = cx.now;
+        self.check = Some(cx.now + self.config.request_timeout.0);
+    }
+
+    /// Takes in what a read gave. The hot path of media.
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
+        self.wire_bytes += bytes.len() as u64;
+        cx.recorder.add(ts::WIRE_BYTES, bytes.len() as u64);
+        let channel = self.channel;
+        let mut at = 0;
+        while self.phase != Phase::Ended && self.channel == channel {
+            match self.decoder.next(bytes, &mut at) {
+                Ok(Some(Item::Body { bytes, start })) if self.phase == Phase::Body => {
+                    self.media(cx, bytes, start, &mut times);
+                }
+                // Of an answer that brings no media.
+                Ok(Some(Item::Body { .. })) => {}
+                Ok(Some(Item::Head(head))) => self.answered(cx, &head, times.of(at).0),
+                Ok(Some(Item::End)) => self.over(cx),
+                Ok(None) => return,
+                Err(malformed) => {
+                    let detail = format!("{malformed}, {}", self.ends());
+                    self.fail(cx, Failure::of_malformed(malformed), detail);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn media(&mut self, cx: &mut Context<'_>, bytes: &[u8], start: usize, times: &mut Times<'_>) {
+        let Some(checker) = &mut self.checker else {
+            return;
+        };
+        let Some(beginning) = &mut self.beginning else {
+            return checker.feed(bytes, start, times, cx.recorder);
+        };
+        if beginning.is_empty() {
+            let (at, _) = times.clone().of(start + 1);
+            cx.recorder
+                .record(m::FIRST_BYTE_DELAY, at.since(self.due).as_nanos() as u64);
+        }
+        beginning.extend(bytes);
+        checker.feed(bytes, start, times, cx.recorder);
+        if let Some(at) = checker.first_arrival() {
+            self.beginning = None;
+            self.begin(cx, at);
+        } else if checker.unsynced() > SYNC_WITHIN || beginning.looks_like().is_some() {
+            self.no_stream(cx);
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.playing = true;
+        for (histogram, from) in [
+            (clients::STARTUP_DELAY, self.due),
+            (clients::STARTUP_DELAY_FROM_SENT, self.started),
+        ] {
+            cx.recorder
+                .record(histogram, at.since(from).as_nanos() as u64);
+        }
+        cx.out.push_back(Output::Playing { at });
+        self.check = Some(at + self.config.silence.0);
+    }
+
+    /// Fails, because what came is no transport stream.
+    fn no_stream(&mut self, cx: &mut Context<'_>) {
+        let Some(beginning) = &self.beginning else {
+            return;
+        };
+        let detail = format!("{beginning}, {}", self.ends());
+        self.fail(cx, Failure::NotTs, detail);
+    }
+
+    fn answered(&mut self, cx: &mut Context<'_>, head: &Head, at: Time) {
+        let delay = at.since(self.asked);
+        cx.recorder
+            .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+        cx.recorder.add(m::RESPONSES, 1);
+        let chunked = head.headers.get("Transfer-Encoding").is_some();
+        cx.recorder.add(m::CHUNKED, u64::from(chunked));
+        cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
+        match head.status {
+            200..=299 => {}
+            301 | 302 | 303 | 307 | 308 => return self.sent_on(cx, head),
+            status => {
+                let detail = format!("{status} {}, {}", head.reason, self.ends());
+                return self.fail(cx, Failure::of_status(status), detail);
+            }
+        }
+        let coding = head.headers.get("Content-Encoding").unwrap_or("identity");
+        if !coding.eq_ignore_ascii_case("identity") {
+            let detail = format!("Content-Encoding: {coding}, {}", self.ends());
+            return self.fail(cx, Failure::NotTs, detail);
+        }
+        self.phase = Phase::Body;
+        self.answered = at;
+        self.check = Some(cx.now + self.config.no_media.0);
+        self.beginning = Some(Box::new(Beginning::new(head.headers.get("Content-Type"))));
+        self.checker = Some(Box::new(Checker::new(&CheckerConfig {
+            due: self.due,
+            group: self.config.group_of(&self.url),
+            wall_clock: self.wall_clock,
+        })));
+    }
+
+    fn sent_on(&mut self, cx: &mut Context<'_>, head: &Head) {
+        cx.recorder.add(m::REDIRECTS, 1);
+        let ends = self.ends();
+        let status = head.status;
+        let Some(location) = head.headers.get("Location") else {
+            return self.fail(
+                cx,
+                Failure::BadRedirect,
+                format!("{status} without a Location, {ends}"),
+            );
+        };
+        let url = match self.url.redirect(location) {
+            Ok(url) => url,
+            Err(error) => {
+                return self.fail(
+                    cx,
+                    Failure::BadRedirect,
+                    format!("{status}: {error}, {ends}"),
+                );
+            }
+        };
+        let before = std::mem::replace(&mut self.url, url);
+        self.visited.push(before);
+        if self.visited.contains(&self.url) {
+            let way: Vec<String> = self
+                .visited
+                .iter()
+                .chain([&self.url])
+                .map(|url| url.to_string())
+                .collect();
+            return self.fail(
+                cx,
+                Failure::RedirectLoop,
+                format!("{status}: {}, {ends}", way.join(" to ")),
+            );
+        }
+        if self.visited.len() > MAX_REDIRECTS {
+            let detail = format!(
+                "{status} to {} after {MAX_REDIRECTS} others, {ends}",
+                self.url
+            );
+            return self.fail(cx, Failure::TooManyRedirects, detail);
+        }
+        cx.out.push_back(Output::Close {
+            channel: self.channel,
+        });
+        self.channel = ChannelId(self.channel.0 + 1);
+        self.connect(cx);
+    }
+
+    /// The answer is over, as its framing says.
+    fn over(&mut self, cx: &mut Context<'_>) {
+        if self.playing {
+            return self.finish(cx, Outcome::Completed);
+        }
+        match &self.beginning {
+            Some(beginning) if !beginning.is_empty() => self.no_stream(cx),
+            _ => self.fail(
+                cx,
+                Failure::EmptyBody,
+                format!("the answer has no body, {}", self.ends()),
+            ),
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+        self.open = false;
+        let ends = self.ends();
+        if let Some(failure) = Failure::of_broken(how) {
+            let why = match how {
+                Closed::Tls(error) => error.to_string(),
+                _ => "the connection broke".to_owned(),
+            };
+            return self.fail(cx, failure, format!("{why}, {}, {ends}", self.when(cx.now)));
+        }
+        match self.decoder.at_close() {
+            http1::AtClose::Nothing | http1::AtClose::CutInHead => {
+                let detail = format!("the connection ended before the answer was whole, {ends}");
+                self.fail(cx, Failure::ClosedInResponse, detail);
+            }
+            http1::AtClose::Over => self.over(cx),
+            http1::AtClose::UntilClose if !self.playing => self.over(cx),
+            http1::AtClose::UntilClose => match self.config.at_close {
+                AtClose::Complete => self.finish(cx, Outcome::Completed),
+                AtClose::Fail => {
+                    let detail = format!(
+                        "the server closed the connection {}; where that is how its streams end, write `at_close: complete`, {ends}",
+                        self.when(cx.now)
+                    );
+                    self.fail(cx, Failure::ClosedInMedia, detail);
+                }
+            },
+            http1::AtClose::CutInBody => {
+                let detail = format!(
+                    "the connection ended before the body did, {}, {ends}",
+                    self.when(cx.now)
+                );
+                self.fail(cx, Failure::CutOff, detail);
+            }
+        }
+    }
+
+    /// How far it was, in words.
+    fn when(&self, now: Time) -> String {
+        let first = self
+            .checker
+            .as_ref()
+            .and_then(|checker| checker.first_arrival());
+        match first {
+            Some(first) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
+            None => "before any media".to_owned(),
+        }
+    }
+
+    /// Looks whether what is to come has come, where that is due.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        match self.phase {
+            Phase::Asked => {
+                let detail = format!(
+                    "no answer within {}, {}",
+                    self.config.request_timeout,
+                    self.ends()
+                );
+                self.fail(cx, Failure::TimeoutResponse, detail);
+            }
+            Phase::Body => {
+                let last = self
+                    .checker
+                    .as_ref()
+                    .and_then(|checker| checker.last_arrival());
+                let Some(last) = last else {
+                    return self.no_media(cx, self.config.no_media.to_string());
+                };
+                let until = last + self.config.silence.0;
+                if cx.now < until {
+                    self.check = Some(until);
+                    return;
+                }
+                let detail = format!(
+                    "no packet for {}, {}, {}",
+                    self.config.silence,
+                    self.when(last),
+                    self.ends()
+                );
+                self.fail(cx, Failure::MediaStopped, detail);
+            }
+            Phase::Idle | Phase::Connecting | Phase::Ended => self.check = None,
+        }
+    }
+
+    fn no_media(&mut self, cx: &mut Context<'_>, within: String) {
+        let came = match &self.beginning {
+            Some(beginning) if !beginning.is_empty() => format!("; {beginning}"),
+            _ => String::new(),
+        };
+        let detail = format!(
+            "no packet within {within} after the head of the answer{came}, {}",
+            self.ends()
+        );
+        self.fail(cx, Failure::NoMedia, detail);
+    }
+
+    /// Is told to come to an end. There is nothing to be said to the server: the connection is closed.
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        let since = match self.phase {
+            Phase::Body => self.answered,
+            _ => self.asked,
+        };
+        let waited = cx.now.since(since);
+        if self.playing || self.phase == Phase::Idle || waited < IN_VAIN {
+            return self.finish(cx, Outcome::Stopped);
+        }
+        // Else a run that is shorter than the time-outs would pass against a server that says nothing.
+        let waited = format!("{:.3} s, when the client was stopped", waited.as_secs_f64());
+        match self.phase {
+            Phase::Body => self.no_media(cx, waited),
+            Phase::Asked => self.fail(
+                cx,
+                Failure::TimeoutResponse,
+                format!("no answer in {waited}, {}", self.ends()),
+            ),
+            _ => self.fail(
+                cx,
+                Failure::ConnectTimeout,
+                format!("no connection in {waited}, {}", self.ends()),
+            ),
+        }
+    }
+
+    fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        self.finish(cx, Outcome::Failed(failure.with(detail)));
+    }
+
+    /// Is over: closes what is open, and hands in the figures.
+    fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        self.check = None;
+        if self.open {
+            cx.out.push_back(Output::Close {
+                channel: self.channel,
+            });
+        }
+        if let Some(checker) = &mut self.checker {
+            checker.finish(cx.recorder);
+        }
+        let summaries = self.summaries();
+        if !summaries.is_empty() {
+            cx.out.push_back(Output::Streams(summaries));
+        }
+        self.checker = None;
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    fn summaries(&self) -> Vec<StreamSummary> {
+        let checker = self.checker.as_deref();
+        let summary = checker.map(|checker| {
+            StreamSummary::of_transport_stream(self.url.to_string(), self.wire_bytes, checker)
+        });
+        summary.into_iter().collect()
+    }
+
+    /// Where the connection goes from and to, for details of failures.
+    fn ends(&self) -> String {
+        match self.ends {
+            Some((local, Some(remote))) => format!("{local} to {remote}"),
+            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
+            None => format!("to {}:{}", self.url.host(), self.url.port()),
+        }
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } => {
+                if self.phase == Phase::Idle {
+                    self.due = due;
+                    self.started = cx.now;
+                    self.connect(cx);
+                }
+            }
+            Input::Opened {
+                channel,
+                local,
+                remote,
+            } if channel == self.channel => self.opened(cx, local, remote),
+            Input::OpenFailed { channel, error } if channel == self.channel => {
+                self.open = false;
+                let detail = format!("{error}, {}", self.ends());
+                self.fail(cx, Failure::of_connect(error), detail);
+            }
+            Input::Bytes {
+                channel,
+                bytes,
+                at,
+                runs,
+            } if channel == self.channel => {
+                self.bytes(cx, bytes, Times::new(runs, at));
+            }
+            Input::Closed { channel, how } if channel == self.channel => self.closed(cx, how),
+            Input::Stop { .. } => self.stop(cx),
+            _ => {}
+        }
+        self.look(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.check
+    }
+
+    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamSummary> {
+        self.summaries()
+    }
+}

@@ -1,0 +1,79 @@
+//! What a body looks like that is no transport stream.
+
+use std::fmt;
+
+/// How many bytes are kept.
+const KEPT: usize = 48;
+
+/// How many bytes must be there before something else is told by them: a transport stream may begin anywhere within a packet.
+const TELLING: usize = 16;
+
+/// What a body begins with, and what the server says it is.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    kind: Option<String>,
+    bytes: Vec<u8>,
+}
+
+impl Beginning {
+    pub(super) fn new(kind: Option<&str>) -> Beginning {
+        Beginning {
+            kind: kind.map(str::to_owned),
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        let room = KEPT.saturating_sub(self.bytes.len());
+        self.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// What it is, where its first bytes are unmistakable.
+    pub(super) fn looks_like(&self) -> Option<&'static str> {
+        if self.bytes.len() < TELLING {
+            return None;
+        }
+        const MAGIC: [(&[u8], &str); 6] = [
+            (&[0x1f, 0x8b, 8], "gzip"),
+            (b"#EXTM3U", "a playlist (M3U8)"),
+            (b"<!doctype", "HTML"),
+            (b"<html", "HTML"),
+            (b"<?xml", "XML"),
+            (b"FLV\x01", "FLV"),
+        ];
+        let text = self.bytes.trim_ascii_start();
+        let begins = |magic: &[u8]| {
+            text.get(..magic.len())
+                .is_some_and(|own| own.eq_ignore_ascii_case(magic))
+        };
+        MAGIC
+            .iter()
+            .find(|(magic, _)| begins(magic))
+            .map(|&(_, name)| name)
+    }
+}
+
+impl fmt::Display for Beginning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.looks_like() {
+            Some(name) => write!(out, "what came is {name}")?,
+            None => out.write_str("what came is no transport stream")?,
+        }
+        match &self.kind {
+            Some(kind) => write!(out, " (Content-Type: {kind})")?,
+            None => out.write_str(" (no Content-Type)")?,
+        }
+        let shown: String = self
+            .bytes
+            .iter()
+            .flat_map(|&byte| byte.escape_ascii())
+            .map(char::from)
+            .collect();
+        write!(out, " and begins with `{shown}`")
+    }
+}

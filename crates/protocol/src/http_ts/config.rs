@@ -1,0 +1,215 @@
+//! The keys that a scenario may set for clients of transport streams over HTTP.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::http1::{self, Url, Version};
+use crate::tls::TlsConfig;
+
+/// The version of HTTP in which is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum HttpVersion {
+    /// HTTP/1.0: no server may answer in chunks.
+    #[serde(rename = "1.0")]
+    Http10,
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "1.1")]
+    Http11,
+}
+
+impl HttpVersion {
+    /// As messages have it.
+    pub const fn version(self) -> Version {
+        match self {
+            HttpVersion::Http10 => Version::Http10,
+            HttpVersion::Http11 => Version::Http11,
+        }
+    }
+}
+
+/// What it means that the server closes the connection while media comes, where nothing said how long the body is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AtClose {
+    /// The client has failed, with `closed_in_media`: live streams do not end.
+    #[default]
+    Fail,
+    /// The stream is over as planned: so servers end files whose length they do not state.
+    Complete,
+}
+
+/// Keys of a population of transport streams over HTTP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// The group, as `239.81.0.1:4056`, whose datagrams are to come: stamped ones of another are foreign. Default: the multicast address and port that the URL
+    /// names, as URLs of relays do; where it names none, that of the first datagram which comes. Of streams without stamps it says nothing.
+    #[schemars(with = "Option<String>")]
+    pub group: Option<SocketAddr>,
+    /// How long connecting may take, looking up the name included. Default 5s.
+    pub connect_timeout: TimeSpan,
+    /// How long the head of each answer may take. Default 10s.
+    pub request_timeout: TimeSpan,
+    /// How long after the head of the answer the first packet may take: then the client has failed with `no_media`. Default 10s.
+    pub no_media: TimeSpan,
+    /// How long no packet may come before the client has failed with `media_stopped`. Default 10s.
+    pub silence: TimeSpan,
+    /// What it means that the server closes the connection while media comes, where nothing said how long the body is: `fail` (default: with
+    /// `closed_in_media`) or `complete`.
+    pub at_close: AtClose,
+    /// The version of HTTP in which is asked: `"1.1"` (default) or `"1.0"`.
+    pub http_version: HttpVersion,
+    /// Further header fields of the request, by their names.
+    pub headers: BTreeMap<String, String>,
+    /// The value of `User-Agent`. Default `streamgauge/` and the version.
+    pub user_agent: String,
+    /// How TLS is spoken with URLs of `https`: `{verify: false}`, or `{ca: FILE}`.
+    pub tls: TlsConfig,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+        ClientConfig {
+            group: None,
+            connect_timeout: seconds(5),
+            request_timeout: seconds(10),
+            no_media: seconds(10),
+            silence: seconds(10),
+            at_close: AtClose::default(),
+            http_version: HttpVersion::default(),
+            headers: BTreeMap::new(),
+            user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            tls: TlsConfig::default(),
+        }
+    }
+}
+
+/// The header fields that are the client's own.
+const OWN: [&str; 6] = [
+    "Host",
+    "User-Agent",
+    "Connection",
+    "Accept-Encoding",
+    "Content-Length",
+    "Transfer-Encoding",
+];
+
+impl ClientConfig {
+    /// Whether these values make sense together; if not, which key is wrong, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, span) in [
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", self.request_timeout),
+            ("no_media", self.no_media),
+            ("silence", self.silence),
+        ] {
+            if span.0.is_zero() {
+                return Err((key, format!("`{key}` must be longer than nothing")));
+            }
+        }
+        if !http1::is_value(&self.user_agent) {
+            let text = "`user_agent` must be one line of printable characters".to_owned();
+            return Err(("user_agent", text));
+        }
+        for (name, value) in &self.headers {
+            if !http1::is_token(name) {
+                return Err((
+                    "headers",
+                    format!("`{name}` cannot be the name of a header field"),
+                ));
+            }
+            if !http1::is_value(value) {
+                let text =
+                    format!("the value of `{name}` must be one line of printable characters");
+                return Err(("headers", text));
+            }
+            if OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+                let help = match name.eq_ignore_ascii_case("User-Agent") {
+                    true => "write `user_agent`",
+                    false => "take it out",
+                };
+                return Err(("headers", format!("`{name}` is the client's own; {help}")));
+            }
+        }
+        self.tls.check().map_err(|text| ("tls", text))
+    }
+
+    /// The group whose datagrams a stream from that URL is to bring, as far as it is known.
+    pub fn group_of(&self, url: &Url) -> Option<SocketAddr> {
+        self.group.or_else(|| group_in(url.target()))
+    }
+}
+
+/// The multicast group that the path of a URL names, such as `/rtp/239.81.0.1:4056` or `/udp/10.0.0.1@239.81.0.1:4056`.
+fn group_in(target: &str) -> Option<SocketAddr> {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    path.split('/').find_map(|part| {
+        let place = part.rsplit_once('@').map_or(part, |(_, place)| place);
+        let address: SocketAddr = place.parse().ok()?;
+        address.ip().is_multicast().then_some(address)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ClientConfig, String> {
+        let config: ClientConfig = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        config.check().map_err(|(key, _)| key.to_owned())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn keys_are_read_and_senseless_ones_refused() {
+        assert_eq!(read("{}"), Ok(ClientConfig::default()));
+        let config = read(r#"{"group":"239.1.1.1:5","http_version":"1.0","at_close":"complete","headers":{"X-A":"b"}}"#).expect("valid");
+        assert_eq!(config.http_version.version(), Version::Http10);
+        let written = serde_json::to_string(&config).expect("plain data");
+        assert_eq!(read(&written), Ok(config));
+        for (wrong, key) in [
+            (r#"{"silence":"0s"}"#, "silence"),
+            (r#"{"user_agent":"a\r\nb"}"#, "user_agent"),
+            (r#"{"headers":{"a b":"c"}}"#, "headers"),
+            (r#"{"headers":{"a":"c\nd"}}"#, "headers"),
+            (r#"{"headers":{"host":"c"}}"#, "headers"),
+        ] {
+            assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
+        }
+        assert!(
+            read(r#"{"group":"somewhere"}"#).is_err() && read(r#"{"grup":"239.1.1.1:5"}"#).is_err()
+        );
+    }
+
+    #[test]
+    fn urls_of_relays_name_their_group() {
+        let group = |target: &str| group_in(target).map(|group| group.to_string());
+        assert_eq!(
+            group("/rtp/239.81.0.1:4056").as_deref(),
+            Some("239.81.0.1:4056")
+        );
+        assert_eq!(
+            group("/udp/10.0.0.1@239.81.0.1:4056/?fcc=10.0.0.2:5").as_deref(),
+            Some("239.81.0.1:4056")
+        );
+        assert_eq!(
+            group("/udp/[ff15::1]:4056").as_deref(),
+            Some("[ff15::1]:4056")
+        );
+        for none in [
+            "/1",
+            "/rtp/10.0.0.1:4056",
+            "/x?239.81.0.1:4056",
+            "/rtp/239.81.0.1",
+        ] {
+            assert_eq!(group(none), None, "{none}");
+        }
+    }
+}

@@ -66,6 +66,10 @@ pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
 /// The configuration of a population's clients, whatever protocol they speak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each population, and not for each client"
+)]
 pub enum ClientConfig {
     /// Of RTSP.
     Rtsp(rtsp::config::ClientConfig),

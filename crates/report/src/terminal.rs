@@ -3,6 +3,7 @@
 //! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
 //! the tester fit to tell? Where is the rest?
 
+mod multiplex;
 mod published;
 mod tester;
 
@@ -240,7 +241,7 @@ impl Screen {
             return;
         }
         if metrics.value("expected") == Some(0.0) {
-            self.row("loss", "no media came");
+            self.without_loss(metrics);
         } else if let Some(expected) = metrics.value("expected") {
             let loss = figure_or_dash(Unit::Ratio, metrics.value("loss"));
             let number = |name| count(metrics.value(name).unwrap_or(0.0));
@@ -269,8 +270,8 @@ impl Screen {
             self.distribution("jitter", jitter, "mean");
         }
         // A few at the beginning of each connection are not worth a line.
-        if let (Some(by_reading), Some(received)) =
-            (metrics.value("timed_by_reading"), metrics.value("received"))
+        let packets = metrics.value("ts_packets").or(metrics.value("received"));
+        if let (Some(by_reading), Some(received)) = (metrics.value("timed_by_reading"), packets)
             && by_reading > received / 100.0
         {
             let share = 100.0 * by_reading / received;
@@ -280,6 +281,7 @@ impl Screen {
         if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");
         }
+        self.multiplex(metrics);
         self.frames(metrics);
         self.stalls(metrics);
         self.failures(clients);

@@ -164,6 +164,12 @@ impl Url {
         self.credentials.as_deref()
     }
 
+    /// Whether both ask the same server for the same, whoever asks.
+    pub fn is_same_place(&self, other: &Url) -> bool {
+        let place = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
+        self.target == other.target && place(self) == place(other)
+    }
+
     /// The URL that the server sends one on to: absolute, or relative to this one (RFC 9110, 10.2.2). The password goes along to the same
     /// host and port only, and from TLS to TLS only.
     ///

@@ -241,11 +241,14 @@ impl Client {
                 .record(m::FIRST_BYTE_DELAY, at.since(self.due).as_nanos() as u64);
         }
         beginning.extend(bytes);
+        if beginning.looks_like().is_some() {
+            return self.no_stream(cx);
+        }
         checker.feed(bytes, start, times, cx.recorder);
         if let Some(at) = checker.first_arrival() {
             self.beginning = None;
             self.begin(cx, at);
-        } else if checker.unsynced() > SYNC_WITHIN || beginning.looks_like().is_some() {
+        } else if checker.unsynced() > SYNC_WITHIN {
             self.no_stream(cx);
         }
     }
@@ -327,7 +330,7 @@ impl Client {
         };
         let before = std::mem::replace(&mut self.url, url);
         self.visited.push(before);
-        if self.visited.contains(&self.url) {
+        if self.visited.iter().any(|url| url.is_same_place(&self.url)) {
             let way: Vec<String> = self
                 .visited
                 .iter()
@@ -547,12 +550,10 @@ impl Session for Client {
             return;
         }
         match input {
-            Input::Start { due } => {
-                if self.phase == Phase::Idle {
-                    self.due = due;
-                    self.started = cx.now;
-                    self.connect(cx);
-                }
+            Input::Start { due } if self.phase == Phase::Idle => {
+                self.due = due;
+                self.started = cx.now;
+                self.connect(cx);
             }
             Input::Opened {
                 channel,

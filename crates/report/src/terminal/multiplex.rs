@@ -1,0 +1,78 @@
+//! What is said of transport streams.
+
+use measure::Unit;
+
+use super::Screen;
+use crate::human::{count, figure};
+use crate::model::{Figures, Metrics};
+
+impl Screen {
+    /// How whole the streams were, and when a viewer could begin, where that was looked at.
+    pub(super) fn multiplex(&mut self, metrics: &Metrics) {
+        if metrics
+            .value("ts_packets")
+            .is_none_or(|packets| packets == 0.0)
+        {
+            return;
+        }
+        let number = |name: &str| metrics.value(name).unwrap_or(0.0);
+        let list = |named: &[(&str, &str)]| {
+            let found = named.iter().filter(|(name, _)| number(name) > 0.0);
+            let found: Vec<String> = found
+                .map(|(name, words)| format!("{} {words}", count(number(name))))
+                .collect();
+            found.join(", ")
+        };
+        let wrong = list(&[
+            ("foreign", "datagrams of another group or source"),
+            ("damaged", "damaged"),
+            ("stray_packets", "packets of no datagram"),
+            ("late", "too old to tell"),
+        ]);
+        if !wrong.is_empty() {
+            self.row("content", &wrong);
+        }
+        let broken = list(&[
+            ("sync_losses", "losses of sync"),
+            ("continuity_errors", "continuity errors"),
+            ("transport_errors", "packets marked as damaged"),
+            ("table_errors", "damaged tables"),
+            ("pcr_jumps", "jumps of the clock"),
+            ("malformed", "malformed packets"),
+        ]);
+        match broken.is_empty() {
+            true => self.row("stream", "in sync, and every packet follows the one before"),
+            false => self.row("stream", &broken),
+        }
+        if let Some(delay) = metrics.find("random_access_delay") {
+            self.distribution("to picture", delay, "p50");
+        }
+        let delay = metrics.find("datagram_delay");
+        if let Some(delay) =
+            delay.filter(|delay| matches!(delay.figures, Figures::Distribution(Some(_))))
+        {
+            self.distribution("relay delay", delay, "p50");
+        }
+        let ahead = number("stamps_ahead");
+        if ahead > 0.0 {
+            let text = format!(
+                "{} datagrams came before they were sent: the clocks differ",
+                count(ahead)
+            );
+            self.row("clocks", &text);
+        }
+    }
+
+    /// That nothing tells what was lost, where media came.
+    pub(super) fn without_loss(&mut self, metrics: &Metrics) {
+        let came = metrics.value("bitrate").filter(|&rate| rate > 0.0);
+        match came {
+            Some(rate) if metrics.find("ts_packets").is_some() => {
+                let rate = figure(Unit::BitsPerSecond, rate);
+                let text = format!("unknown: {rate} came, and nothing in it says what was sent");
+                self.row("loss", &text);
+            }
+            _ => self.row("loss", "no media came"),
+        }
+    }
+}

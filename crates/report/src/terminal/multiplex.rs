@@ -1,9 +1,7 @@
 //! What is said of transport streams.
 
-use measure::Unit;
-
 use super::Screen;
-use crate::human::{count, figure};
+use crate::human::count;
 use crate::model::{Figures, Metrics};
 
 impl Screen {
@@ -65,14 +63,10 @@ impl Screen {
 
     /// That nothing tells what was lost, where media came.
     pub(super) fn without_loss(&mut self, metrics: &Metrics) {
-        let came = metrics.value("bitrate").filter(|&rate| rate > 0.0);
-        match came {
-            Some(rate) if metrics.find("ts_packets").is_some() => {
-                let rate = figure(Unit::BitsPerSecond, rate);
-                let text = format!("unknown: {rate} came, and nothing in it says what was sent");
-                self.row("loss", &text);
-            }
-            _ => self.row("loss", "no media came"),
+        let came = metrics.value("bitrate").is_some_and(|rate| rate > 0.0);
+        match came && metrics.find("ts_packets").is_some() {
+            true => self.row("loss", "unknown: nothing in it says what was sent"),
+            false => self.row("loss", "no media came"),
         }
     }
 }

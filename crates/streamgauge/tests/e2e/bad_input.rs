@@ -78,9 +78,9 @@ fn arguments_that_do_not_exist() {
     run(folder.path(), ["run", "missing.yaml"])
         .expect(104)
         .names("missing.yaml");
-    run(folder.path(), ["load", "http://127.0.0.1/a"])
+    run(folder.path(), ["load", "ftp://127.0.0.1/a"])
         .expect(104)
-        .names("http");
+        .names("ftp");
     run(folder.path(), ["report", "missing.run"])
         .expect(104)
         .names("missing.run");

@@ -8,6 +8,7 @@ mod catalogue;
 mod demo;
 mod endings;
 mod faults;
+mod http_ts;
 mod limits;
 mod media;
 mod multicast;

@@ -163,7 +163,7 @@ impl Bench {
 fn packets(count: u8) -> Vec<u8> {
     let packet = |n: u8| {
         let mut packet = [0; PACKET];
-        packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | n % 16]);
+        packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | (n % 16)]);
         packet
     };
     (0..count).flat_map(packet).collect()

@@ -110,7 +110,19 @@ fn closed(properties: Map<String, Value>) -> Value {
 fn population_metrics(protocols: &[Catalogue], of_window: bool) -> Value {
     let mut properties = Map::new();
     for &protocol in protocols {
-        properties.append(&mut metric_properties(protocol, of_window));
+        for (name, mut schema) in metric_properties(protocol, of_window) {
+            // Of one name, protocols may say more exactly what it is there.
+            if let Some(other) = properties.get(&name)
+                && other["description"] != schema["description"]
+                && let (Some(first), Some(second)) = (
+                    other["description"].as_str(),
+                    schema["description"].as_str(),
+                )
+            {
+                schema["description"] = json!(format!("{first} Or, of another protocol: {second}"));
+            }
+            properties.insert(name, schema);
+        }
     }
     let required: Vec<&String> = properties
         .keys()

@@ -186,7 +186,7 @@ impl Receiving {
     }
 }
 
-/// How TLS is spoken, with URLs of rtsps.
+/// How TLS is spoken, with URLs of rtsps and https.
 #[derive(Debug, Args)]
 pub(crate) struct Securing {
     /// Take any certificate of the server, even one that has expired or is another's

@@ -515,3 +515,9 @@ proptest! {
         prop_assert_eq!(play(&mut cuts.into_iter().cycle()), whole);
     }
 }
+
+#[test]
+fn a_client_is_small() {
+    // With a checker, which has a test of its own.
+    assert!(size_of::<Client>() < 1024, "{}", size_of::<Client>());
+}

@@ -179,10 +179,10 @@ fn a_wrong_argument_names_itself() {
     }
     assert_eq!(
         refused(&OneLiner {
-            urls: vec!["http://h/a".to_owned()],
+            urls: vec!["ftp://h/a".to_owned()],
             ..OneLiner::default()
         }),
-        "http://h/a: `http://h/a` is no URL of a protocol known here | a URL begins with rtsp://, rtsps://\n"
+        "ftp://h/a: `ftp://h/a` is no URL of a protocol known here | a URL begins with rtsp://, rtsps://, http://, https://\n"
     );
     assert_eq!(
         refused(&OneLiner {

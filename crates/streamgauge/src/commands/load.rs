@@ -131,7 +131,7 @@ mod tests {
         for line in [
             &["rtsp://127.0.0.1/a", "-d", "60"][..],
             &["rtsp://127.0.0.1/a", "-c", "many"],
-            &["http://127.0.0.1/a"],
+            &["ftp://127.0.0.1/a"],
             &["rtsp://127.0.0.1/a", "--threshold", "viewers.los < 1%"],
         ] {
             let failure = read(line).expect_err("it is a wrong line");

@@ -511,8 +511,8 @@ pub(crate) struct ServeHttpTs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// Groups to send to, such as udp://239.81.0.1:4056, or rtp://[ff15::1]:4056 for RTP; {1..8} stands for eight of them. One
-    /// host's address is refused, but for this machine's own (127.0.0.1)
+    /// Groups to send to, such as udp://239.81.0.1:4056, or rtp://239.81.0.1:4056 for RTP, or an IPv6 group in brackets; {1..8}
+    /// stands for eight of them. One host's address is refused, but for this machine's own (127.0.0.1)
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Bit rate of each stream: transport packets, stamps included [default: 4Mbps; of a file, its own mean]

@@ -11,7 +11,9 @@ use protocol::media::ts::stamp::Stamp;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{Process, alone, folder, have, number, streamgauge, wait_for};
+use crate::support::{
+    Finished, Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
+};
 
 /// Longer than anything takes that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -174,4 +176,77 @@ fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
         number(&report["/udp/239.81.0.1:4056?second"]["status"]),
         503
     );
+}
+
+/// Plays clients against the relay, in its namespace, and gives their report and how the run ended.
+fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
+    let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
+    let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
+    load.arg("--quiet");
+    let finished = Process::start(relayed.space.within(&load), folder).finish(RUN_WITHIN);
+    (Report::read(&folder.join("out.json")), finished)
+}
+
+/// What the relay says of connections that were served.
+fn told(folder: &Path) -> Vec<Value> {
+    let report = fs::read_to_string(folder.join("relayed.jsonl")).expect("it was written");
+    let lines = report
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON each"));
+    lines.filter(|line: &Value| line["status"] == 200).collect()
+}
+
+#[test]
+fn content_that_is_wrong_is_seen_though_the_number_of_bytes_is_right() {
+    let _alone = alone();
+    let folder = folder();
+    for (fault, hides) in [("replace=5%", true), ("lose=5%", false)] {
+        let faults = ["--fault", fault];
+        let group = ["udp://239.81.0.1:4056"];
+        let Some(relayed) = Relayed::new(folder.path(), &group, &faults) else {
+            return;
+        };
+        let (report, finished) = play(&relayed, "2", folder.path());
+        finished.expect(0);
+        relayed.stop(folder.path());
+        let told = told(folder.path());
+        assert_eq!(told.len(), 2);
+        let sum = |key: &str| told.iter().map(|line| number(&line[key])).sum::<u64>();
+        let counts = report.counts();
+        // What was left out before the first that came, or after the last, no receiver can know of; nor does it get what was
+        // still on its way when it left, here a quarter of a second's at most.
+        let near = |seen: u64, done: u64, few| seen <= done && seen + few >= done;
+        let (received, passed_on) = (counts.received, sum("passed_on"));
+        assert!(near(received, passed_on, 400), "{counts:?} {told:?}");
+        for (seen, done) in [
+            (counts.lost, sum("left_out")),
+            (counts.duplicated, sum("sent_twice")),
+        ] {
+            assert!(near(seen, done, 50), "{counts:?} {told:?}");
+        }
+        assert!(
+            counts.lost > 50 && (counts.duplicated > 50) == hides,
+            "{counts:?}"
+        );
+        assert_eq!(number(report.metric("foreign")), 0);
+    }
+}
+
+#[test]
+fn who_is_refused_is_no_client_that_was_served() {
+    let _alone = alone();
+    let folder = folder();
+    let most = ["--max-clients", "3"];
+    let Some(relayed) = Relayed::new(folder.path(), &["udp://239.81.0.1:4056"], &most) else {
+        return;
+    };
+    let (report, finished) = play(&relayed, "8", folder.path());
+    finished.expect(99);
+    relayed.stop(folder.path());
+    assert_eq!(
+        (report.clients("failed"), report.clients("stopped")),
+        (5, 3)
+    );
+    assert_eq!(report.failures("status_503"), 5);
+    assert_eq!(report.counts().lost, 0);
 }

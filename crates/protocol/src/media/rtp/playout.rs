@@ -9,6 +9,8 @@ use super::metrics::{FRAMES, FRAMES_BROKEN, STALL_TIME, STALLS};
 
 /// How many frames are open at once. Packets reordered over more frames than this break theirs.
 const OPEN: usize = 8;
+/// All but the one that began last.
+const OLDER: usize = OPEN - 1;
 
 /// A frame of which at least one packet came. Sequence numbers are the low half of extended ones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,29 +18,35 @@ struct Frame {
     timestamp: u32,
     lowest: u32,
     highest: u32,
+    /// Twice the number of its packets, and one more if its highest bears the marker bit: a frame is to be small.
     packets: u32,
     /// Arrival of its last packet.
     arrived: Time,
-    /// Whether its highest packet bears the marker bit.
-    marked: bool,
 }
 
 impl Frame {
-    /// Counts a packet in.
+    /// Counts a packet in. Gives whether the frame begins lower than was known.
     #[inline]
-    fn add(&mut self, packet: &FramePacket, number: u32) {
-        self.packets += 1;
+    fn add(&mut self, packet: &FramePacket, number: u32) -> bool {
+        self.packets = self.packets.wrapping_add(2);
         self.arrived = self.arrived.max(packet.at);
         if is_after(number, self.highest) {
             self.highest = number;
-            self.marked = packet.marker;
+            self.packets = self.packets & !1 | u32::from(packet.marker);
         } else if is_after(self.lowest, number) {
             self.lowest = number;
+            return true;
         }
+        false
     }
 
     fn is_contiguous(&self) -> bool {
-        self.packets == self.highest.wrapping_sub(self.lowest).wrapping_add(1)
+        self.packets >> 1 == self.highest.wrapping_sub(self.lowest).wrapping_add(1)
+    }
+
+    /// Whether its highest packet bears the marker bit.
+    fn is_marked(&self) -> bool {
+        self.packets & 1 != 0
     }
 }
 
@@ -71,10 +79,16 @@ pub(super) struct Playout {
     newest: Option<Frame>,
     /// Highest sequence number and timestamp of the frame closed last.
     closed: Option<(u32, u32)>,
-    /// How many of `older` are open.
-    opened: usize,
-    /// The other open frames, in the order in which they began.
-    older: [Frame; OPEN - 1],
+    /// Where the first of the other open frames stands in `older`, and how many they are.
+    first: u8,
+    opened: u8,
+    /// Whether the open frames may be in another order than that of their lowest numbers.
+    mixed: bool,
+    /// Timestamps of `older`, side by side.
+    timestamps: [u32; OLDER],
+    /// The other open frames in the order in which they began, round and round: most frames are only put in, and
+    /// taken out again, so that no more than they are looked at.
+    older: [Frame; OLDER],
     /// Nanoseconds of one unit of the media's clock.
     unit: f64,
     buffer: f64,
@@ -112,8 +126,11 @@ impl Playout {
             buffer: buffer.as_nanos() as f64,
             newest: None,
             closed: None,
+            first: 0,
             opened: 0,
-            older: [Frame::default(); OPEN - 1],
+            mixed: false,
+            timestamps: [0; OLDER],
+            older: [Frame::default(); OLDER],
             marks: false,
             clock: None,
             needed: 0.0,
@@ -159,10 +176,28 @@ impl Playout {
         if let Some(frame) = &mut self.newest
             && frame.timestamp == packet.timestamp
         {
-            frame.add(&packet, number);
+            self.mixed |= frame.add(&packet, number);
             return;
         }
         self.packet_of_another(packet, number, base, recorder);
+    }
+
+    /// Where one of the older frames stands, the one that began first being 0.
+    #[inline]
+    fn slot(&self, place: u8) -> usize {
+        let slot = usize::from(self.first + place);
+        if slot < OLDER { slot } else { slot - OLDER }
+    }
+
+    /// Where the open frame of a timestamp stands that is not the newest.
+    #[inline]
+    fn slot_of(&self, timestamp: u32) -> Option<usize> {
+        let known = self.timestamps.map(|known| known == timestamp);
+        if known == [false; OLDER] {
+            return None;
+        }
+        let slots = (0..self.opened).rev().map(|place| self.slot(place));
+        slots.into_iter().find(|&slot| known[slot])
     }
 
     /// Takes in a packet that is not of the newest frame: of an older one, or the first of the next.
@@ -173,9 +208,8 @@ impl Playout {
         base: u64,
         recorder: &mut Recorder,
     ) {
-        let mut older = self.older[..self.opened].iter_mut().rev();
-        if let Some(frame) = older.find(|frame| frame.timestamp == packet.timestamp) {
-            frame.add(&packet, number);
+        if let Some(slot) = self.slot_of(packet.timestamp) {
+            self.mixed |= self.older[slot].add(&packet, number);
             return;
         }
         if let Some((highest, timestamp)) = self.closed
@@ -183,19 +217,21 @@ impl Playout {
         {
             return;
         }
-        if self.opened == OPEN - 1 {
+        if usize::from(self.opened) == OLDER {
             self.close_lowest(base, recorder);
         }
         let newest = self.newest.replace(Frame {
             timestamp: packet.timestamp,
             lowest: number,
             highest: number,
-            packets: 1,
+            packets: 2 | u32::from(packet.marker),
             arrived: packet.at,
-            marked: packet.marker,
         });
         if let Some(frame) = newest {
-            self.older[self.opened] = frame;
+            self.mixed |= is_after(frame.lowest, number);
+            let slot = self.slot(self.opened);
+            self.timestamps[slot] = frame.timestamp;
+            self.older[slot] = frame;
             self.opened += 1;
         }
     }
@@ -209,49 +245,73 @@ impl Playout {
         self.clock = None;
     }
 
-    fn close_lowest(&mut self, base: u64, recorder: &mut Recorder) {
-        let Some(newest) = self.newest else { return };
-        let older = &self.older[..self.opened];
-        let lowest = (0..older.len()).reduce(|lowest, other| {
-            if is_after(older[lowest].lowest, older[other].lowest) {
+    /// Takes the open frame out that has the lowest number, and says whether another begins right behind it.
+    #[inline]
+    fn take_lowest(&mut self) -> Option<(Frame, bool)> {
+        if self.mixed {
+            return self.take_lowest_of_mixed();
+        }
+        let frame = match self.opened {
+            0 => self.newest.take()?,
+            _ => {
+                let frame = self.older[self.slot(0)];
+                self.first = self.slot(1) as u8;
+                self.opened -= 1;
+                frame
+            }
+        };
+        let next = match self.opened {
+            0 => self.newest.as_ref(),
+            _ => Some(&self.older[self.slot(0)]),
+        };
+        // Where one further on begins there, the frame has not all its numbers, and is broken either way.
+        let next = next.is_some_and(|next| next.lowest == frame.highest.wrapping_add(1));
+        Some((frame, next))
+    }
+
+    /// The same where each of them has to be looked at.
+    #[cold]
+    fn take_lowest_of_mixed(&mut self) -> Option<(Frame, bool)> {
+        let mut open = [self.newest?; OPEN];
+        let others = usize::from(self.opened);
+        for (place, frame) in open[..others].iter_mut().enumerate() {
+            *frame = self.older[self.slot(place as u8)];
+        }
+        let open = &mut open[..=others];
+        let lowest = (0..open.len()).reduce(|lowest, other| {
+            if is_after(open[lowest].lowest, open[other].lowest) {
                 other
             } else {
                 lowest
             }
-        });
-        let frame = match lowest {
-            Some(place) if !is_after(older[place].lowest, newest.lowest) => {
-                let frame = older[place];
-                // No more than six: by hand that is cheaper than by a call.
-                for place in place + 1..self.opened {
-                    self.older[place - 1] = self.older[place];
-                }
-                self.opened -= 1;
-                frame
-            }
-            // The one that began last is the lowest: the next to last is the newest now.
-            Some(_) => {
-                self.opened -= 1;
-                self.newest = Some(self.older[self.opened]);
-                newest
-            }
-            None => {
-                self.newest = None;
-                newest
-            }
-        };
+        })?;
+        let frame = open[lowest];
+        open[lowest..].rotate_left(1);
+        let left = &open[..others];
+        let next = frame.highest.wrapping_add(1);
+        let followed = left.iter().any(|other| other.lowest == next);
+        self.mixed = !left.is_sorted_by(|a, b| !is_after(a.lowest, b.lowest));
+        self.newest = left.last().copied();
+        (self.first, self.opened) = (0, others.saturating_sub(1) as u8);
+        for (slot, frame) in left.iter().take(self.opened.into()).enumerate() {
+            self.timestamps[slot] = frame.timestamp;
+            self.older[slot] = *frame;
+        }
+        Some((frame, followed))
+    }
 
+    fn close_lowest(&mut self, base: u64, recorder: &mut Recorder) {
+        let Some((frame, followed)) = self.take_lowest() else {
+            return;
+        };
         let begins = match self.closed {
             Some((highest, _)) => highest.wrapping_add(1) == frame.lowest,
             None => frame.lowest == base as u32,
         };
-        let next = frame.highest.wrapping_add(1);
-        let mut open = self.older[..self.opened].iter().chain(&self.newest);
-        let followed = open.any(|other| other.lowest == next);
         let last = self.newest.is_none();
         self.closed = Some((frame.highest, frame.timestamp));
-        self.marks |= frame.marked;
-        let ends = frame.marked || followed || (last && !self.marks);
+        self.marks |= frame.is_marked();
+        let ends = frame.is_marked() || followed || (last && !self.marks);
         if begins && frame.is_contiguous() && ends {
             self.frames += 1;
             recorder.add(FRAMES, 1);

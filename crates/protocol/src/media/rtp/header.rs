@@ -5,6 +5,9 @@ use thiserror::Error;
 /// Length of the fixed header in bytes, contributing sources and extension not counted.
 pub const FIXED_LENGTH: usize = 12;
 
+/// The first byte of a packet that has nothing but the fixed header before its payload.
+const VERSION_2: u8 = 0x80;
+
 /// Largest value of a field of seven bits: the payload type.
 const PAYLOAD_TYPE_MASK: u8 = 0x7f;
 
@@ -109,11 +112,27 @@ impl Header {
         })
     }
 
+    /// The header of a packet that has neither contributing sources nor extension nor padding; `None` for any other.
+    #[inline]
+    pub(super) fn plain(fixed: &[u8; FIXED_LENGTH], payload_length: usize) -> Option<Header> {
+        let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;
+        (first == VERSION_2).then(|| Header {
+            marker: second & 0x80 != 0,
+            payload_length,
+            ..Header::new(
+                second,
+                u16::from_be_bytes([s0, s1]),
+                u32::from_be_bytes([t0, t1, t2, t3]),
+                u32::from_be_bytes([c0, c1, c2, c3]),
+            )
+        })
+    }
+
     /// Writes the fixed header in place. Contributing sources, extension and padding, where
     /// announced, are the caller's to write.
     #[inline]
     pub fn write(&self, out: &mut [u8; FIXED_LENGTH]) {
-        out[0] = 0x80
+        out[0] = VERSION_2
             | u8::from(self.padding) << 5
             | u8::from(self.extension) << 4
             | (self.csrc_count & 0x0f);

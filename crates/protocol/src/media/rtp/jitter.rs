@@ -42,7 +42,7 @@ impl Jitter {
         self.estimate = 0.0;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn packet(&mut self, at: Time, timestamp: u32, recorder: &mut Recorder) {
         let previous = self.previous.replace((at, timestamp));
         let Some((previous_at, previous_timestamp)) = previous else {

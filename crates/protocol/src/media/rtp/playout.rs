@@ -84,6 +84,8 @@ pub(super) struct Playout {
     opened: u8,
     /// Whether the open frames may be in another order than that of their lowest numbers.
     mixed: bool,
+    /// Where frames may bear time codes.
+    codes: Option<Box<Codes>>,
     /// Timestamps of `older`, side by side.
     timestamps: [u32; OLDER],
     /// The other open frames in the order in which they began, round and round: most frames are only put in, and
@@ -99,8 +101,6 @@ pub(super) struct Playout {
     frames: u64,
     broken: u64,
     stalls: u64,
-    /// Where frames may bear time codes.
-    codes: Option<Box<Codes>>,
 }
 
 /// When frames play.

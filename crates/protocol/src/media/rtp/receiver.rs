@@ -5,7 +5,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use serde::{Deserialize, Serialize};
 
-use super::header::Header;
+use super::header::{FIXED_LENGTH, Header};
 use super::jitter::Jitter;
 use super::metrics as m;
 use super::outage::{Clocks, Moment};
@@ -234,12 +234,63 @@ impl RtpReceiver {
     /// Takes one packet in.
     #[inline]
     pub fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        if self.playout.expects_codes() {
-            self.look_for_code(arrival, recorder);
+        if self.next_as_usual(arrival, recorder) {
+            return None;
         }
+        self.any_packet(arrival, recorder)
+    }
+
+    /// Takes in the packet that was to come next, where it is as most are: nothing before the payload but the fixed header,
+    /// nothing open, no more to look for. Says whether it was. Nothing is told here that [`RtpReceiver::any_packet`] would
+    /// not tell the same way.
+    #[inline]
+    fn next_as_usual(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
+        let (Some(fixed), Some(payload_length)) = (
+            arrival.bytes.first_chunk(),
+            arrival.length.checked_sub(FIXED_LENGTH),
+        ) else {
+            return false;
+        };
+        let Some(header) = Header::plain(fixed, payload_length) else {
+            return false;
+        };
+        let extended = match &mut self.source {
+            Some(source)
+                if source.ssrc == header.ssrc
+                    && self.payload_types.has(header.payload_type)
+                    && self.stray.is_none()
+                    && self.turn.is_none()
+                    && !self.playout.expects_codes() =>
+            {
+                source.sequence.next(header.sequence)
+            }
+            _ => None,
+        };
+        let Some(extended) = extended else {
+            return false;
+        };
+        self.wire_bytes(arrival, recorder);
+        let packet = Stray::new(&header, arrival.at);
+        self.first_copy::<false>(&packet, extended, 1, 0, recorder);
+        self.any_copy(&packet, recorder);
+        true
+    }
+
+    #[inline]
+    fn wire_bytes(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
         let wire = (arrival.length + arrival.overhead) as u64;
         self.counts.wire_bytes += wire;
         recorder.add(m::WIRE_BYTES, wire);
+    }
+
+    /// Takes in a packet of any kind.
+    // Not in the way of what is as usual.
+    #[inline(never)]
+    fn any_packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        if self.playout.expects_codes() {
+            self.look_for_code(arrival, recorder);
+        }
+        self.wire_bytes(arrival, recorder);
         let header = match Header::parse(arrival.bytes, arrival.length) {
             Ok(header) if self.payload_types.has(header.payload_type) => header,
             _ => {
@@ -429,7 +480,7 @@ impl RtpReceiver {
     }
 
     /// Counts a packet that is not there yet.
-    #[inline]
+    #[inline(always)]
     fn first_copy<const TURNED: bool>(
         &mut self,
         packet: &Stray,
@@ -491,7 +542,7 @@ impl RtpReceiver {
     }
 
     /// Counts any packet of the source, duplicates included.
-    #[inline]
+    #[inline(always)]
     fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
         self.arrived();
         if let Some(last) = self.last_arrival {

@@ -127,6 +127,26 @@ impl Sequence {
         }
     }
 
+    /// Puts a number in its place that is the next one, where none is missing at the end of the window: then there is nothing
+    /// to tell, and nothing to do but to go on. Else it is [`Sequence::place`]'s.
+    #[inline(always)]
+    pub(super) fn next(&mut self, sequence: u16) -> Option<u64> {
+        let extended = self.highest + 1;
+        // The number that leaves the window has the same place.
+        let (word, bit) = place_of(extended);
+        let word = &mut self.came[word];
+        let decided = match *word & bit {
+            0 => extended - WINDOW < self.base,
+            _ => self.run == 0,
+        };
+        if sequence != extended as u16 || !decided {
+            return None;
+        }
+        *word |= bit;
+        self.highest = extended;
+        Some(extended)
+    }
+
     /// Goes forward to a number, however far ahead, with all between missing; gives it extended, and
     /// by how much the span grew. The way is never longer than once around: a number that is the
     /// highest already is a whole turn ahead. Costs what the window costs, however far it goes.

@@ -9,6 +9,7 @@ use crate::metrics::CLIENTS;
 
 mod outages;
 mod turns;
+mod usual;
 
 static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
 

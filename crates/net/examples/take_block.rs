@@ -13,7 +13,7 @@ const PORTS: usize = 1000;
 const KEPT: usize = 28 + 76;
 const LENGTH: usize = 28 + 1000;
 /// Where the link-layer header and the network header are in a frame, as the kernel lays them out.
-const LINK: usize = 82;
+const LINK: usize = 92;
 const NETWORK: usize = LINK + 14;
 /// `struct tpacket_block_desc`.
 const BLOCK_HEADER: usize = 48;
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // The first byte says that a block follows, and for which ports.
-    let bytes = [&[2][..], &block()].concat();
+    let bytes = [&[6][..], &block()].concat();
     measured_block(&bytes, number.div_ceil(PACKETS));
     ExitCode::SUCCESS
 }

@@ -31,21 +31,21 @@ pub(super) struct Malformed;
 /// The frames of a block.
 #[derive(Clone, Debug)]
 pub(super) struct Frames<'a> {
-    block: &'a [u8],
+    pub(super) block: &'a [u8],
     /// Where the next frame begins.
-    offset: usize,
-    left: u32,
+    pub(super) offset: usize,
+    pub(super) left: u32,
 }
 
 const BLOCK_FRAMES: usize = 12;
 const BLOCK_FIRST: usize = 16;
 /// Where the block's own header ends; no frame begins before.
-const BLOCK_HEADER: usize = 48;
+pub(super) const BLOCK_HEADER: usize = 48;
 
 /// `struct tpacket3_hdr`, aligned to 16, and `struct sockaddr_ll`.
-const FRAME_HEADER: usize = 48 + 20;
+pub(super) const FRAME_HEADER: usize = 48 + 20;
 /// `struct virtio_net_hdr`.
-const SEGMENT_HEADER: usize = 10;
+pub(super) const SEGMENT_HEADER: usize = 10;
 /// `VIRTIO_NET_HDR_GSO_UDP_L4`, and the bit that may be set besides (`VIRTIO_NET_HDR_GSO_ECN`).
 const SEGMENTS_UDP: u8 = 5;
 const SEGMENTS_ECN: u8 = 0x80;

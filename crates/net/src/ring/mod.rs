@@ -28,6 +28,7 @@ mod fragments;
 mod mapped;
 mod order;
 mod packet;
+mod plain;
 mod reader;
 
 use std::io;

@@ -10,6 +10,7 @@ use std::ops::{Deref, RangeInclusive};
 
 use super::block::{Frame, Frames, Malformed, frame_at};
 use super::packet::{Port, Udp, port_of, whole_udp_v4};
+use super::plain::{HEAD, Plain};
 use super::{Brief, Datagram, Take, WANTED_BYTES};
 use crate::clock::Clock;
 use crate::prefetch;
@@ -22,9 +23,6 @@ const PACKETS_TOGETHER: usize = 64;
 /// How far ahead a block is asked for while it is gone through, and how much at a time: a frame as it usually is.
 const AHEAD: usize = 5 * FRAME;
 const FRAME: usize = 160;
-
-/// How many bytes of a payload are kept beside its addresses: the fixed header of RTP.
-const HEAD: usize = 12;
 
 /// What some blocks hold.
 #[derive(Debug, Default)]
@@ -88,7 +86,8 @@ struct Item {
     to: Ipv4Addr,
     /// Of the packet's interface.
     interface: u32,
-    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`]; else the frame.
+    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`], and the frame, if it is
+    /// [`Kind::Other`].
     at: u32,
     head: [u8; HEAD],
     /// How much of the payload was kept.
@@ -129,6 +128,25 @@ impl Item {
             port,
             overhead: 0,
             kind: Kind::Other,
+        }
+    }
+
+    /// The one datagram of a frame, of which no more is wanted than its head.
+    #[inline(always)]
+    fn plain(plain: &Plain, port: u16) -> Item {
+        Item {
+            realtime_nanos: plain.realtime_nanos,
+            from: plain.from,
+            to: plain.to,
+            interface: plain.interface,
+            at: 0,
+            head: plain.head,
+            kept: HEAD as u16,
+            length: plain.length,
+            from_port: plain.from_port,
+            port,
+            overhead: Plain::OVERHEAD,
+            kind: Kind::Brief,
         }
     }
 
@@ -218,6 +236,11 @@ impl Batch {
                 if let Some(ahead) = block.get(within + AHEAD..within + AHEAD + FRAME) {
                     prefetch(ahead);
                 }
+                if let Some(brief) = brief
+                    && self.add_plain(&mut frames, brief)
+                {
+                    continue;
+                }
                 match frames.next() {
                     Some(Ok(frame)) => {
                         let begin = block.as_ptr().addr() - memory.as_ptr().addr();
@@ -234,6 +257,25 @@ impl Batch {
         }
         self.arrange();
         (announced, malformed)
+    }
+
+    /// Takes the next frame if nothing about it is out of the ordinary.
+    #[inline(always)]
+    fn add_plain(&mut self, frames: &mut Frames<'_>, brief: Brief) -> bool {
+        let before = frames.clone();
+        let Some(plain) = frames.next_plain() else {
+            return false;
+        };
+        let place = plain.to_port.wrapping_sub(self.first);
+        // The last of them stands for all that is for no port of ours.
+        let ours = usize::from(place) + 1 < self.next.len();
+        if !ours || plain.head[0] & brief.unless != 0 || usize::from(brief.bytes) > HEAD {
+            *frames = before;
+            return false;
+        }
+        self.next[usize::from(place)] += 1;
+        self.items.push(Item::plain(&plain, place));
+        true
     }
 
     #[inline]

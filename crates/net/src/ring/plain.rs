@@ -1,0 +1,210 @@
+//! Frames as nearly all of them are, read in one go: a whole datagram of one sender in IPv4 without options, its headers
+//! and the beginning of its payload kept. What is anything else is left to the parsers of `block` and `packet`, which find
+//! the same in such a frame, step by step.
+
+use std::net::Ipv4Addr;
+
+use super::block::{BLOCK_HEADER, FRAME_HEADER, Frames, SEGMENT_HEADER};
+
+/// How many bytes of a payload are kept beside its addresses: the fixed header of RTP.
+pub(super) const HEAD: usize = 12;
+
+const IP: usize = 20;
+const UDP: usize = 8;
+/// IPv4 with a header of twenty bytes.
+const V4_PLAIN: u8 = 0x45;
+const PROTOCOL_UDP: u8 = 17;
+/// More fragments, and the offset.
+const FRAGMENT: u16 = 0x3fff;
+
+/// What such a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    pub(super) realtime_nanos: i64,
+    pub(super) interface: u32,
+    pub(super) from: Ipv4Addr,
+    pub(super) to: Ipv4Addr,
+    pub(super) from_port: u16,
+    pub(super) to_port: u16,
+    /// How long the payload is.
+    pub(super) length: u16,
+    /// The beginning of the payload.
+    pub(super) head: [u8; HEAD],
+}
+
+impl Plain {
+    /// Bytes of IP and UDP headers.
+    pub(super) const OVERHEAD: u8 = (IP + UDP) as u8;
+}
+
+impl Frames<'_> {
+    /// The next frame, where it is such a one. Else it is still the next one.
+    #[inline(always)]
+    pub(super) fn next_plain(&mut self) -> Option<Plain> {
+        if self.left == 0 || self.offset < BLOCK_HEADER {
+            return None;
+        }
+        let rest = self.block.get(self.offset..)?;
+        let header: &[u8; FRAME_HEADER] = rest.first_chunk()?;
+        let word = |at: usize| {
+            u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        let half = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+        let (next, kept, length) = (word(0) as usize, word(12) as usize, word(16) as usize);
+        let (link, network) = (half(24), half(26));
+        let kind = header[48 + 10];
+
+        let link_length = network.checked_sub(link)?;
+        let segments = link.checked_sub(SEGMENT_HEADER)?;
+        let packet_kept = kept.checked_sub(link_length)?;
+        let packet_length = length.checked_sub(link_length)?;
+        let packet: &[u8; IP + UDP + HEAD] = rest.get(network..)?.first_chunk()?;
+        // All but the first of these are sums of numbers that were found to be small.
+        if segments < FRAME_HEADER
+            || packet_kept < packet.len()
+            || packet_kept > rest.len() - network
+            || packet_kept > packet_length
+            || rest[segments + 1] != 0
+            || kind == libc::PACKET_OTHERHOST
+            || kind == libc::PACKET_OUTGOING
+        {
+            return None;
+        }
+
+        let short = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+        let (total, udp_length) = (usize::from(short(2)), usize::from(short(IP + 4)));
+        if packet[0] != V4_PLAIN
+            || packet[9] != PROTOCOL_UDP
+            || short(6) & FRAGMENT != 0
+            || total > packet_length
+            || udp_length < UDP + HEAD
+            || udp_length + IP > total
+        {
+            return None;
+        }
+        if self.left > 1 {
+            // Frames do not overlap: so each one brings the end nearer.
+            if next < network + packet_kept {
+                return None;
+            }
+            self.offset = self.offset.checked_add(next)?;
+        }
+        self.left -= 1;
+        let address =
+            |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
+        Some(Plain {
+            realtime_nanos: i64::from(word(4)) * 1_000_000_000 + i64::from(word(8)),
+            interface: word(48 + 4),
+            from: address(12),
+            to: address(16),
+            from_port: short(IP),
+            to_port: short(IP + 2),
+            length: (udp_length - UDP) as u16,
+            head: *packet.last_chunk()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::block::tests::{Put, write};
+    use super::super::packet::tests::v4;
+    use super::super::packet::whole_udp_v4;
+    use super::*;
+
+    /// Reads a block to its end both ways, and gives how many frames were read in one go.
+    fn read_both_ways(block: &[u8]) -> usize {
+        let mut frames = Frames::new(block);
+        let mut plain = 0;
+        loop {
+            let mut steps = frames.clone();
+            let read = steps.next();
+            if let Some(found) = frames.next_plain() {
+                plain += 1;
+                let frame = read.expect("there is one").expect("it is sound");
+                let udp = whole_udp_v4(&frame).expect("it is a whole datagram");
+                assert_eq!(udp.from, (found.from, found.from_port).into());
+                assert_eq!(udp.to, (found.to, found.to_port).into());
+                assert_eq!(udp.length, usize::from(found.length));
+                assert_eq!(udp.overhead, usize::from(Plain::OVERHEAD));
+                assert_eq!(udp.kept.first_chunk(), Some(&found.head));
+                assert_eq!(frame.realtime_nanos, found.realtime_nanos);
+                assert_eq!(frame.interface, found.interface);
+                assert_eq!(frame.segment, None);
+                assert!(frame.kind != libc::PACKET_OTHERHOST);
+                assert!(frame.kind != libc::PACKET_OUTGOING);
+            } else if frames.next().is_none() {
+                return plain;
+            }
+            assert_eq!((frames.offset, frames.left), (steps.offset, steps.left));
+        }
+    }
+
+    fn datagram(port: u16, length: usize) -> Put {
+        let payload: Vec<u8> = (0..length as u8).collect();
+        Put::new(v4(0, port, &payload))
+    }
+
+    #[test]
+    fn nearly_all_are_read_in_one_go() {
+        let mut cut = datagram(3, 200);
+        cut.packet.truncate(40);
+        cut.more = 188;
+        let padded = Put {
+            more: 20,
+            ..datagram(4, 12)
+        };
+        let puts = [datagram(1, 12), datagram(2, 100), cut, padded];
+        assert_eq!(read_both_ways(&write(&puts)), puts.len());
+    }
+
+    #[test]
+    fn what_is_anything_else_is_not() {
+        let changed = |change: &dyn Fn(&mut Put)| {
+            let mut put = datagram(5004, 60);
+            change(&mut put);
+            // One behind it, which is to be found.
+            read_both_ways(&write(&[put, datagram(1, 30)]))
+        };
+        assert_eq!(changed(&|_| {}), 2);
+        assert_eq!(changed(&|put| put.packet[0] = 0x46), 1, "options");
+        assert_eq!(changed(&|put| put.packet[0] = 0x65), 1, "IPv6");
+        assert_eq!(changed(&|put| put.packet[9] = 6), 1, "TCP");
+        assert_eq!(changed(&|put| put.packet[6] = 0x20), 1, "a first part");
+        assert_eq!(changed(&|put| put.packet[7] = 1), 1, "a later part");
+        assert_eq!(changed(&|put| put.packet[2] = 9), 1, "longer than it is");
+        assert_eq!(changed(&|put| put.packet[24] = 1), 1, "UDP longer than IP");
+        assert_eq!(changed(&|put| put.packet[25] = 19), 1, "no whole head");
+        assert_eq!(changed(&|put| put.segment = 20), 1, "several in one");
+        for kind in [libc::PACKET_OTHERHOST, libc::PACKET_OUTGOING] {
+            assert_eq!(changed(&|put| put.kind = kind), 1, "{kind}");
+        }
+        for kept in 28..40 {
+            let cut = |put: &mut Put| {
+                put.more = (put.packet.len() - kept) as u32;
+                put.packet.truncate(kept);
+            };
+            assert_eq!(changed(&cut), 1, "{kept} bytes were kept");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_block_says_both_ways_find_the_same(
+            lengths in prop::collection::vec(8usize..80, 1..8),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in 0usize..200,
+        ) {
+            let puts: Vec<Put> = lengths.iter().map(|&length| datagram(5004, length)).collect();
+            let mut block = write(&puts);
+            for (place, value) in changes {
+                let place = place.index(block.len());
+                block[place] = value;
+            }
+            block.truncate(block.len() - cut.saturating_sub(100));
+            read_both_ways(&block);
+        }
+    }
+}

@@ -27,7 +27,7 @@ const BATCHES_A_TURN: usize = 16;
 /// One of the pair of sockets of a group.
 pub(super) struct GroupEnd {
     pub(super) socket: UdpSocket,
-    port: Port,
+    pub(super) port: Port,
     /// The group's place.
     group: usize,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.

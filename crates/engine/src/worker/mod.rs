@@ -163,6 +163,10 @@ struct Worker {
     index: u32,
     clock: Clock,
     poll: Poll,
+    /// The sockets for RTCP. Nobody is woken for what comes by them: it is asked for whenever the loop is awake, which is
+    /// with each heartbeat at the latest. Times are the kernel's, and with thousands of clients to wake for each report
+    /// would cost more than to read it.
+    unhurried: Poll,
     timer: Timer,
     commands: Receiver<Command>,
     reports: Sender<Report>,
@@ -292,6 +296,7 @@ impl Worker {
             index: config.index,
             clock: Clock::start(),
             poll,
+            unhurried: Poll::new()?,
             timer,
             commands: config.commands,
             reports: config.reports,
@@ -360,6 +365,7 @@ impl Worker {
 
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
+        let mut unhurried = Events::with_capacity(1024);
         // A worker that sets to work late must not look as if its loop were late.
         let begun = self.clock.now();
         self.heartbeat = begun + HEARTBEAT;
@@ -372,8 +378,18 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
+            let asked = self.unhurried.poll(&mut unhurried, Some(Duration::ZERO));
+            asked.or_else(|error| match error.kind() {
+                io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(error),
+            })?;
             // First, so that what is heard below finds all counted that the ring has.
             self.read_rings();
+            // Before what ends sessions: the last report may have come just before that.
+            for event in &unhurried {
+                let Token(place) = event.token();
+                self.ready(place, event);
+            }
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.fired(),

@@ -490,14 +490,17 @@ impl Worker {
         let place = entry.key();
         let polled = match &mut socket {
             Socket::Udp(end) if end.on_ring => None,
-            Socket::Udp(end) => Some(&mut end.socket),
-            Socket::Shared(end) => Some(&mut end.socket),
-            Socket::Group(end) => Some(&mut end.socket),
+            Socket::Udp(end) => Some((&mut end.socket, end.port)),
+            Socket::Shared(end) => Some((&mut end.socket, end.port)),
+            Socket::Group(end) => Some((&mut end.socket, end.port)),
             Socket::Listener { .. } | Socket::Stream(_) => None,
         };
-        if let Some(polled) = polled {
-            self.poll
-                .registry()
+        if let Some((polled, port)) = polled {
+            let poll = match port {
+                Port::Media => &self.poll,
+                Port::Control => &self.unhurried,
+            };
+            poll.registry()
                 .register(polled, Token(place), Interest::READABLE)?;
         }
         entry.insert(socket);

@@ -24,7 +24,9 @@ pub mod verdict;
 
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
-pub use metric::{Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, Unit};
+pub use metric::{
+    Better, Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, TableColumn, Unit,
+};
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;
 pub use tester::TESTER_CATALOGUE;

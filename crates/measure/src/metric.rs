@@ -8,6 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::totals::Statistic;
+
 /// What the values of a metric are, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -85,6 +87,8 @@ pub enum Source {
     LossRatio(CounterId, CounterId),
     /// A counter, as a share of another.
     Share(CounterId, CounterId),
+    /// The share of the first counters together that is not right, where right is the second counter less the third.
+    NotRight(&'static [CounterId], CounterId, CounterId),
     /// A counter times a factor, per second.
     Rate(CounterId, u32),
     /// A counter times a power of ten, such as -9 to show nanoseconds in seconds.
@@ -117,6 +121,96 @@ pub struct Group {
     pub gauges_end: u16,
     /// One more than the last distribution's number.
     pub histograms_end: u16,
+    /// How runs with this group stand in a table, column by column. Where several groups of a catalogue say so, all count.
+    pub table: &'static [TableColumn],
+}
+
+/// A column of a table in which runs stand below each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableColumn {
+    /// Its stable name, such as `datagram_delay_p50`.
+    pub name: &'static str,
+    /// The metric that it shows. One that the catalogue does not have is not shown.
+    pub metric: &'static str,
+    /// Which of the metric's figures.
+    pub statistic: Statistic,
+    /// Its heading, in two lines. Seconds are shown in milliseconds, shares in percent, bit rates in Mb/s, bytes in MiB.
+    pub heading: [&'static str; 2],
+    /// Which end of it is the better one.
+    pub better: Better,
+    /// Counters of which one must be above zero, or else the figure is unknown, and not zero. Empty: it is always known.
+    pub known_with: &'static [&'static str],
+    /// Counters that must all be zero, or else the figure is not shown because another says it better. Empty: it is always shown.
+    pub only_without: &'static [&'static str],
+    /// Whether it is made of packets' times, of which some may be those of reading (`timed_by_reading`).
+    pub of_times: bool,
+}
+
+/// Which end of a column is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The largest figure.
+    Larger,
+    /// The smallest.
+    Smaller,
+}
+
+impl TableColumn {
+    /// A column of which the smallest figure is the best.
+    pub const fn smaller(
+        name: &'static str,
+        metric: &'static str,
+        statistic: Statistic,
+        heading: [&'static str; 2],
+    ) -> TableColumn {
+        TableColumn {
+            name,
+            metric,
+            statistic,
+            heading,
+            better: Better::Smaller,
+            known_with: &[],
+            only_without: &[],
+            of_times: false,
+        }
+    }
+
+    /// A column of which the largest figure is the best.
+    pub const fn larger(
+        name: &'static str,
+        metric: &'static str,
+        statistic: Statistic,
+        heading: [&'static str; 2],
+    ) -> TableColumn {
+        TableColumn {
+            better: Better::Larger,
+            ..TableColumn::smaller(name, metric, statistic, heading)
+        }
+    }
+
+    /// The same, unknown where all these counters are zero.
+    pub const fn known_with(self, counters: &'static [&'static str]) -> TableColumn {
+        TableColumn {
+            known_with: counters,
+            ..self
+        }
+    }
+
+    /// The same, shown only where all these counters are zero.
+    pub const fn only_without(self, counters: &'static [&'static str]) -> TableColumn {
+        TableColumn {
+            only_without: counters,
+            ..self
+        }
+    }
+
+    /// The same, made of packets' times.
+    pub const fn of_times(self) -> TableColumn {
+        TableColumn {
+            of_times: true,
+            ..self
+        }
+    }
 }
 
 impl Group {
@@ -126,6 +220,7 @@ impl Group {
         counters_end: 0,
         gauges_end: 0,
         histograms_end: 0,
+        table: &[],
     };
 }
 
@@ -142,6 +237,11 @@ impl Catalogue {
     /// The metric of that name.
     pub fn find(self, name: &str) -> Option<&'static Metric> {
         self.metrics().find(|metric| metric.name == name)
+    }
+
+    /// The columns of a table with it, in their order.
+    pub fn table(self) -> impl Iterator<Item = &'static TableColumn> {
+        self.0.iter().flat_map(|group| group.table.iter())
     }
 
     /// How many counters a recorder needs.
@@ -168,7 +268,8 @@ impl Catalogue {
 
 /// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text.
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. A last section,
+/// `table { ... }`, may say how runs stand in a table: one [`TableColumn`] each.
 ///
 /// ```
 /// measure::metrics! {
@@ -204,6 +305,7 @@ macro_rules! metrics {
         gauges { $( $(#[doc = $gdoc:literal])+ $G:ident = $gname:literal, $gunit:ident, $gref:literal, $gjoin:ident; )* }
         distributions { $( $(#[doc = $hdoc:literal])+ $H:ident = $hname:literal, $hunit:ident, $href:literal; )* }
         derived { $( $(#[doc = $ddoc:literal])+ $dname:literal, $dunit:ident, $dref:literal, $dkind:ident($($darg:expr),+); )* }
+        $( table { $( $column:expr; )* } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -235,6 +337,7 @@ macro_rules! metrics {
             counters_end: $before.counters_end + $crate::metrics!(@count $($C)*),
             gauges_end: $before.gauges_end + $crate::metrics!(@count $($G)*),
             histograms_end: $before.histograms_end + $crate::metrics!(@count $($H)*),
+            table: &[ $( $( $column, )* )? ],
         };
     };
     (@count) => { 0u16 };

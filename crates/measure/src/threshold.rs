@@ -238,6 +238,12 @@ impl Threshold {
         self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none())
     }
 
+    /// Whether it takes the place of the unwritten threshold on `wrong` of its population: who says what may be lost
+    /// has thought of it.
+    fn is_on_content(&self) -> bool {
+        [WRONG, "loss", "lost"].contains(&self.metric.text.as_str())
+    }
+
     /// Says whether all its names exist among `subjects` and its unit fits.
     pub fn check(&self, subjects: &[(&str, Catalogue)]) -> Result<(), ThresholdError> {
         self.resolve(subjects).map(|_| ())
@@ -368,6 +374,36 @@ impl Resolved {
         // Without a second of measurement even a count of nothing is no figure.
         value.filter(|value| !value.is_nan() && totals.seconds() > 0.0)
     }
+}
+
+/// The metric of content that did not come right.
+pub const WRONG: &str = "wrong";
+
+/// The share of what should have come, or came, that may be wrong where nobody says how much: 0.1 %.
+pub const WRONG_ALLOWED: f64 = 0.001;
+
+/// The thresholds that hold though nobody wrote them, in the order of the subjects:
+///
+/// * `NAME.failed == 0` of each population, unless one on its `failed` or `failures` is written;
+/// * `NAME.wrong <= 0.1%` of each population with that metric, unless one on its `wrong`, `loss` or `lost` is
+///   written. Where nothing tells what is right it is not judged.
+pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, catalogue) in subjects {
+        let is_written = |is_on: fn(&Threshold) -> bool| {
+            let mut of_it = written
+                .iter()
+                .filter(|threshold| threshold.subject() == *name);
+            of_it.any(is_on)
+        };
+        if catalogue.find("failed").is_some() && !is_written(Threshold::is_on_failed) {
+            found.push(format!("{name}.failed == 0"));
+        }
+        if catalogue.find(WRONG).is_some() && !is_written(Threshold::is_on_content) {
+            found.push(format!("{name}.{WRONG} <= {}%", WRONG_ALLOWED * 100.0));
+        }
+    }
+    found
 }
 
 const FAILURES: &str = "failures";

@@ -148,15 +148,7 @@ impl Totals {
         let counter = |id: CounterId| self.counters[usize::from(id.0)] as f64;
         match metric.source {
             Source::Distribution(id) => {
-                let histogram = self.histograms.get(&id)?;
-                let scale = metric.unit.scale();
-                match statistic {
-                    Statistic::Value | Statistic::Mean => histogram.mean().map(|v| v * scale),
-                    Statistic::Min => histogram.min().map(|v| v as f64 * scale),
-                    Statistic::Max => histogram.max().map(|v| v as f64 * scale),
-                    Statistic::Quantile(q) => histogram.quantile(q).map(|v| v as f64 * scale),
-                    Statistic::Count => Some(histogram.count() as f64),
-                }
+                histogram_figure(self.histograms.get(&id)?, metric, statistic)
             }
             Source::Gauge(id, _) => {
                 let gauge = &self.gauges[usize::from(id.0)];
@@ -174,6 +166,10 @@ impl Totals {
             Source::LossRatio(a, b) => {
                 (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))
             }
+            Source::NotRight(all, right, less) => {
+                let all: f64 = all.iter().copied().map(counter).sum();
+                (all > 0.0).then(|| (all - (counter(right) - counter(less))) / all)
+            }
             Source::Share(a, b) => (counter(b) > 0.0).then(|| counter(a) / counter(b)),
             Source::Rate(a, factor) => {
                 (self.seconds > 0.0).then(|| counter(a) * f64::from(factor) / self.seconds)
@@ -184,10 +180,72 @@ impl Totals {
         }
     }
 
+    /// A figure of several subjects as if they were one: counters are added up before anything is worked out of them, distributions merged.
+    /// Subjects without the metric do not count. `None` where there is no data, and of a level that more than one has.
+    pub fn pooled(all: &[Totals], name: &str, statistic: Statistic) -> Option<f64> {
+        let of_it: Vec<(&Totals, &Metric)> = all
+            .iter()
+            .filter_map(|totals| Some((totals, totals.catalogue.find(name)?)))
+            .collect();
+        let (first, metric) = *of_it.first()?;
+        if of_it.len() == 1 {
+            return first.figure(metric, statistic);
+        }
+        let mut merged = Histogram::new();
+        // What is divided, and by what.
+        let (mut above, mut below) = (0.0, 0.0);
+        let mut sum = None;
+        for (totals, metric) in of_it {
+            let counter = |id: CounterId| totals.counter(id) as f64;
+            match metric.source {
+                Source::Distribution(id) => {
+                    if let Some(histogram) = totals.histograms.get(&id) {
+                        merged.merge(&histogram.to_sparse());
+                    }
+                }
+                Source::Gauge(..) => return None,
+                Source::LossRatio(a, b) => {
+                    above += counter(a) - counter(b);
+                    below += counter(a);
+                }
+                Source::NotRight(all, right, less) => {
+                    let all: f64 = all.iter().copied().map(counter).sum();
+                    above += all - (counter(right) - counter(less));
+                    below += all;
+                }
+                Source::Share(a, b) => {
+                    above += counter(a);
+                    below += counter(b);
+                }
+                _ => {
+                    if let Some(value) = totals.figure(metric, statistic) {
+                        *sum.get_or_insert(0.0) += value;
+                    }
+                }
+            }
+        }
+        match metric.source {
+            Source::Distribution(_) => histogram_figure(&merged, metric, statistic),
+            _ if below > 0.0 && statistic == Statistic::Value => Some(above / below),
+            _ => sum,
+        }
+    }
+
     /// The figure of the metric of that name; see [`Totals::figure`].
     pub fn named(&self, name: &str, statistic: Statistic) -> Option<f64> {
         self.catalogue
             .find(name)
             .and_then(|metric| self.figure(metric, statistic))
+    }
+}
+
+fn histogram_figure(histogram: &Histogram, metric: &Metric, statistic: Statistic) -> Option<f64> {
+    let scale = metric.unit.scale();
+    match statistic {
+        Statistic::Value | Statistic::Mean => histogram.mean().map(|v| v * scale),
+        Statistic::Min => histogram.min().map(|v| v as f64 * scale),
+        Statistic::Max => histogram.max().map(|v| v as f64 * scale),
+        Statistic::Quantile(q) => histogram.quantile(q).map(|v| v as f64 * scale),
+        Statistic::Count => Some(histogram.count() as f64),
     }
 }

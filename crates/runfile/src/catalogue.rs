@@ -63,6 +63,11 @@ impl Stored {
                 Source::LossRatio(a, b) => {
                     format!("({0} - {1}) / {0}", counter(a), counter(b))
                 }
+                Source::NotRight(all, right, less) => {
+                    let all: Vec<&str> = all.iter().map(|&id| counter(id).as_str()).collect();
+                    let all = all.join(" + ");
+                    format!("1 - ({} - {}) / ({all})", counter(right), counter(less))
+                }
                 Source::Share(a, b) => format!("{} / {}", counter(a), counter(b)),
                 Source::Rate(a, factor) => format!("{} * {factor} / seconds", counter(a)),
                 Source::Scaled(a, power) => format!("{} * 1e{power}", counter(a)),

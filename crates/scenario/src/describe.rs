@@ -166,18 +166,17 @@ impl Scenario {
         for threshold in &self.thresholds {
             lines.push(format!("threshold: {}", threshold.text));
         }
-        for population in &self.populations {
-            let replaced = self.thresholds.iter().any(|threshold| {
-                measure::Threshold::parse(&threshold.text).is_ok_and(|parsed| {
-                    parsed.subject() == population.name && parsed.metric() == "failed"
-                })
-            });
-            if !replaced {
-                lines.push(format!(
-                    "threshold: {}.failed == 0 (unwritten)",
-                    population.name
-                ));
-            }
+        let written = self.thresholds.iter();
+        let written: Vec<measure::Threshold> = written
+            .filter_map(|threshold| measure::Threshold::parse(&threshold.text).ok())
+            .collect();
+        let subjects = self.populations.iter().map(|population| {
+            let catalogue = population.config.protocol().catalogue;
+            (population.name.as_str(), catalogue)
+        });
+        let subjects: Vec<_> = subjects.collect();
+        for text in measure::threshold::unwritten(&written, &subjects) {
+            lines.push(format!("threshold: {text} (unwritten)"));
         }
         lines.push(match (self.duration, description.ends) {
             (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),

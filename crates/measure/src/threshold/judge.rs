@@ -29,7 +29,7 @@ pub struct ThresholdResult {
     pub window: Option<u64>,
     /// Whether there was nothing to compare.
     pub no_data: bool,
-    /// Whether it is the threshold `failed == 0` that every population carries unwritten.
+    /// Whether nobody wrote it; see [`unwritten`](super::unwritten).
     pub implied: bool,
     /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
     /// the tester itself or in this machine's kernel.
@@ -81,8 +81,7 @@ impl Losses {
 const SHORTEST_WINDOW: f64 = 0.5;
 
 impl Judge {
-    /// A judge of `thresholds` and, for each population, of the unwritten threshold `failed == 0`,
-    /// unless one on the population's `failed` or `failures` is among them.
+    /// A judge of `thresholds` and of the [unwritten](super::unwritten) ones.
     ///
     /// The first `warm_up_windows` windows are left out of every `.worst`; the totals handed to
     /// [`Judge::finish`] must leave them out too.
@@ -91,21 +90,16 @@ impl Judge {
         subjects: &[(&str, Catalogue)],
         warm_up_windows: u64,
     ) -> Result<Judge, ThresholdError> {
-        let mut watched = Vec::new();
-        for (name, catalogue) in subjects {
-            let written = thresholds
-                .iter()
-                .any(|threshold| threshold.subject() == *name && threshold.is_on_failed());
-            if catalogue.find("failed").is_some() && !written {
-                let threshold = Threshold::parse(&format!("{name}.failed == 0"))?;
-                watched.push((threshold, true));
-            }
-        }
+        let unwritten = super::unwritten(&thresholds, subjects);
+        let unwritten = unwritten
+            .iter()
+            .map(|text| Ok((Threshold::parse(text)?, true)))
+            .collect::<Result<Vec<_>, ThresholdError>>()?;
         // The written ones first, in their order.
         let all = thresholds
             .into_iter()
             .map(|threshold| (threshold, false))
-            .chain(watched);
+            .chain(unwritten);
         let watched = all
             .map(|(threshold, implied)| {
                 Ok(Watched {
@@ -168,16 +162,18 @@ impl Judge {
     }
 
     /// Says of each threshold what became of it: the written ones in their order, then the
-    /// unwritten ones.
+    /// unwritten ones; that on content is left out where nothing tells what is right.
     ///
     /// `totals` are the figures of the run without its warm-up. The subject `tester`, where it is
     /// among them, tells how many packets the tester itself and this machine's kernel dropped.
     pub fn finish(&self, totals: &BTreeMap<String, Totals>) -> Vec<ThresholdResult> {
         self.watched
             .iter()
-            .map(|watched| {
+            .filter_map(|watched| {
                 let ours = lost_here(totals, watched.threshold.subject());
-                watched.result(totals, ours)
+                let result = watched.result(totals, ours);
+                let on_content = watched.threshold.metric() == super::WRONG;
+                (!(result.implied && on_content && result.no_data)).then_some(result)
             })
             .collect()
     }

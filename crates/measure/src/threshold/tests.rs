@@ -341,3 +341,86 @@ fn names_are_compared_as_people_mistype_them() {
         assert_eq!(distance(b, a), expected, "{b} {a}");
     }
 }
+
+crate::metrics! {
+    /// Whose content can be checked.
+    pub(crate) CHECKED after POPULATION;
+    counters {
+        /// Again.
+        AGAIN = "again", Count, "";
+        /// Cut.
+        CUT = "cut", Count, "";
+    }
+    gauges {}
+    distributions {}
+    derived {
+        /// Not right.
+        "wrong", Ratio, "", NotRight(&[EXPECTED, AGAIN], RECEIVED, CUT);
+    }
+}
+static CHECKED_GROUPS: [&Group; 2] = [&POPULATION, &CHECKED];
+const CHECKED_VIEWERS: Catalogue = Catalogue(&CHECKED_GROUPS);
+
+/// What becomes of the unwritten threshold on content beside a written one: its outcome, where there is one.
+fn on_content(written: &str, counts: [u64; 4]) -> Option<bool> {
+    let subjects = [("viewers", CHECKED_VIEWERS)];
+    let mut recorder = Recorder::new(CHECKED_VIEWERS);
+    for (counter, count) in [EXPECTED, RECEIVED, AGAIN, CUT].into_iter().zip(counts) {
+        recorder.add(counter, count);
+    }
+    let totals = Totals::of_window(CHECKED_VIEWERS, &recorder.take_window(), 1.0);
+    let written = Threshold::parse(written).expect("it is one");
+    let judge = Judge::new(vec![written], &subjects, 0).expect("it fits");
+    let results = judge.finish(&BTreeMap::from([("viewers".to_owned(), totals)]));
+    let mut results = results.iter();
+    let found = results.find(|result| result.text == "viewers.wrong <= 0.1%")?;
+    assert!(found.implied);
+    Some(found.passed)
+}
+
+#[test]
+fn wrong_content_fails_though_nobody_wrote_so() {
+    let other = "viewers.bitrate >= 0bps";
+    assert_eq!(on_content(other, [1000, 1000, 0, 0]), Some(true));
+    assert_eq!(on_content(other, [1000, 999, 0, 0]), Some(true));
+    assert_eq!(on_content(other, [1000, 998, 0, 0]), Some(false));
+    assert_eq!(on_content(other, [1000, 1000, 0, 2]), Some(false));
+    assert_eq!(on_content(other, [1000, 1000, 2, 0]), Some(false));
+    // Nothing tells what is right.
+    assert_eq!(on_content(other, [0; 4]), None);
+    // Whoever says what may be lost has thought of it.
+    for written in [
+        "viewers.wrong <= 5%",
+        "viewers.loss <= 5%",
+        "viewers.lost <= 5",
+    ] {
+        assert_eq!(on_content(written, [1000, 998, 0, 0]), None, "{written}");
+    }
+}
+
+#[test]
+fn several_populations_are_one_before_anything_is_worked_out() {
+    let one = |expected, received, delay| {
+        let mut recorder = Recorder::new(CHECKED_VIEWERS);
+        recorder.add(EXPECTED, expected);
+        recorder.add(RECEIVED, received);
+        recorder.set(ACTIVE, 1.0);
+        recorder.record(STARTUP_DELAY, delay);
+        Totals::of_window(CHECKED_VIEWERS, &recorder.take_window(), 1.0)
+    };
+    let other = Totals::new(SERVER_CATALOGUE);
+    let all = [
+        one(1000, 900, 1_000_000_000),
+        other,
+        one(10, 10, 3_000_000_000),
+    ];
+    let pooled = |name, statistic| Totals::pooled(&all, name, statistic);
+    for name in ["loss", "wrong"] {
+        assert_eq!(pooled(name, Statistic::Value), Some(100.0 / 1010.0));
+    }
+    assert_eq!(pooled("lost", Statistic::Value), Some(100.0));
+    assert_eq!(pooled("startup_delay", Statistic::Mean), Some(2.0));
+    assert_eq!(pooled("startup_delay", Statistic::Max), Some(3.0));
+    assert_eq!(pooled("active", Statistic::Max), None, "when was that?");
+    assert_eq!(pooled("surprise", Statistic::Value), None);
+}

@@ -114,8 +114,10 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     let finished = run(
         folder.path(),
         ["load", &url, "-c", "2", "-d", "30s", "--json", "out.json"],
-    )
-    .expect(0);
+    );
+    // Wrong content has failed though no threshold was written.
+    let finished = finished.expect(99);
+    assert!(finished.stdout.contains("wrong <= 0.1%"), "{finished:?}");
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
     assert_eq!(report.clients("completed"), 2);
@@ -132,6 +134,8 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     assert_eq!((metric("foreign"), metric("damaged")), (80, 80));
     assert_eq!((metric("sync_losses"), metric("stray_packets")), (0, 0));
     assert_eq!(metric("chunked"), 2);
+    let wrong = report.metric("wrong").as_f64().expect("stamps came");
+    assert!((wrong - (1.0 - 3560.0 / 4240.0)).abs() < 1e-9, "{wrong}");
     let delay = &report.metric("datagram_delay");
     assert_eq!(number(&delay["count"]), 2 * (3600 - 40));
     assert!(

@@ -1,5 +1,8 @@
 //! What is measured of a stream of RTP.
 
+use measure::TableColumn;
+use measure::totals::Statistic;
+
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
@@ -110,5 +113,14 @@ measure::metrics! {
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Media received with its headers, over all streams of the population.
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
+    }
+    table {
+        TableColumn::larger("playing", "playing", Statistic::Max, ["playing", ""]);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::larger("received", "received", Statistic::Value, ["packets", ""]);
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+        TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);
+        TableColumn::smaller("startup_delay_p95", "startup_delay", Statistic::Quantile(0.95), ["startup", "p95 ms"]);
+        TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]);
     }
 }

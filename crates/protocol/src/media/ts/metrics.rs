@@ -1,6 +1,12 @@
 //! What is measured of a transport stream.
 
+use measure::TableColumn;
+use measure::totals::Statistic;
+
 use crate::metrics::CLIENTS;
+
+/// Of what counts stamped datagrams nothing is known where none came.
+const STAMPED: &[&str] = &["expected", "foreign"];
 
 measure::metrics! {
     /// Transport streams, added up over a population.
@@ -91,9 +97,28 @@ measure::metrics! {
         "lost", Count, "", Difference(EXPECTED, RECEIVED);
         /// Share of the expected datagrams that never came, over all streams of the population.
         "loss", Ratio, "", LossRatio(EXPECTED, RECEIVED);
+        /// Share of the datagrams of our own source that did not come right: of all that should have come, came again or too late, or were foreign,
+        /// those that are no whole first copy of what was sent. So one that is lost and another one sent twice in its place count as two. Known where stamps
+        /// came, of this stream or of others.
+        "wrong", Ratio, "", NotRight(&[EXPECTED, DUPLICATED, LATE, FOREIGN], RECEIVED, DAMAGED);
         /// Media received: transport packets, over all streams of the population.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// The same with what frames it in the connection.
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
+    }
+    table {
+        TableColumn::larger("served", "", Statistic::Value, ["served", ""]);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+        TableColumn::smaller("duplicated", "duplicated", Statistic::Value, ["twice", ""]).known_with(STAMPED);
+        TableColumn::smaller("foreign", "foreign", Statistic::Value, ["foreign", ""]).known_with(STAMPED);
+        TableColumn::smaller("damaged", "damaged", Statistic::Value, ["damaged", ""]).known_with(STAMPED);
+        TableColumn::smaller("continuity_errors", "continuity_errors", Statistic::Value, ["contin.", "errors"])
+            .only_without(STAMPED);
+        TableColumn::smaller("datagram_delay_p50", "datagram_delay", Statistic::Quantile(0.5), ["delay", "p50 ms"]).of_times();
+        TableColumn::smaller("datagram_delay_p99", "datagram_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]).of_times();
+        TableColumn::smaller("random_access_delay_p50", "random_access_delay", Statistic::Quantile(0.5), ["picture", "p50 ms"]);
+        TableColumn::smaller("zap_delay_p50", "zap_delay", Statistic::Quantile(0.5), ["zapping", "p50 ms"]);
+        TableColumn::smaller("cpu_per_gbit", "", Statistic::Value, ["CPU per", "Gb/s"]);
     }
 }

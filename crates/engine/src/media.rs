@@ -35,6 +35,22 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 /// What each URL of a scenario is found out to be.
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
+/// The URLs of a population whose server can be asked what their media is.
+fn asked_for<'a>(population: &'a Population, surroundings: &Surroundings) -> Vec<&'a String> {
+    let urls = population.urls.iter();
+    urls.filter(|url| registry::asking(&population.config, surroundings, url, 0).is_some())
+        .collect()
+}
+
+/// Of how many URLs of a scenario [`describe`] asks.
+pub(crate) fn askable(scenario: &Scenario) -> usize {
+    let surroundings = surroundings(scenario);
+    let populations = scenario.populations.iter();
+    populations
+        .map(|population| asked_for(population, &surroundings).len())
+        .sum()
+}
+
 /// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password of the population
 /// that has it. Nothing is played. What cannot be asked for is left out: that of protocols without descriptions, and streams
 /// that the scenario itself publishes, which are not there yet.
@@ -53,11 +69,7 @@ pub fn describe(
     let mut found = Media::default();
     let surroundings = surroundings(scenario);
     for population in &scenario.populations {
-        let urls: Vec<&String> = population
-            .urls
-            .iter()
-            .filter(|url| registry::asking(&population.config, &surroundings, url, 0).is_some())
-            .collect();
+        let urls = asked_for(population, &surroundings);
         if urls.is_empty() {
             continue;
         }

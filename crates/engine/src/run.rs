@@ -308,8 +308,11 @@ fn ask_about_media(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Media, EngineError> {
-    let urls: usize = scenario.populations.iter().map(|p| p.urls.len()).sum();
-    let what = if urls == 1 { "its URL" } else { "all URLs" };
+    let what = match media::askable(scenario) {
+        0 => return Ok(Media::default()),
+        1 => "its URL",
+        _ => "all URLs",
+    };
     progress(&before_it_begins(format!(
         "asking what the media of {what} is"
     )));

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use measure::metric::Source;
-use measure::{Histogram, Window};
+use measure::totals::Statistic;
+use measure::{TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 use schemars::JsonSchema;
 
-use super::Row;
+use super::contest::{self, Allowed};
 use crate::ReportError;
 use crate::model::{Metrics, Report, tidy};
 
@@ -16,25 +17,37 @@ use crate::model::{Metrics, Report, tidy};
 pub struct Figures {
     /// The most clients that got media at the end of any second.
     pub playing: u64,
+    /// Clients that asked for media. Who was ended by the plan before any came is not among them.
+    pub asked: u64,
+    /// Of these, the clients that were served: they did not fail, their media came, and no more of it was lost or wrong than is
+    /// allowed (0.1 %, or what the scenario's own threshold on `wrong` or else `loss` allows, if that is more).
+    pub served: u64,
     /// Media, in bit/s: half of the seconds in which media came had at least as much. So neither a beginning
     /// nor an end in which few play makes it smaller.
     pub bitrate: Option<f64>,
     /// Media, in bit/s: all of it over the whole run, as the run's own report says.
     pub bitrate_mean: Option<f64>,
-    /// Packets of media that came, first copies only.
+    /// Packets of media that came, first copies only; where their source stamps datagrams, these.
     pub received: u64,
     /// The share of the expected packets that never came.
     pub loss: Option<f64>,
+    /// The share of what should have come, or came, that is wrong, where the content can be checked.
+    pub wrong: Option<f64>,
     /// Half of the clients had media at most so long after their first request was due, in seconds.
     pub startup_delay_p50: Option<f64>,
     /// 95 % of the clients did.
     pub startup_delay_p95: Option<f64>,
     /// The mean jitter (RFC 3550), in seconds.
     pub jitter: Option<f64>,
+    /// The share of the packets whose time is not known to be that of their arrival.
+    pub timed_by_reading: Option<f64>,
     /// The mean of the server's processor time, in cores.
     pub server_cpu: Option<f64>,
     /// The same of the second in which it was largest.
     pub server_cpu_peak: Option<f64>,
+    /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came again, was foreign or damaged). Null where it
+    /// cannot be told what is right.
+    pub cpu_per_gbit: Option<f64>,
     /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident set.
     pub server_memory: Option<f64>,
     /// Clients that failed.
@@ -42,6 +55,21 @@ pub struct Figures {
     /// Whether no bound of the tester's health was crossed so far that the measurement is invalid; null of
     /// a run that was cut off.
     pub tester_fit: Option<bool>,
+    /// What else the table has columns of, by their names: a metric of the clients' protocol, with the statistic behind it.
+    pub columns: BTreeMap<&'static str, Option<f64>>,
+    /// The columns that the clients' protocols have, in their order.
+    #[serde(skip)]
+    pub(super) shown: Vec<Shown>,
+    /// Why it cannot be the best of anything, as far as its figures tell.
+    #[serde(skip)]
+    pub(super) contest: Option<String>,
+}
+
+/// A column that a run has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shown {
+    pub(super) column: &'static TableColumn,
+    pub(super) unit: Unit,
 }
 
 /// What is added up over the populations, window by window.
@@ -51,59 +79,55 @@ struct Sums {
     rates: Vec<f64>,
     payload: f64,
     seconds: f64,
-    expected: f64,
-    received: f64,
-    histograms: BTreeMap<&'static str, Histogram>,
+    totals: Vec<Totals>,
 }
 
 /// The most windows whose bit rates are kept, for the one in their middle: some twelve days.
 const MOST_WINDOWS: usize = 1 << 20;
 
-/// The distributions of which a table says anything.
-const STARTUP_DELAY: &str = "startup_delay";
-const JITTER: &str = "jitter";
+/// Subjects that are populations.
+pub(super) fn populations(reader: &Reader) -> impl Iterator<Item = &Subject> {
+    let subjects = reader.subjects().iter();
+    subjects.filter(|subject| subject.kind != "server" && subject.kind != "tester")
+}
 
 impl Sums {
-    fn add(&mut self, reader: &Reader) -> Result<(), ReportError> {
+    fn of(reader: &Reader) -> Result<Sums, ReportError> {
+        let subjects: Vec<&Subject> = populations(reader).collect();
+        let mut sums = Sums {
+            totals: subjects
+                .iter()
+                .map(|subject| Totals::new(subject.catalogue))
+                .collect(),
+            ..Sums::default()
+        };
         let warm_up = reader.header().warm_up_windows();
         for row in reader.windows() {
             let row = row?;
-            let of_populations = reader
-                .subjects()
-                .iter()
-                .filter(|subject| subject.kind != "server" && subject.kind != "tester")
-                .filter_map(|subject| Some((subject, row.subjects.get(&subject.name)?)));
             let (mut playing, mut payload) = (0.0, 0.0);
-            for (subject, window) in of_populations {
+            for (subject, totals) in subjects.iter().zip(&mut sums.totals) {
+                let Some(window) = row.subjects.get(&subject.name) else {
+                    continue;
+                };
                 playing += level(subject, window, "playing");
                 if row.index < warm_up {
                     continue;
                 }
                 payload += counter(subject, window, "payload_bytes");
-                self.expected += counter(subject, window, "expected");
-                self.received += counter(subject, window, "received");
-                for name in [STARTUP_DELAY, JITTER] {
-                    let metric = subject.catalogue.find(name);
-                    let Some(Source::Distribution(id)) = metric.map(|metric| metric.source) else {
-                        continue;
-                    };
-                    if let Some(seen) = window.histograms.get(&id) {
-                        self.histograms.entry(name).or_default().merge(seen);
-                    }
-                }
+                totals.add(window, row.seconds);
             }
-            self.playing = self.playing.max(playing);
+            sums.playing = sums.playing.max(playing);
             if row.index < warm_up {
                 continue;
             }
-            self.payload += payload;
-            self.seconds += row.seconds;
+            sums.payload += payload;
+            sums.seconds += row.seconds;
             // The sliver in which a run ends is no second.
-            if payload > 0.0 && row.seconds > 0.5 && self.rates.len() < MOST_WINDOWS {
-                self.rates.push(payload * 8.0 / row.seconds);
+            if payload > 0.0 && row.seconds > 0.5 && sums.rates.len() < MOST_WINDOWS {
+                sums.rates.push(payload * 8.0 / row.seconds);
             }
         }
-        Ok(())
+        Ok(sums)
     }
 
     /// The bit rate that half of the seconds with media reached.
@@ -114,6 +138,51 @@ impl Sums {
         }
         let (_, rate, _) = self.rates.select_nth_unstable_by(middle, f64::total_cmp);
         Some(*rate)
+    }
+
+    fn figure(&self, name: &str, statistic: Statistic) -> Option<f64> {
+        Totals::pooled(&self.totals, name, statistic).map(tidy)
+    }
+
+    fn value(&self, name: &str) -> Option<f64> {
+        self.figure(name, Statistic::Value)
+    }
+
+    fn count(&self, name: &str) -> f64 {
+        self.value(name).unwrap_or(0.0)
+    }
+
+    /// Media that came right, in bit/s.
+    fn right_rate(&self) -> Option<f64> {
+        let mut sum = 0.0;
+        for totals in &self.totals {
+            let count = |name| totals.named(name, Statistic::Value).unwrap_or(0.0);
+            let payload = count("payload_bytes");
+            // First copies are all that counts as media where nothing else is known to be wrong.
+            let share = match totals.catalogue().find("wrong") {
+                None => 1.0,
+                Some(_) if payload == 0.0 => 0.0,
+                Some(_) => {
+                    let came =
+                        count("received") + count("duplicated") + count("late") + count("foreign");
+                    if came <= 0.0 {
+                        return None;
+                    }
+                    (count("received") - count("damaged")) / came
+                }
+            };
+            sum += payload * share;
+        }
+        (self.seconds > 0.0).then(|| sum * 8.0 / self.seconds)
+    }
+
+    fn column(&self, column: &TableColumn) -> Option<f64> {
+        let any = |names: &[&str]| names.iter().any(|name| self.count(name) > 0.0);
+        let known = column.known_with.is_empty() || any(column.known_with);
+        if !known || any(column.only_without) {
+            return None;
+        }
+        self.figure(column.metric, column.statistic)
     }
 }
 
@@ -139,32 +208,36 @@ fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
 
 impl Figures {
     pub(super) fn of(reader: &Reader, report: &Report) -> Result<Figures, ReportError> {
-        let mut sums = Sums::default();
-        sums.add(reader)?;
-        let seconds = |name: &str, figure: fn(&Histogram) -> Option<f64>| {
-            // Recorded in nanoseconds.
-            let nanos = sums.histograms.get(name).and_then(figure);
-            nanos.map(|nanos| tidy(nanos / 1e9))
-        };
-        let startup_delay_p50 = seconds(STARTUP_DELAY, |all| quantile_of(all, 0.5));
-        let startup_delay_p95 = seconds(STARTUP_DELAY, |all| quantile_of(all, 0.95));
-        let jitter = seconds(JITTER, Histogram::mean);
+        let mut sums = Sums::of(reader)?;
+        let allowed = Allowed::of(report);
+        let clients = contest::clients(reader, &allowed)?;
         let of_server = |figure: fn(&Metrics) -> Option<f64>| {
             let figure = report.server.as_ref().and_then(figure);
             figure.map(tidy)
         };
-        Ok(Figures {
+        let server_cpu = of_server(|server| Some(server.level("cpu")?.mean));
+        let gbits = sums.right_rate().map(|rate| rate / 1e9);
+        let packets = sums.value("ts_packets").or(sums.value("received"));
+        let mut figures = Figures {
             playing: sums.playing.max(0.0) as u64,
+            asked: clients.asked,
+            served: clients.served,
             bitrate: sums.middle_rate().map(tidy),
             bitrate_mean: (sums.seconds > 0.0).then(|| tidy(sums.payload * 8.0 / sums.seconds)),
-            received: sums.received.max(0.0) as u64,
-            loss: (sums.expected > 0.0)
-                .then(|| tidy((sums.expected - sums.received) / sums.expected)),
-            startup_delay_p50,
-            startup_delay_p95,
-            jitter,
-            server_cpu: of_server(|server| Some(server.level("cpu")?.mean)),
+            received: sums.count("received").max(0.0) as u64,
+            loss: sums.value("loss"),
+            wrong: sums.value("wrong"),
+            startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
+            startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),
+            jitter: sums.figure("jitter", Statistic::Mean),
+            timed_by_reading: packets
+                .filter(|&packets| packets > 0.0)
+                .and_then(|packets| Some(tidy(sums.value("timed_by_reading")? / packets))),
+            server_cpu,
             server_cpu_peak: of_server(|server| Some(server.level("cpu")?.max)),
+            cpu_per_gbit: server_cpu
+                .zip(gbits.filter(|&rate| rate > 0.0))
+                .map(|(cpu, rate)| tidy(cpu / rate)),
             server_memory: of_server(|server| {
                 let level = server.level("uss").or_else(|| server.level("rss"))?;
                 Some(level.max)
@@ -176,83 +249,67 @@ impl Figures {
                 .sum(),
             tester_fit: (!report.tester.health.is_empty())
                 .then(|| report.tester.health.iter().all(|finding| !finding.invalid)),
-        })
-    }
-}
-
-fn quantile_of(histogram: &Histogram, share: f64) -> Option<f64> {
-    histogram.quantile(share).map(|value| value as f64)
-}
-
-/// Which end of a column is the better one.
-#[derive(Clone, Copy)]
-enum Better {
-    Larger,
-    Smaller,
-}
-
-/// A column in which a best can be told.
-struct Column {
-    name: &'static str,
-    better: Better,
-    value: fn(&Figures) -> Option<f64>,
-}
-
-const COLUMNS: [Column; 11] = [
-    larger("playing", |figures| Some(figures.playing as f64)),
-    larger("bitrate", |figures| figures.bitrate),
-    larger("received", |figures| Some(figures.received as f64)),
-    smaller("loss", |figures| figures.loss),
-    smaller("startup_delay_p50", |figures| figures.startup_delay_p50),
-    smaller("startup_delay_p95", |figures| figures.startup_delay_p95),
-    smaller("jitter", |figures| figures.jitter),
-    smaller("server_cpu", |figures| figures.server_cpu),
-    smaller("server_cpu_peak", |figures| figures.server_cpu_peak),
-    smaller("server_memory", |figures| figures.server_memory),
-    smaller("failed", |figures| Some(figures.failed as f64)),
-];
-
-const fn larger(name: &'static str, value: fn(&Figures) -> Option<f64>) -> Column {
-    Column {
-        name,
-        better: Better::Larger,
-        value,
-    }
-}
-
-const fn smaller(name: &'static str, value: fn(&Figures) -> Option<f64>) -> Column {
-    Column {
-        name,
-        better: Better::Smaller,
-        value,
-    }
-}
-
-/// Marks the best of each column, among the runs that can be trusted.
-pub(super) fn mark_best(rows: &mut [Row]) {
-    for column in COLUMNS {
-        let value = |row: &Row| {
-            let figures = row.figures.as_ref().filter(|_| row.outcome.is_trusted())?;
-            (column.value)(figures)
+            ..Figures::default()
         };
-        let values: Vec<f64> = rows.iter().filter_map(value).collect();
-        let (Some(smallest), Some(largest)) = (
-            values.iter().copied().min_by(f64::total_cmp),
-            values.iter().copied().max_by(f64::total_cmp),
-        ) else {
-            continue;
-        };
-        if smallest == largest {
-            continue;
-        }
-        let best = match column.better {
-            Better::Larger => largest,
-            Better::Smaller => smallest,
-        };
-        for row in rows.iter_mut() {
-            if value(row) == Some(best) {
-                row.best.push(column.name);
+        for subject in populations(reader) {
+            for column in subject.catalogue.table() {
+                let seen = |shown: &Shown| shown.column.name == column.name;
+                if figures.shown.iter().any(seen) {
+                    continue;
+                }
+                let metric = subject.catalogue.find(column.metric);
+                let unit = match metric {
+                    Some(metric) => metric.unit,
+                    None if column.name == "cpu_per_gbit" => Unit::Cores,
+                    None => Unit::Count,
+                };
+                figures.shown.push(Shown { column, unit });
+                if metric.is_some() && figures.own(column.name).is_none() {
+                    figures.columns.insert(column.name, sums.column(column));
+                }
             }
         }
+        let broken = contest::Broken {
+            errors: sums.count("continuity_errors"),
+            lost: sums.count("continuity_lost"),
+            packets: sums.count("ts_packets"),
+        };
+        figures.contest = contest::why(report, &figures, &allowed, broken);
+        Ok(figures)
+    }
+
+    /// The figure of that name that every run has, whatever its clients speak: `None` where there is no such name.
+    fn own(&self, name: &str) -> Option<Option<f64>> {
+        Some(match name {
+            "playing" => Some(self.playing as f64),
+            "served" => Some(self.served as f64),
+            "bitrate" => self.bitrate,
+            "received" => Some(self.received as f64),
+            "loss" => self.loss,
+            "startup_delay_p50" => self.startup_delay_p50,
+            "startup_delay_p95" => self.startup_delay_p95,
+            "jitter" => self.jitter,
+            "server_cpu" => self.server_cpu,
+            "server_cpu_peak" => self.server_cpu_peak,
+            "cpu_per_gbit" => self.cpu_per_gbit,
+            "server_memory" => self.server_memory,
+            "failed" => Some(self.failed as f64),
+            _ => return None,
+        })
+    }
+
+    /// What it has in a column.
+    pub(super) fn value(&self, column: &TableColumn) -> Option<f64> {
+        let further = || self.columns.get(column.name).copied();
+        self.own(column.name).or_else(further).flatten()
+    }
+
+    /// Whether so many of the packets' times are those of reading that a figure made of them may be, too.
+    pub(super) fn is_doubtful(&self, column: &TableColumn) -> bool {
+        let enough = match column.statistic {
+            Statistic::Quantile(share) => 1.0 - share,
+            _ => 0.01,
+        };
+        column.of_times && self.timed_by_reading.is_some_and(|share| share > enough)
     }
 }

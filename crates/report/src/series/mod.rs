@@ -1,7 +1,9 @@
 //! Reports of a series: one row a run, out of the run files and of nothing else; the index says only which
 //! there are.
 
+mod best;
 mod capacity;
+mod contest;
 mod figures;
 mod scaling;
 mod table;
@@ -73,9 +75,12 @@ pub struct Row {
     pub reasons: Vec<String>,
     /// What was measured; null of a run without a run file.
     pub figures: Option<Figures>,
-    /// The columns (names of fields of `figures`) in which it is the best of all runs that can be trusted:
-    /// the largest of `playing`, `bitrate` and `received`, the smallest of the others. None is marked in a
-    /// column in which all are alike.
+    /// Why it cannot be the best of anything: it did not pass, not every client was served, or what they got was wrong. Null of a
+    /// run that served what was asked.
+    pub out_of_contest: Option<String>,
+    /// The columns (names of fields of `figures`, or in `figures.columns`) in which it is the best of all runs that served what was
+    /// asked: the largest of `playing`, `served`, `bitrate` and `received`, the smallest of the others. None is marked in a
+    /// column in which all runs are alike.
     pub best: Vec<&'static str>,
 }
 
@@ -235,7 +240,7 @@ impl Series {
     }
 
     fn finished(mut self) -> Series {
-        figures::mark_best(&mut self.runs);
+        best::mark(&mut self.runs);
         self.capacity = capacity::of(&self);
         self.scaling = scaling::of(&self);
         self
@@ -308,6 +313,7 @@ fn nothing() -> Row {
         outcome: RowOutcome::Invalid,
         reasons: Vec::new(),
         figures: None,
+        out_of_contest: None,
         best: Vec::new(),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use measure::Unit;
+use measure::{Better, TableColumn, Unit};
 
-use super::{Capacity, Figures, Interval, Row, RowOutcome, Scaling, Series};
+use super::figures::Shown;
+use super::{Capacity, Interval, Row, RowOutcome, Scaling, Series, best, contest};
 use crate::human::{count, digits, figure};
 use crate::terminal::{Layout, fold, one_line};
 
@@ -20,6 +21,8 @@ struct Column {
     cells: Vec<Cell>,
     /// Words stand on the left, numbers on the right.
     left: bool,
+    /// Of a column that may be left out where there is no room: how soon, the smallest first, and what is said of it then.
+    silent: Option<(usize, String)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -70,19 +73,31 @@ pub fn table(series: &Series, layout: Layout) -> String {
     );
     let _ = writeln!(text, "{}\n", paint.strong(&one_line(&about)));
     let values = value_columns(series);
-    let figures = figure_columns(series);
+    let (figures, left_out) = fitting(&values, figure_columns(series), layout.width);
     for (index, block) in blocks(&values, &figures, layout.width).iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
         write_block(&mut text, block, layout);
     }
+    let mut legend = Vec::new();
     if series.runs.iter().any(|row| !row.best.is_empty()) {
-        let legend = "* the best of its column among runs that passed or failed: the most clients, Mb/s and \
-                      packets, the least of all others";
-        for line in fold(legend, layout.width) {
-            let _ = writeln!(text, "{}", paint.faint(&line));
-        }
+        legend.push(
+            "* the best of its column among the runs that passed and served every client right: the most clients, \
+             Mb/s and packets, the least of all others"
+                .to_owned(),
+        );
+    }
+    let doubtful = |column: &Column| column.cells.iter().any(|cell| cell.text.starts_with('~'));
+    if figures.iter().any(doubtful) {
+        let what = "~ not to be trusted: so many packets were timed when they were read, not when they came";
+        legend.push(what.to_owned());
+    }
+    if !left_out.is_empty() {
+        legend.push(format!("for want of room without: {}", left_out.join(", ")));
+    }
+    for line in legend.iter().flat_map(|what| fold(what, layout.width)) {
+        let _ = writeln!(text, "{}", paint.faint(&line));
     }
     reasons(&mut text, series, layout);
     for capacity in &series.capacity {
@@ -135,83 +150,140 @@ fn value_columns(series: &Series) -> Vec<Column> {
                 heading: [one_line(&name), String::new()],
                 cells: texts.into_iter().map(Cell::plain).collect(),
                 left: !numbers,
+                silent: None,
             }
         })
         .collect()
 }
 
-/// A column of figures: heading, the field that may be the best, and how a run's figure reads.
-type Shown = (
-    [&'static str; 2],
-    &'static str,
-    fn(&Figures) -> Option<String>,
-);
+/// What a figure reads as in a column of that unit.
+fn shown(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Count => count(value),
+        Unit::Seconds => digits(value * 1e3),
+        Unit::BitsPerSecond => digits(value / 1e6),
+        Unit::Ratio => digits(value * 100.0),
+        Unit::Bytes => digits(value / f64::from(1 << 20)),
+        Unit::Cores => format!("{value:.2}"),
+    }
+}
 
-const SHOWN: [Shown; 11] = [
-    (["playing", ""], "playing", |f| {
-        Some(count(f.playing as f64))
-    }),
-    (["Mb/s", ""], "bitrate", |f| Some(digits(f.bitrate? / 1e6))),
-    (["packets", ""], "received", |f| {
-        Some(count(f.received as f64))
-    }),
-    (["loss", "%"], "loss", |f| Some(digits(f.loss? * 100.0))),
-    (["startup", "p50 ms"], "startup_delay_p50", |f| {
-        Some(digits(f.startup_delay_p50? * 1e3))
-    }),
-    (["startup", "p95 ms"], "startup_delay_p95", |f| {
-        Some(digits(f.startup_delay_p95? * 1e3))
-    }),
-    (["jitter", "ms"], "jitter", |f| {
-        Some(digits(f.jitter? * 1e3))
-    }),
-    (["server", "CPU mean"], "server_cpu", |f| {
-        Some(cores(f.server_cpu?))
-    }),
-    (["server", "CPU peak"], "server_cpu_peak", |f| {
-        Some(cores(f.server_cpu_peak?))
-    }),
-    (["server", "MiB"], "server_memory", |f| {
-        Some(digits(f.server_memory? / f64::from(1 << 20)))
-    }),
-    (["failed", ""], "failed", |f| Some(count(f.failed as f64))),
-];
-
-fn cores(value: f64) -> String {
-    format!("{value:.2}")
+fn cell(row: &Row, column: &TableColumn, unit: Unit) -> Cell {
+    let figures = row.figures.as_ref();
+    let text = figures.and_then(|figures| {
+        let value = figures.value(column);
+        if column.name == "loss" && value.is_none() && figures.bitrate.is_some() {
+            return Some("unknown".to_owned());
+        }
+        let text = shown(unit, value?);
+        Some(match column.name {
+            "served" => format!("{text} of {}", count(figures.asked as f64)),
+            _ if figures.is_doubtful(column) => format!("~{text}"),
+            _ => text,
+        })
+    });
+    Cell {
+        text: text.unwrap_or_else(|| "-".to_owned()),
+        best: row.best.contains(&column.name),
+        look: Look::Plain,
+    }
 }
 
 fn figure_columns(series: &Series) -> Vec<Column> {
-    let mut columns: Vec<Column> = SHOWN
-        .iter()
-        .map(|(heading, name, show)| Column {
-            heading: heading.map(str::to_owned),
+    let of = |column: &'static TableColumn, unit: Unit| {
+        let figures = || series.runs.iter().filter_map(|row| row.figures.as_ref());
+        let values = figures().filter_map(|figures| figures.value(column));
+        let most = values.fold(0.0, f64::max);
+        let smaller = column.better == Better::Smaller;
+        let nothing = smaller && unit == Unit::Count && most == 0.0;
+        let heading = column.heading.join(" ").trim_end().to_owned();
+        Column {
+            heading: column.heading.map(str::to_owned),
             cells: series
                 .runs
                 .iter()
-                .map(|row| {
-                    let text = row.figures.as_ref().and_then(show);
-                    Cell {
-                        text: text.unwrap_or_else(|| "-".to_owned()),
-                        best: row.best.contains(name),
-                        look: Look::Plain,
-                    }
-                })
+                .map(|row| cell(row, column, unit))
                 .collect(),
             left: false,
-        })
-        .collect();
+            silent: match column.name {
+                _ if nothing => Some((1, format!("{heading} (0 in every run)"))),
+                "damaged" => Some((2, format!("{heading} (at most {})", count(most)))),
+                "cpu_per_gbit" => Some((3, heading)),
+                _ => None,
+            },
+        }
+    };
+    let clients = best::of_clients(&series.runs);
+    let mut columns: Vec<Column> = Vec::new();
+    let mut per_gbit = None;
+    let has = |name: &str| clients.iter().any(|shown| shown.column.name == name);
+    for Shown { column, unit } in &clients {
+        let made = of(column, *unit);
+        if column.name == "cpu_per_gbit" {
+            per_gbit = Some(made);
+        } else {
+            columns.push(made);
+        }
+    }
+    let [cpu, peak, memory] = &best::SERVER;
+    columns.extend([of(cpu, Unit::Cores), of(peak, Unit::Cores)]);
+    columns.extend(per_gbit);
+    columns.push(of(memory, Unit::Bytes));
+    // What is served says it already.
+    if !has("served") {
+        columns.push(of(&best::FAILED, Unit::Count));
+    }
+    // What is known of no run has no column.
+    columns.retain(|column| column.cells.iter().any(|cell| cell.text != "-"));
+    let known = series.runs.iter().filter_map(|row| row.figures.as_ref());
+    let fit = known
+        .map(|figures| figures.tester_fit)
+        .all(|fit| fit == Some(true));
     columns.push(Column {
         heading: ["tester".to_owned(), String::new()],
         cells: series.runs.iter().map(tester).collect(),
         left: true,
+        silent: fit.then(|| (0, "tester (fit in every run)".to_owned())),
     });
     columns.push(Column {
         heading: ["verdict".to_owned(), String::new()],
         cells: series.runs.iter().map(verdict).collect(),
         left: true,
+        silent: None,
     });
     columns
+}
+
+/// Leaves out columns that say least until all fit beside each other, and gives what was left out. Where that is not enough, all stay.
+fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
+    let mut order: Vec<(usize, usize)> = figures
+        .iter()
+        .enumerate()
+        .filter_map(|(at, column)| Some((column.silent.as_ref()?.0, at)))
+        .collect();
+    order.sort_unstable();
+    let mut out = Vec::new();
+    let mut taken: usize = values.iter().chain(&figures).map(room).sum();
+    for (_, at) in order {
+        // The last column's two blanks are not written, but its mark may be.
+        if taken <= width + 1 {
+            break;
+        }
+        taken -= room(&figures[at]);
+        out.push(at);
+    }
+    if taken > width + 1 {
+        return (figures, Vec::new());
+    }
+    let mut left_out = Vec::new();
+    let mut kept = Vec::new();
+    for (at, column) in figures.into_iter().enumerate() {
+        match column.silent {
+            Some((_, what)) if out.contains(&at) => left_out.push(what),
+            _ => kept.push(column),
+        }
+    }
+    (kept, left_out)
 }
 
 fn tester(row: &Row) -> Cell {
@@ -236,21 +308,36 @@ fn verdict(row: &Row) -> Cell {
         RowOutcome::NotBegun => ("NOT BEGUN", Look::Bad),
         RowOutcome::Planned => ("not run", Look::Plain),
     };
+    // Of one that failed only by a threshold or cannot be trusted, the reasons say it.
+    let word = row
+        .out_of_contest
+        .as_ref()
+        .filter(|word| row.outcome.is_trusted() && *word != contest::THRESHOLD);
+    let (text, look) = match word {
+        Some(word) if row.outcome == RowOutcome::Pass => {
+            (format!("{text}, {word}"), Look::Doubtful)
+        }
+        Some(word) => (format!("{text}, {word}"), look),
+        None => (text.to_owned(), look),
+    };
     Cell {
         look,
-        ..Cell::plain(text.to_owned())
+        ..Cell::plain(text)
     }
+}
+
+/// Two blanks, or a mark and a blank, between columns.
+fn room(column: &Column) -> usize {
+    column.width() + 2
 }
 
 /// The columns in blocks that fit the width, each beginning with the varied values.
 fn blocks<'a>(values: &'a [Column], figures: &'a [Column], width: usize) -> Vec<Vec<&'a Column>> {
-    // Two blanks, or a mark and a blank, between columns.
-    let room = |column: &Column| column.width() + 2;
     let first: usize = values.iter().map(room).sum();
     let mut blocks: Vec<Vec<&Column>> = Vec::new();
     let mut taken = 0;
     for column in figures {
-        let fits = !blocks.is_empty() && taken + room(column) <= width;
+        let fits = !blocks.is_empty() && taken + room(column) <= width + 1;
         if !fits {
             blocks.push(values.iter().collect());
             taken = first;

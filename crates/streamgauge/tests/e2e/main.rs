@@ -5,6 +5,7 @@ mod apart;
 mod bad_input;
 mod calibrate;
 mod catalogue;
+mod contest;
 mod demo;
 mod endings;
 mod faults;

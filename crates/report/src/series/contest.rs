@@ -1,0 +1,206 @@
+//! Which runs can be the best of anything: those that served what was asked. A server that sends too little, or something else, has
+//! less to do, so that nothing it saves says anything of it.
+
+use measure::Threshold;
+use measure::threshold::{WRONG, WRONG_ALLOWED};
+use runfile::{ClientOutcome, ClientRow, Reader};
+use serde_json::Value;
+
+use super::{Figures, Row, RowOutcome};
+use crate::ReportError;
+use crate::human::{count, digits};
+use crate::model::Report;
+
+/// What is said of a run in which all were served and a threshold failed.
+pub(super) const THRESHOLD: &str = "a threshold failed";
+
+/// How much of the media of each population may be wrong or missing, as a share.
+pub(super) struct Allowed(Vec<(String, f64)>);
+
+impl Allowed {
+    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else that on `loss`.
+    pub(super) fn of(report: &Report) -> Allowed {
+        let written = |population: &str, metric: &str| {
+            let limits = report.thresholds.iter().filter_map(|result| {
+                let threshold = Threshold::parse(&result.threshold).ok()?;
+                let is_it = threshold.subject() == population && threshold.metric() == metric;
+                (is_it && !threshold.reads_worst_window()).then_some(result.limit)
+            });
+            limits.min_by(f64::total_cmp)
+        };
+        let of_it = |name: &str| {
+            let limit = written(name, WRONG).or_else(|| written(name, "loss"));
+            limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED))
+        };
+        let populations = report.populations.iter();
+        Allowed(
+            populations
+                .map(|population| (population.name.clone(), of_it(&population.name)))
+                .collect(),
+        )
+    }
+
+    fn share(&self, population: &str) -> f64 {
+        let mut all = self.0.iter();
+        all.find(|(name, _)| name == population)
+            .map_or(WRONG_ALLOWED, |(_, share)| *share)
+    }
+
+    /// What is allowed of all together: as much as where most is.
+    fn most(&self) -> f64 {
+        let shares = self.0.iter().map(|(_, share)| *share);
+        shares.fold(WRONG_ALLOWED, f64::max)
+    }
+}
+
+/// How many clients asked, and how many were served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Clients {
+    pub(super) asked: u64,
+    pub(super) served: u64,
+}
+
+/// Counts clients by what became of each.
+pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, ReportError> {
+    let mut found = Clients::default();
+    for client in reader.clients() {
+        let client = client?;
+        let failed = client.outcome == Some(ClientOutcome::Failed);
+        // Its time was over before anything could come.
+        if !failed && client.first_media.is_none() {
+            continue;
+        }
+        found.asked += 1;
+        if !failed && came_right(&client, allowed.share(&client.subject)) {
+            found.served += 1;
+        }
+    }
+    Ok(found)
+}
+
+fn came_right(client: &ClientRow, allowed: f64) -> bool {
+    let mut all = Counts::default();
+    for stream in client.streams.as_array().into_iter().flatten() {
+        all.add(stream);
+    }
+    all.wrong() <= allowed
+}
+
+/// What the streams of a client counted, as far as they count it.
+#[derive(Default)]
+struct Counts {
+    expected: f64,
+    received: f64,
+    /// What came and should not have, or not so.
+    besides: f64,
+    damaged: f64,
+    broken: Broken,
+}
+
+impl Counts {
+    fn add(&mut self, stream: &Value) {
+        let number = |path: &str| stream.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+        self.expected += number("/expected");
+        self.received += number("/received");
+        let datagrams = "/ts/datagrams";
+        for name in ["duplicated", "late", "foreign"] {
+            self.besides += number(&format!("{datagrams}/{name}"));
+        }
+        self.damaged += number(&format!("{datagrams}/damaged"));
+        self.broken.errors += number("/ts/continuity_errors");
+        self.broken.lost += number("/ts/continuity_lost");
+        self.broken.packets += number("/ts/ts_packets");
+    }
+
+    fn wrong(&self) -> f64 {
+        let all = self.expected + self.besides;
+        if all > 0.0 {
+            (all - (self.received - self.damaged)) / all
+        } else {
+            self.broken.share()
+        }
+    }
+}
+
+/// What continuity counters tell of streams in which nothing else says what was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Broken {
+    pub(super) errors: f64,
+    /// Packets that are missing, at least.
+    pub(super) lost: f64,
+    /// Packets that came.
+    pub(super) packets: f64,
+}
+
+impl Broken {
+    fn share(self) -> f64 {
+        let lost = self.lost.max(self.errors);
+        if lost > 0.0 {
+            lost / (lost + self.packets)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Why the figures of a run say that it did not serve what was asked.
+pub(super) fn why(
+    report: &Report,
+    figures: &Figures,
+    allowed: &Allowed,
+    broken: Broken,
+) -> Option<String> {
+    let mut words = Vec::new();
+    if figures.failed > 0 {
+        let failures = report
+            .populations
+            .iter()
+            .flat_map(|population| &population.clients.failures);
+        let refused: u64 = failures
+            .filter(|failure| failure.reason.starts_with("status_"))
+            .map(|failure| failure.count)
+            .sum();
+        let (some, all) = (
+            count(figures.failed as f64),
+            count(figures.asked.max(figures.failed) as f64),
+        );
+        words.push(if refused == figures.failed {
+            format!("refused {some} of {all}")
+        } else {
+            format!("{some} of {all} failed")
+        });
+    }
+    let most = allowed.most();
+    let lost = figures.loss.filter(|&loss| loss > most);
+    let wrong = figures.wrong.is_some_and(|wrong| wrong > most);
+    if let Some(loss) = lost {
+        words.push(format!("{} % lost", digits(loss * 100.0)));
+    } else if wrong {
+        words.push("wrong content".to_owned());
+    } else if figures.loss.is_none() && broken.share() > most {
+        words.push(format!("{} continuity errors", count(broken.errors)));
+    }
+    let unserved = figures.asked - figures.served;
+    if words.is_empty() && unserved > 0 {
+        let (some, all) = (count(unserved as f64), count(figures.asked as f64));
+        words.push(format!("wrong to {some} of {all}"));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Why a run cannot be the best of anything; `None` of one that can.
+pub(super) fn of(row: &Row) -> Option<String> {
+    let figures = row.figures.as_ref();
+    let word = match row.outcome {
+        RowOutcome::Pass | RowOutcome::Fail => match figures {
+            Some(figures) => figures.contest.clone(),
+            None => Some("nothing was measured".to_owned()),
+        },
+        RowOutcome::Invalid => Some("invalid".to_owned()),
+        RowOutcome::Stopped => Some("stopped".to_owned()),
+        RowOutcome::NotBegun => Some("it did not begin".to_owned()),
+        RowOutcome::Planned => Some("not run".to_owned()),
+    };
+    let failed = row.outcome == RowOutcome::Fail;
+    word.or_else(|| failed.then(|| THRESHOLD.to_owned()))
+}

@@ -1,0 +1,160 @@
+//! Relays compared in a series: one that serves too little or something else wins nothing, whatever it saves by that.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::support::{Finished, Process, RUN_WITHIN, alone, folder, number, streamgauge, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A namespace in which a source sends to a group.
+fn sent_to(folder: &Path) -> Option<(Namespace, Process)> {
+    let space = Namespace::with_multicast()?;
+    let send = "send udp://239.81.0.1:4056 --interface lo -b 4Mbps -d 120s";
+    let source = Process::start(space.within(&streamgauge(send.split(' '))), folder);
+    Some((space, source))
+}
+
+/// The command of a reference relay with these arguments, as a scenario writes it.
+fn relay(arguments: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    format!("[{program}, serve, http-ts, --interface, lo, --port, \"8080\"{arguments}]")
+}
+
+/// Eight clients and one relay after the other.
+fn compare(space: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Finished {
+    let list: Vec<String> = relays.iter().map(|arguments| relay(arguments)).collect();
+    let text = format!(
+        "name: relays\nduration: 3s\nsettle: 0s\n\
+         server:\n  command: {}\n  ready: {{port: 8080}}\n\
+         clients:\n  viewers:\n    protocol: http-ts\n    urls: [\"http://127.0.0.1:8080/udp/239.81.0.1:4056\"]\n    \
+         load: {{clients: 8}}\nvary:\n  server.command:\n    - {}\n{more}",
+        list[0],
+        list.join("\n    - ")
+    );
+    fs::write(folder.join("s.yaml"), text).expect("the test's folder can be written");
+    let arguments = [
+        "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
+    ];
+    Process::start(space.within(&streamgauge(arguments)), folder).finish(RUN_WITHIN)
+}
+
+fn report(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("x.json")).expect("it was written");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn best(row: &Value) -> Vec<&str> {
+    let names = row["best"].as_array().expect("a list");
+    names.iter().filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
+    let _alone = alone();
+    let folder = folder();
+    let Some((space, _source)) = sent_to(folder.path()) else {
+        return;
+    };
+    let relays = ["", ", --fault, replace=20%", ", --max-clients, \"5\""];
+    // No threshold is written: each that wins nothing fails all the same.
+    compare(&space, folder.path(), &relays, "").expect(99);
+    let report = report(folder.path());
+    let rows = &report["runs"];
+    let words = [0, 1, 2].map(|at| {
+        let row = &rows[at];
+        let word = row["out_of_contest"].as_str().unwrap_or("in");
+        (row["outcome"].as_str(), word.to_owned())
+    });
+    assert_eq!(words[0], (Some("pass"), "in".to_owned()), "{rows}");
+    assert_eq!(
+        words[2],
+        (Some("fail"), "refused 3 of 8".to_owned()),
+        "{rows}"
+    );
+    assert_eq!(words[1].0, Some("fail"));
+    assert!(words[1].1.ends_with(" % lost"), "{words:?}");
+    let served = [0, 1, 2].map(|at| {
+        let figures = &rows[at]["figures"];
+        (number(&figures["served"]), number(&figures["asked"]))
+    });
+    assert_eq!(served, [(8, 8), (0, 8), (5, 8)]);
+    // The honest one is the best where the others differ, though the last has less to do.
+    let honest = best(&rows[0]);
+    for name in ["served", "loss", "duplicated", "server_cpu"] {
+        assert!(honest.contains(&name), "{name}: {rows}");
+    }
+    for at in [1, 2] {
+        assert!(best(&rows[at]).is_empty(), "{rows}");
+    }
+    let reasons = rows[1]["reasons"].to_string();
+    assert!(reasons.contains("viewers.wrong <= 0.1%"), "{reasons}");
+    let columns = &rows[0]["figures"]["columns"];
+    assert!(columns["datagram_delay_p99"].is_number(), "{columns}");
+    assert!(columns["continuity_errors"].is_null(), "{columns}");
+
+    let arguments = ["report", "x.series"];
+    let shown = Process::start(streamgauge(arguments), folder.path()).finish(PATIENCE);
+    let shown = shown.expect(0).stdout;
+    for part in ["FAIL, refused 3 of 8", "8 of 8*", "5 of 8 ", "0 of 8 "] {
+        assert!(shown.contains(part), "no `{part}` in:\n{shown}");
+    }
+}
+
+#[test]
+fn what_a_scenario_allows_is_no_failure_and_wins_nothing_either() {
+    let _alone = alone();
+    let folder = folder();
+    let Some((space, _source)) = sent_to(folder.path()) else {
+        return;
+    };
+    let relays = ["", ", --max-clients, \"5\""];
+    let allowed = "thresholds: [\"viewers.failed <= 3\"]\n";
+    compare(&space, folder.path(), &relays, allowed).expect(0);
+    let report = report(folder.path());
+    let [honest, other] = [0, 1].map(|at| &report["runs"][at]);
+    assert_eq!(other["outcome"], "pass");
+    assert_eq!(other["out_of_contest"], "refused 3 of 8");
+    assert!(best(other).is_empty() && !best(honest).is_empty());
+}
+
+#[test]
+fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measured() {
+    let _alone = alone();
+    let folder = folder();
+    let Some((space, _source)) = sent_to(folder.path()) else {
+        return;
+    };
+    let start = |port: &str| {
+        let serve = ["serve", "http-ts", "--interface", "lo", "--port", port];
+        let relay = Process::start(space.within(&streamgauge(serve)), folder.path());
+        let bound = format!(":{:04X} ", port.parse::<u16>().expect("a port"));
+        wait_for("the relay listens", PATIENCE, || {
+            let rows = space.table("tcp");
+            let listens = |row: &str| row.contains(&bound) && row.contains(" 0A ");
+            rows.lines().any(listens).then_some(())
+        });
+        relay
+    };
+    // It serves, and the other one idles.
+    let (_left_over, idle) = (start("8080"), start("8081"));
+    let load = format!(
+        "load http://127.0.0.1:8080/udp/239.81.0.1:4056 -c 2 -d 2s --pid {} --quiet",
+        idle.id()
+    );
+    let load = space.within(&streamgauge(load.split(' ')));
+    let finished = Process::start(load, folder.path()).finish(RUN_WITHIN);
+    finished.expect(110);
+    // One that is to be launched there cannot be.
+    let finished = compare(&space, folder.path(), &["", ", --chunked"], "").expect(104);
+    let report = report(folder.path());
+    for at in [0, 1] {
+        assert_eq!(report["runs"][at]["outcome"], "not_begun");
+        let reasons = report["runs"][at]["reasons"].to_string();
+        assert!(reasons.contains("8080"), "{reasons} {finished:?}");
+    }
+}

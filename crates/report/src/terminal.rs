@@ -275,13 +275,18 @@ impl Screen {
             && by_reading > received / 100.0
         {
             let share = 100.0 * by_reading / received;
-            let text = format!("of {share:.0} % of packets those of reading, not of arrival");
+            let text =
+                format!("of {share:.0} % of packets: when they were read, not when they came");
             self.row("times", &text);
         }
-        if let Some(delay) = metrics.find("startup_delay") {
+        // What none had who began in the time that counts, nobody misses.
+        let began = metrics.value("started") != Some(0.0) || clients.started == 0;
+        if !began {
+            self.row("startup delay", "unknown: all clients began in the warm-up");
+        } else if let Some(delay) = metrics.find("startup_delay") {
             self.distribution("startup delay", delay, "p50");
         }
-        self.multiplex(metrics);
+        self.multiplex(metrics, began);
         self.frames(metrics);
         self.stalls(metrics);
         self.failures(clients);

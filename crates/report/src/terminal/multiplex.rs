@@ -5,8 +5,9 @@ use crate::human::count;
 use crate::model::{Figures, Metrics};
 
 impl Screen {
-    /// How whole the streams were, and when a viewer could begin, where that was looked at.
-    pub(super) fn multiplex(&mut self, metrics: &Metrics) {
+    /// How whole the streams were, and when a viewer could begin, where that was looked at. `began`: whether anybody did, in the time
+    /// that counts.
+    pub(super) fn multiplex(&mut self, metrics: &Metrics, began: bool) {
         if metrics
             .value("ts_packets")
             .is_none_or(|packets| packets == 0.0)
@@ -43,7 +44,16 @@ impl Screen {
             false => self.row("stream", &broken),
         }
         if let Some(delay) = metrics.find("random_access_delay") {
-            self.distribution("to picture", delay, "p50");
+            match delay.figures {
+                Figures::Distribution(None) if !began => {}
+                Figures::Distribution(None) => {
+                    self.row(
+                        "to picture",
+                        "none: nothing came with which a decoder can begin",
+                    );
+                }
+                _ => self.distribution("to picture", delay, "p50"),
+            }
         }
         let delay = metrics.find("datagram_delay");
         if let Some(delay) =

@@ -8,7 +8,7 @@ use super::{Row, contest};
 
 /// The columns that do not hang on what the clients speak. They stand behind the others.
 pub(super) static SERVER: [TableColumn; 3] = [
-    TableColumn::smaller("server_cpu", "", Statistic::Mean, ["server", "CPU"]),
+    TableColumn::smaller("server_cpu", "", Statistic::Mean, ["CPU", "mean"]),
     TableColumn::smaller("server_cpu_peak", "", Statistic::Max, ["CPU", "peak"]),
     TableColumn::smaller("server_memory", "", Statistic::Max, ["server", "MiB"]),
 ];

@@ -1,5 +1,6 @@
 //! A series for a terminal: the table, how far the server went, and its model.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use measure::{Better, TableColumn, Unit};
@@ -130,19 +131,43 @@ fn short_names(keys: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// Values cut to what a column shows. Where that leaves some alike that are not, what all begin with goes first.
+fn told_apart(texts: Vec<String>) -> Vec<String> {
+    let cut = |text: &String| crate::terminal::cut(text, VALUE_MAX);
+    let shown: Vec<String> = texts.iter().map(cut).collect();
+    let different = |texts: &[String]| texts.iter().collect::<BTreeSet<_>>().len();
+    if different(&shown) == different(&texts) {
+        return shown;
+    }
+    let Some((first, others)) = texts.split_first() else {
+        return shown;
+    };
+    let alike = |other: &String| {
+        let pairs = first.chars().zip(other.chars());
+        pairs.take_while(|(one, other)| one == other).count()
+    };
+    let alike = others.iter().map(alike).min().unwrap_or(0);
+    // Words stay whole.
+    let beginning: Vec<char> = first.chars().take(alike).collect();
+    let blank = beginning.iter().rposition(|letter| *letter == ' ');
+    let from = blank.map_or(0, |blank| blank + 1);
+    let rest = texts.iter().map(|text| {
+        let rest: String = text.chars().skip(from).collect();
+        cut(&format!("…{rest}"))
+    });
+    rest.collect()
+}
+
 fn value_columns(series: &Series) -> Vec<Column> {
     short_names(&series.varied)
         .into_iter()
         .enumerate()
         .map(|(at, name)| {
-            let texts: Vec<String> = series
+            let texts = series
                 .runs
                 .iter()
-                .map(|row| {
-                    let text = one_line(row.values.get(at).map_or("", String::as_str));
-                    crate::terminal::cut(&text, VALUE_MAX)
-                })
-                .collect();
+                .map(|row| one_line(row.values.get(at).map_or("", String::as_str)));
+            let texts = told_apart(texts.collect());
             let numbers = texts
                 .iter()
                 .all(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
@@ -209,6 +234,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
                 _ if nothing => Some((1, format!("{heading} (0 in every run)"))),
                 "damaged" => Some((2, format!("{heading} (at most {})", count(most)))),
                 "cpu_per_gbit" => Some((3, heading)),
+                "random_access_delay_p50" => Some((4, heading)),
                 _ => None,
             },
         }
@@ -384,7 +410,10 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
                     line.push_str("* ");
                 }
             }
-            let shown = padded(&cell.text, column);
+            let shown = match index + 1 == block.len() && column.left {
+                true => cell.text.clone(),
+                false => padded(&cell.text, column),
+            };
             line.push_str(&match cell.look {
                 Look::Plain if cell.best => paint.strong(&shown),
                 Look::Plain => shown,
@@ -592,4 +621,25 @@ fn fold_hanging(line: &str, width: usize) -> Vec<String> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_cut_where_they_are_told_apart() {
+        let told = |texts: &[&str]| told_apart(texts.iter().map(|&text| text.into()).collect());
+        let long = "[/opt/relay/bin/relay, -l, 5140, -m, ";
+        let (one, other) = (format!("{long}256]"), format!("{long}1000, -r, lo]"));
+        assert_eq!(told(&[&one, &other]), ["…256]", "…1000, -r, lo]"]);
+        // Where the beginning tells it, it stays.
+        let alone = told(&["vlc", &one]);
+        assert_eq!(alone[0], "vlc");
+        assert!(alone[1].starts_with("[/opt/relay/"), "{alone:?}");
+        // A value may stand there twice, and a list may be empty.
+        let twice = told(&[&one, &one]);
+        assert!(twice[0].starts_with("[/opt/relay/"), "{twice:?}");
+        assert!(told(&[]).is_empty());
+    }
 }

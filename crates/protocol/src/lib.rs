@@ -15,6 +15,7 @@ pub mod registry;
 pub mod rtsp;
 pub mod session;
 pub mod source;
+mod span;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;

@@ -1,13 +1,13 @@
 //! What a client does while it plays: the keys of a scenario's `actions`.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use measure::units::TimeSpan;
-use rand::Rng;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use crate::span::Span;
 
 /// The most actions of one client.
 pub const MAX_ACTIONS: usize = 256;
@@ -112,92 +112,6 @@ impl Default for LeaveEarly {
         LeaveEarly {
             chance: measure::units::Ratio(1.0),
         }
-    }
-}
-
-/// A time, or one between two that is drawn for each client: `20s`, `5s..20s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The shortest.
-    pub least: Duration,
-    /// The longest.
-    pub most: Duration,
-}
-
-impl Span {
-    /// A time that is not drawn.
-    pub const fn exactly(time: Duration) -> Span {
-        Span {
-            least: time,
-            most: time,
-        }
-    }
-
-    /// A time out of the span, each millisecond as likely as any other.
-    pub fn draw(self, random: &mut impl Rng) -> Duration {
-        let steps = (self.most - self.least).as_millis();
-        let steps = u64::try_from(steps).unwrap_or(u64::MAX - 1);
-        // Drawn where there is nothing to choose too, so that the choices after it stay the same.
-        let drawn = random.next_u64() % (steps + 1);
-        self.least + Duration::from_millis(drawn)
-    }
-}
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Span, String> {
-        let time = |text: &str| {
-            let time = text.trim().parse::<TimeSpan>();
-            time.map(|time| time.0).map_err(|error| error.to_string())
-        };
-        let Some((least, most)) = text.split_once("..") else {
-            return time(text).map(Span::exactly);
-        };
-        let (least, most) = (time(least)?, time(most)?);
-        if most < least {
-            return Err(format!(
-                "`{text}` ends before it begins; write the shorter time first, such as `5s..20s`"
-            ));
-        }
-        Ok(Span { least, most })
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TimeSpan(self.least).fmt(out)?;
-        match self.least == self.most {
-            true => Ok(()),
-            false => write!(out, "..{}", TimeSpan(self.most)),
-        }
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Span {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Span".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A time, or one between two that is drawn for each client: `20s`, `5s..20s`.",
-            "examples": ["20s", "5s..20s"]
-        })
     }
 }
 
@@ -316,9 +230,6 @@ pub fn check(actions: &[Action]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-    use rand_pcg::Pcg64Mcg;
-
     use super::*;
 
     fn actions(json: &str) -> Result<Vec<Action>, String> {
@@ -364,24 +275,5 @@ mod tests {
         );
         let many = vec![Action::Wait(Span::exactly(Duration::ZERO)); MAX_ACTIONS + 1];
         assert!(check(&many).is_err());
-    }
-
-    #[test]
-    fn a_drawn_time_is_within_its_span() {
-        let mut random = Pcg64Mcg::seed_from_u64(1);
-        let span: Span = "5s..6s".parse().expect("valid");
-        let drawn: Vec<Duration> = (0..100).map(|_| span.draw(&mut random)).collect();
-        assert!(
-            drawn
-                .iter()
-                .all(|time| (span.least..=span.most).contains(time))
-        );
-        assert!(drawn.iter().any(|time| *time != drawn[0]));
-        let exact: Span = "5s".parse().expect("valid");
-        assert_eq!(exact.draw(&mut random), Duration::from_secs(5));
-        assert_eq!(
-            (exact.to_string(), span.to_string()),
-            ("5s".into(), "5s..6s".into())
-        );
     }
 }

@@ -13,7 +13,7 @@ use net::{Clock, PortRange};
 use protocol::media::source::FILE_MAX;
 use protocol::registry::{Clients, Surroundings};
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
-use scenario::{Priority, Scenario};
+use scenario::{Pick, Priority, Scenario};
 use sut::Sut;
 
 use crate::collect::Assembly;
@@ -277,7 +277,16 @@ fn judge(
         let text = &threshold.text;
         thresholds.push(Threshold::parse(text).map_err(|error| refused(text, error))?);
     }
-    Judge::new(thresholds, subjects, warm_up_windows).map_err(|error| refused("", error))
+    let mut judge =
+        Judge::new(thresholds, subjects, warm_up_windows).map_err(|error| refused("", error))?;
+    for population in &scenario.populations {
+        for metric in population.config.must_be_zero() {
+            judge = judge
+                .with_zero(&population.name, metric, subjects)
+                .map_err(|error| refused(metric, error))?;
+        }
+    }
+    Ok(judge)
 }
 
 fn start_server(
@@ -508,7 +517,9 @@ fn maker(
         .transpose()
         .map_err(|error| of_file(&error.to_string()))?;
     let clients = Clients::new(&population.config, file.as_deref(), surroundings)
-        .map_err(|error| of_file(&error))?;
+        .map_err(|error| of_file(&error))?
+        .among(&population.urls, population.pick != Pick::Random)
+        .map_err(refused)?;
     Ok(Arc::new(move |url, seed| clients.client(url, seed)))
 }
 
@@ -516,7 +527,6 @@ fn maker(
 mod tests {
     use super::*;
     use protocol::session::{Context, Input, Session};
-    use scenario::Pick;
 
     /// A session with a fault in it.
     struct Broken;

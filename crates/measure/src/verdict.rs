@@ -99,7 +99,10 @@ impl ThresholdResult {
     pub fn explain(&self) -> String {
         let mut text = format!("`{}`", self.text);
         if self.implied {
-            text += " (which holds for every population unless another is written)";
+            text += match self.text.ends_with(".failed == 0") {
+                true => " (which holds for every population unless another is written)",
+                false => " (which holds unless another is written)",
+            };
         }
         match (self.value, self.window) {
             (None, _) => text += ": there was no data, so it failed",

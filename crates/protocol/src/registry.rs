@@ -1,6 +1,7 @@
 //! The only list of protocols: what each is called, what may be configured, how a client is made.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -66,10 +67,6 @@ pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
 /// The configuration of a population's clients, whatever protocol they speak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each population, and not for each client"
-)]
 pub enum ClientConfig {
     /// Of RTSP.
     Rtsp(rtsp::config::ClientConfig),
@@ -223,7 +220,34 @@ impl ClientConfig {
     pub fn actions(&self) -> Option<String> {
         match self {
             ClientConfig::Rtsp(config) => rtsp::actions::in_words(&config.actions),
-            ClientConfig::HttpTs(_) => None,
+            ClientConfig::HttpTs(config) => config.zap.map(|zap| zap.in_words()),
+        }
+    }
+
+    /// Whether clients change between the URLs of their population.
+    pub fn changes_channel(&self) -> bool {
+        match self {
+            ClientConfig::Rtsp(_) => false,
+            ClientConfig::HttpTs(config) => config.zap.is_some(),
+        }
+    }
+
+    /// The metrics that must be 0 beside `failed`, unless the scenario has another threshold on them.
+    pub fn must_be_zero(&self) -> &'static [&'static str] {
+        match self.changes_channel() {
+            true => &["zaps_failed"],
+            false => &[],
+        }
+    }
+
+    /// The multicast group that a server relays to who asks for that URL, as far as it is known.
+    pub fn group_of(&self, url: &str) -> Option<IpAddr> {
+        match self {
+            ClientConfig::Rtsp(_) => None,
+            ClientConfig::HttpTs(config) => {
+                let url = http1::Url::parse(url).ok()?;
+                Some(config.group_of(&url)?.ip())
+            }
         }
     }
 
@@ -346,6 +370,8 @@ fn stream_name(url: &str) -> Option<String> {
 pub struct Clients {
     config: ClientConfig,
     source: Option<Arc<Source>>,
+    /// What they change between.
+    channels: Option<Arc<http_ts::client::Channels>>,
     surroundings: Surroundings,
 }
 
@@ -367,8 +393,21 @@ impl Clients {
         Ok(Clients {
             config: config.clone(),
             source: source.map(Arc::new),
+            channels: None,
             surroundings: surroundings.clone(),
         })
+    }
+
+    /// Says between which URLs those change that change channel: each is followed by the next where that is `in_turn`, else by any other.
+    ///
+    /// # Errors
+    /// What is wrong with a URL.
+    pub fn among(mut self, urls: &[String], in_turn: bool) -> Result<Clients, String> {
+        if self.config.changes_channel() {
+            let channels = http_ts::client::Channels::new(urls, in_turn);
+            self.channels = Some(Arc::new(channels.map_err(|error| error.to_string())?));
+        }
+        Ok(self)
     }
 
     /// A client that is sent to `url`. All that it chooses at random follows from `seed`.
@@ -383,6 +422,9 @@ impl Clients {
                     .map_err(|error| error.to_string())?;
                 if let Some(&wall_clock) = self.surroundings.wall_clock.get() {
                     client = client.with_wall_clock(wall_clock);
+                }
+                if let Some(channels) = &self.channels {
+                    client = client.zapping(channels.clone(), seed);
                 }
                 return Ok(Box::new(client));
             }

@@ -123,8 +123,8 @@ pub struct Threshold {
     pub limit: f64,
     /// Which window was the worst, counted from 0, where the threshold reads the worst window.
     pub worst_window: Option<u64>,
-    /// Whether nobody wrote it: `failed == 0` holds for every population unless another is written, and `wrong <= 0.1%`
-    /// where it can be told what is wrong, unless one on `wrong`, `loss` or `lost` is.
+    /// Whether nobody wrote it: `failed == 0` holds for every population unless another is written, `zaps_failed == 0` where
+    /// clients change channel, and `wrong <= 0.1%` where it can be told what is wrong, unless one on `wrong`, `loss` or `lost` is.
     pub implied: bool,
     /// Whether it could have gone the other way, had the tester itself lost no packet.
     pub in_doubt: bool,

@@ -287,6 +287,7 @@ impl Screen {
             self.distribution("startup delay", delay, "p50");
         }
         self.multiplex(metrics, began);
+        self.changes(metrics);
         self.frames(metrics);
         self.stalls(metrics);
         self.failures(clients);

@@ -178,6 +178,17 @@ impl Scenario {
         for text in measure::threshold::unwritten(&written, &subjects) {
             lines.push(format!("threshold: {text} (unwritten)"));
         }
+        for population in &self.populations {
+            for metric in population.config.must_be_zero() {
+                let replaced = written.iter().any(|threshold| {
+                    threshold.subject() == population.name && threshold.metric() == *metric
+                });
+                if !replaced {
+                    let name = &population.name;
+                    lines.push(format!("threshold: {name}.{metric} == 0 (unwritten)"));
+                }
+            }
+        }
         lines.push(match (self.duration, description.ends) {
             (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
             (None, Some(ends)) => format!(

@@ -83,6 +83,17 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
         }
     };
     let config = config?;
+    let others = |(url, _): &(String, &Node)| *url != urls[0].0;
+    if config.changes_channel()
+        && !urls.is_empty()
+        && !urls.iter().any(others)
+        && let Some(entry) = fields.entry("zap")
+    {
+        problems.push(
+            Problem::new(&entry.key_origin, "there is no other URL to change to")
+                .help("give the population several `urls`, such as \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\""),
+        );
+    }
     // Two that publish to one URL would only be in each other's way.
     let usual = match config.publishes() {
         true => Pick::Own,

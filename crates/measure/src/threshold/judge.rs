@@ -29,7 +29,7 @@ pub struct ThresholdResult {
     pub window: Option<u64>,
     /// Whether there was nothing to compare.
     pub no_data: bool,
-    /// Whether nobody wrote it; see [`unwritten`](super::unwritten).
+    /// Whether nobody wrote it: see [`unwritten`](super::unwritten) and [`Judge::with_zero`].
     pub implied: bool,
     /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
     /// the tester itself or in this machine's kernel.
@@ -115,6 +115,32 @@ impl Judge {
             watched,
             warm_up_windows,
         })
+    }
+
+    /// Adds the unwritten threshold `metric == 0` of a population, unless one on that metric is among those written.
+    ///
+    /// # Errors
+    /// There is no such population or metric.
+    pub fn with_zero(
+        mut self,
+        population: &str,
+        metric: &str,
+        subjects: &[(&str, Catalogue)],
+    ) -> Result<Judge, ThresholdError> {
+        let is_it = |watched: &Watched| {
+            watched.threshold.subject() == population && watched.threshold.metric() == metric
+        };
+        if !self.watched.iter().any(is_it) {
+            let threshold = Threshold::parse(&format!("{population}.{metric} == 0"))?;
+            self.watched.push(Watched {
+                resolved: threshold.resolve(subjects)?,
+                threshold,
+                implied: true,
+                worst: None,
+                hardest: None,
+            });
+        }
+        Ok(self)
     }
 
     /// Takes in what a window of `seconds` saw of each subject.

@@ -225,6 +225,43 @@ fn the_run_and_its_worst_window_are_read() {
 }
 
 #[test]
+fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
+    let results = |written: &[&str]| {
+        let thresholds = written
+            .iter()
+            .map(|text| Threshold::parse(text).expect("right"));
+        let judge = Judge::new(thresholds.collect(), &SUBJECTS, 0).expect("they fit");
+        let mut judge = judge
+            .with_zero("viewers", "expected", &SUBJECTS)
+            .expect("it is a metric");
+        assert!(
+            judge
+                .clone()
+                .with_zero("viewers", "nothing", &SUBJECTS)
+                .is_err()
+        );
+        judge.window(0, 1.0, &packets(7, 7));
+        let mut totals = Totals::new(VIEWERS);
+        totals.add(&packets(7, 7)["viewers"], 1.0);
+        judge.finish(&BTreeMap::from([("viewers".to_owned(), totals)]))
+    };
+    let found = results(&[]);
+    let last = found.last().expect("two");
+    assert_eq!(
+        (last.text.as_str(), last.value),
+        ("viewers.expected == 0", Some(7.0))
+    );
+    assert!(last.implied && !last.passed);
+    let found = results(&["viewers.expected < 10"]);
+    assert_eq!(found.len(), 2);
+    assert!(
+        found
+            .iter()
+            .all(|result| result.text != "viewers.expected == 0")
+    );
+}
+
+#[test]
 fn the_sliver_of_a_last_window_is_not_the_worst() {
     let thresholds = vec![Threshold::parse("viewers.loss.worst < 5%").expect("right")];
     let mut judge = Judge::new(thresholds, &SUBJECTS, 0).expect("it fits");

@@ -4,6 +4,7 @@
 //! connection is of no further use, so what comes is the stream and nothing else.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -25,8 +26,11 @@ use crate::session::{
 mod content;
 #[cfg(test)]
 mod tests;
+mod zap;
 
 use content::Beginning;
+pub use zap::Channels;
+use zap::Zapping;
 
 /// How often a client may be sent on.
 const MAX_REDIRECTS: usize = 5;
@@ -49,6 +53,8 @@ enum Phase {
     Asked,
     /// The body of the answer comes.
     Body,
+    /// A change of channel failed, and the next is not due.
+    Between,
     /// Over.
     Ended,
 }
@@ -80,7 +86,13 @@ pub struct Client {
     asked: Time,
     /// When the head of the answer that brings media came.
     answered: Time,
+    /// Whether media of the present channel has come, and of any.
     playing: bool,
+    has_played: bool,
+    /// Whether it changed channel, and there is no picture as yet.
+    awaits_picture: bool,
+    /// Of a client that changes channel.
+    zapping: Option<Box<Zapping>>,
     /// When to look whether what is to come has come.
     check: Option<Time>,
     /// What the wall clock showed, since 1970, when time began; none where nobody said.
@@ -110,6 +122,9 @@ impl Client {
             asked: Time::ZERO,
             answered: Time::ZERO,
             playing: false,
+            has_played: false,
+            awaits_picture: false,
+            zapping: None,
             check: None,
             wall_clock: None,
         })
@@ -118,6 +133,13 @@ impl Client {
     /// Says what the wall clock showed, since 1970, when time began: the delay of stamped datagrams counts from it. Without it none is measured.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
+        self
+    }
+
+    /// Lets it change between these channels, where its configuration says so. All that it draws follows from `seed`.
+    pub fn zapping(mut self, channels: Arc<Channels>, seed: u64) -> Client {
+        let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.url, seed));
+        self.zapping = self.config.zap.map(zapping);
         self
     }
 
@@ -154,7 +176,7 @@ impl Client {
             return;
         }
         self.ends = Some((local, remote));
-        if self.visited.is_empty() {
+        if self.visited.is_empty() && !self.has_changed() {
             let delay = cx.now.since(self.started);
             cx.recorder
                 .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
@@ -233,12 +255,20 @@ impl Client {
             return;
         };
         let Some(beginning) = &mut self.beginning else {
-            return checker.feed(bytes, start, times, cx.recorder);
+            checker.feed(bytes, start, times, cx.recorder);
+            if self.awaits_picture {
+                self.look_for_picture(cx);
+            }
+            return;
         };
         if beginning.is_empty() {
             let (at, _) = times.clone().of(start + 1);
-            cx.recorder
-                .record(m::FIRST_BYTE_DELAY, at.since(self.due).as_nanos() as u64);
+            let changed = self.zapping.as_ref().and_then(|zapping| zapping.due);
+            let (delay, from) = match changed {
+                Some(due) => (m::ZAP_FIRST_BYTE_DELAY, due),
+                None => (m::FIRST_BYTE_DELAY, self.due),
+            };
+            cx.recorder.record(delay, at.since(from).as_nanos() as u64);
         }
         beginning.extend(bytes);
         if beginning.looks_like().is_some() {
@@ -248,6 +278,9 @@ impl Client {
         if let Some(at) = checker.first_arrival() {
             self.beginning = None;
             self.begin(cx, at);
+            if self.awaits_picture {
+                self.look_for_picture(cx);
+            }
         } else if checker.unsynced() > SYNC_WITHIN {
             self.no_stream(cx);
         }
@@ -255,6 +288,10 @@ impl Client {
 
     fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
         self.playing = true;
+        self.check = Some(at + self.config.silence.0);
+        if std::mem::replace(&mut self.has_played, true) {
+            return;
+        }
         for (histogram, from) in [
             (clients::STARTUP_DELAY, self.due),
             (clients::STARTUP_DELAY_FROM_SENT, self.started),
@@ -263,7 +300,6 @@ impl Client {
                 .record(histogram, at.since(from).as_nanos() as u64);
         }
         cx.out.push_back(Output::Playing { at });
-        self.check = Some(at + self.config.silence.0);
     }
 
     /// Fails, because what came is no transport stream.
@@ -301,8 +337,9 @@ impl Client {
         self.check = Some(cx.now + self.config.no_media.0);
         self.beginning = Some(Box::new(Beginning::new(head.headers.get("Content-Type"))));
         self.checker = Some(Box::new(Checker::new(&CheckerConfig {
-            due: self.due,
+            due: self.channel_due(),
             group: self.config.group_of(&self.url),
+            before: self.zapping.as_ref().and_then(|zapping| zapping.before()),
             wall_clock: self.wall_clock,
         })));
     }
@@ -350,17 +387,31 @@ impl Client {
             );
             return self.fail(cx, Failure::TooManyRedirects, detail);
         }
-        cx.out.push_back(Output::Close {
-            channel: self.channel,
-        });
-        self.channel = ChannelId(self.channel.0 + 1);
+        self.hang_up(cx);
         self.connect(cx);
+    }
+
+    /// Closes the connection, where there is one or is to be. The next has another number.
+    fn hang_up(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.open) {
+            cx.out.push_back(Output::Close {
+                channel: self.channel,
+            });
+        }
+        self.channel = ChannelId(self.channel.0 + 1);
     }
 
     /// The answer is over, as its framing says.
     fn over(&mut self, cx: &mut Context<'_>) {
-        if self.playing {
+        if self.playing && !self.awaits_picture {
             return self.finish(cx, Outcome::Completed);
+        }
+        if self.playing {
+            let detail = format!(
+                "the stream ended before its first random-access point, {}",
+                self.ends()
+            );
+            return self.fail(cx, Failure::ClosedInMedia, detail);
         }
         match &self.beginning {
             Some(beginning) if !beginning.is_empty() => self.no_stream(cx),
@@ -390,7 +441,7 @@ impl Client {
             http1::AtClose::Over => self.over(cx),
             http1::AtClose::UntilClose if !self.playing => self.over(cx),
             http1::AtClose::UntilClose => match self.config.at_close {
-                AtClose::Complete => self.finish(cx, Outcome::Completed),
+                AtClose::Complete => self.over(cx),
                 AtClose::Fail => {
                     let detail = format!(
                         "the server closed the connection {}; where that is how its streams end, write `at_close: complete`, {ends}",
@@ -456,50 +507,62 @@ impl Client {
                 );
                 self.fail(cx, Failure::MediaStopped, detail);
             }
-            Phase::Idle | Phase::Connecting | Phase::Ended => self.check = None,
+            Phase::Idle | Phase::Connecting | Phase::Between | Phase::Ended => self.check = None,
         }
     }
 
     fn no_media(&mut self, cx: &mut Context<'_>, within: String) {
+        let detail = self.without_media(&within);
+        self.fail(cx, Failure::NoMedia, detail);
+    }
+
+    fn without_media(&self, within: &str) -> String {
         let came = match &self.beginning {
             Some(beginning) if !beginning.is_empty() => format!("; {beginning}"),
             _ => String::new(),
         };
-        let detail = format!(
+        format!(
             "no packet within {within} after the head of the answer{came}, {}",
             self.ends()
-        );
-        self.fail(cx, Failure::NoMedia, detail);
+        )
     }
 
     /// Is told to come to an end. There is nothing to be said to the server: the connection is closed.
     fn stop(&mut self, cx: &mut Context<'_>) {
+        self.leave_channel(cx);
+        self.finish(cx, Outcome::Stopped);
+    }
+
+    /// What is wrong, where it has waited for so long, and the channel is to be left, that the server has failed.
+    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let since = match self.phase {
             Phase::Body => self.answered,
             _ => self.asked,
         };
-        let waited = cx.now.since(since);
-        if self.playing || self.phase == Phase::Idle || waited < IN_VAIN {
-            return self.finish(cx, Outcome::Stopped);
+        let waited = now.since(since);
+        let waits = matches!(self.phase, Phase::Connecting | Phase::Asked | Phase::Body);
+        if self.playing || !waits || waited < IN_VAIN {
+            return None;
         }
         // Else a run that is shorter than the time-outs would pass against a server that says nothing.
         let waited = format!("{:.3} s, when the client was stopped", waited.as_secs_f64());
-        match self.phase {
-            Phase::Body => self.no_media(cx, waited),
-            Phase::Asked => self.fail(
-                cx,
+        Some(match self.phase {
+            Phase::Body => (Failure::NoMedia, self.without_media(&waited)),
+            Phase::Asked => (
                 Failure::TimeoutResponse,
                 format!("no answer in {waited}, {}", self.ends()),
             ),
-            _ => self.fail(
-                cx,
+            _ => (
                 Failure::ConnectTimeout,
                 format!("no connection in {waited}, {}", self.ends()),
             ),
-        }
+        })
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if self.awaits_picture {
+            return self.change_failed(cx, failure, detail);
+        }
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
 
@@ -531,7 +594,11 @@ impl Client {
         let summary = checker.map(|checker| {
             StreamSummary::of_transport_stream(self.url.to_string(), self.wire_bytes, checker)
         });
-        summary.into_iter().collect()
+        let earlier = self
+            .zapping
+            .as_ref()
+            .and_then(|zapping| zapping.earlier.as_deref());
+        earlier.cloned().into_iter().chain(summary).collect()
     }
 
     /// Where the connection goes from and to, for details of failures.
@@ -553,6 +620,9 @@ impl Session for Client {
             Input::Start { due } if self.phase == Phase::Idle => {
                 self.due = due;
                 self.started = cx.now;
+                if let Some(zapping) = &mut self.zapping {
+                    zapping.begin(due);
+                }
                 self.connect(cx);
             }
             Input::Opened {
@@ -578,10 +648,15 @@ impl Session for Client {
             _ => {}
         }
         self.look(cx);
+        self.zap(cx);
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.check
+        let change = self.zapping.as_ref().map(|zapping| zapping.deadline());
+        match self.phase {
+            Phase::Idle | Phase::Ended => None,
+            _ => change.into_iter().chain(self.check).min(),
+        }
     }
 
     fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamSummary> {

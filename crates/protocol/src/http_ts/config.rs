@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::http1::{self, Url, Version};
+use crate::span::Span;
 use crate::tls::TlsConfig;
 
 /// The version of HTTP in which is asked.
@@ -32,6 +33,20 @@ impl HttpVersion {
         }
     }
 }
+
+/// How clients change channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Zap {
+    /// How long a client stays on a channel: `5s`, or `2s..10s` for times drawn by the seed. At least 100ms.
+    pub every: Span,
+    /// How many times it changes; where the next change would be due, it leaves. Default: it changes for as long as it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+}
+
+/// Nobody stays on a channel for a shorter time.
+const LEAST_STAY: Duration = Duration::from_millis(100);
 
 /// What it means that the server closes the connection while media comes, where nothing said how long the body is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +84,10 @@ pub struct ClientConfig {
     pub headers: BTreeMap<String, String>,
     /// The value of `User-Agent`. Default `streamgauge/` and the version.
     pub user_agent: String,
+    /// Changes channel while it plays: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The connection is closed, and another URL of the population's is asked
+    /// for: with `pick: random` any other, else the next of them. Default: it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zap: Option<Zap>,
     /// How TLS is spoken with URLs of `https`: `{verify: false}`, or `{ca: FILE}`.
     pub tls: TlsConfig,
 }
@@ -86,6 +105,7 @@ impl Default for ClientConfig {
             http_version: HttpVersion::default(),
             headers: BTreeMap::new(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            zap: None,
             tls: TlsConfig::default(),
         }
     }
@@ -138,12 +158,41 @@ impl ClientConfig {
                 return Err(("headers", format!("`{name}` is the client's own; {help}")));
             }
         }
+        if let Some(zap) = &self.zap {
+            let wrong = |text: &str| Err(("zap", text.to_owned()));
+            if zap.every.least < LEAST_STAY {
+                return wrong(
+                    "nobody changes channel that fast; write `zap: {every: 100ms}` or a longer time",
+                );
+            }
+            if zap.count == Some(0) {
+                return wrong("`zap` with a `count` of 0 changes nothing; take it out");
+            }
+            if self.group.is_some() {
+                let text = "`group` does not go with `zap`: each channel has a group of its own; take it out";
+                return Err(("group", text.to_owned()));
+            }
+        }
         self.tls.check().map_err(|text| ("tls", text))
     }
 
     /// The group whose datagrams a stream from that URL is to bring, as far as it is known.
     pub fn group_of(&self, url: &Url) -> Option<SocketAddr> {
         self.group.or_else(|| group_in(url.target()))
+    }
+}
+
+impl Zap {
+    /// What a client does, in words.
+    pub fn in_words(&self) -> String {
+        match self.count {
+            None => format!("changes channel every {}", self.every),
+            Some(1) => format!("changes channel once, after {}, and leaves", self.every),
+            Some(count) => format!(
+                "changes channel every {}, {count} times, and leaves",
+                self.every
+            ),
+        }
     }
 }
 
@@ -180,9 +229,21 @@ mod tests {
             (r#"{"headers":{"a b":"c"}}"#, "headers"),
             (r#"{"headers":{"a":"c\nd"}}"#, "headers"),
             (r#"{"headers":{"host":"c"}}"#, "headers"),
+            (r#"{"zap":{"every":"99ms..5s"}}"#, "zap"),
+            (r#"{"zap":{"every":"5s","count":0}}"#, "zap"),
+            (r#"{"zap":{"every":"5s"},"group":"239.1.1.1:5"}"#, "group"),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }
+        let zapping = read(r#"{"zap":{"every":"2s..5s","count":3}}"#).expect("valid");
+        let words = zapping.zap.map(|zap| zap.in_words());
+        assert_eq!(
+            words.as_deref(),
+            Some("changes channel every 2s..5s, 3 times, and leaves")
+        );
+        assert!(
+            read(r#"{"zap":{}}"#).is_err() && read(r#"{"zap":{"every":"5s","evry":1}}"#).is_err()
+        );
         assert!(
             read(r#"{"group":"somewhere"}"#).is_err() && read(r#"{"grup":"239.1.1.1:5"}"#).is_err()
         );

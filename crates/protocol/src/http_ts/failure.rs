@@ -73,6 +73,8 @@ reasons! {
     Reset = "reset";
     /// The server took nothing off the connection until the bounded queue of requests ran over.
     Stuck = "stuck";
+    /// After a change of channel, datagrams of other channels came and none of the new one. Of changes only, never of clients.
+    WrongChannel = "wrong_channel";
     /// This machine had no free port left: the tester's own limit.
     LocalPorts = "local_ports";
     /// This process had no file descriptor left: the tester's own limit.

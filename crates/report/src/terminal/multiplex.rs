@@ -1,7 +1,7 @@
 //! What is said of transport streams.
 
 use super::Screen;
-use crate::human::count;
+use crate::human::{count, plural};
 use crate::model::{Figures, Metrics};
 
 impl Screen {
@@ -24,6 +24,7 @@ impl Screen {
         };
         let wrong = list(&[
             ("foreign", "datagrams of another group or source"),
+            ("old_channel", "of them of the channel before"),
             ("damaged", "damaged"),
             ("stray_packets", "packets of no datagram"),
             ("late", "too old to tell"),
@@ -68,6 +69,42 @@ impl Screen {
                 count(ahead)
             );
             self.row("clocks", &text);
+        }
+    }
+
+    /// How changes of channel went, where there were any.
+    pub(super) fn changes(&mut self, metrics: &Metrics) {
+        let number = |name: &str| metrics.value(name).unwrap_or(0.0);
+        let zaps = number("zaps");
+        if zaps == 0.0 {
+            return;
+        }
+        let (failed, unfinished) = (number("zaps_failed"), number("zaps_unfinished"));
+        let mut text = plural(zaps, "change of channel", "changes of channel");
+        if failed > 0.0 {
+            let ways = [
+                ("503", "with status 503"),
+                ("status", "with another status"),
+                ("connect", "without a connection"),
+                ("silent", "silent"),
+                ("broken", "broken off"),
+                ("not_ts", "no transport stream"),
+                ("wrong_channel", "another channel"),
+                ("local", "the tester's own limits"),
+            ];
+            let count_of = |way: &str| number(&format!("zaps_failed_{way}"));
+            let ways = ways.iter().filter(|(way, _)| count_of(way) > 0.0);
+            let ways: Vec<String> = ways
+                .map(|(way, words)| format!("{} {words}", count(count_of(way))))
+                .collect();
+            text += &format!("; {} FAILED ({})", count(failed), ways.join(", "));
+        }
+        if unfinished > 0.0 {
+            text += &format!("; {} without a picture", count(unfinished));
+        }
+        self.row("zapping", &text);
+        if let Some(delay) = metrics.find("zap_delay") {
+            self.distribution("to new picture", delay, "p50");
         }
     }
 

@@ -12,6 +12,8 @@ use crate::media::ts::stamp::Stamp;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
 
+mod zap;
+
 const URL: &str = "http://me:secret@10.0.0.1:8080/rtp/239.81.0.1:4056";
 
 /// One client, what it uses, and what it has asked for.

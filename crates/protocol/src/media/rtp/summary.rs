@@ -90,6 +90,33 @@ impl StreamSummary {
         }
     }
 
+    /// Adds what was counted of another stream that the client had: what stays one figure is the sum, or the longest. PIDs are each stream's own, and left out.
+    pub fn add(&mut self, other: &StreamSummary) {
+        let (own, others) = (&mut self.counts, &other.counts);
+        own.expected += others.expected;
+        own.received += others.received;
+        own.payload_bytes += others.payload_bytes;
+        own.wire_bytes += others.wire_bytes;
+        own.duplicated += others.duplicated;
+        own.reordered += others.reordered;
+        own.late += others.late;
+        own.malformed += others.malformed;
+        own.restarts += others.restarts;
+        own.sender_reports += others.sender_reports;
+        if let (Some(own), Some(others)) = (&mut self.ts, &other.ts) {
+            own.counts.add(&others.counts);
+            match (&mut own.datagrams, &others.datagrams) {
+                (Some(own), Some(others)) => own.add(others),
+                (own @ None, others) => *own = *others,
+                (Some(_), None) => {}
+            }
+            own.pids.clear();
+        }
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        self.first_arrival = self.first_arrival.or(other.first_arrival);
+        self.last_arrival = other.last_arrival.or(self.last_arrival);
+    }
+
     /// What a receiver knows now.
     pub fn new(kind: MediaKind, url: impl Into<String>, receiver: &RtpReceiver) -> StreamSummary {
         StreamSummary {

@@ -18,7 +18,7 @@ use super::stamp::{STAMP_PID, Stamp};
 use crate::session::Times;
 
 use clock::Clock;
-use datagrams::Datagrams;
+use datagrams::{Datagrams, Whose};
 use pids::Pids;
 use tables::{Entry, Tables};
 
@@ -47,8 +47,18 @@ pub struct CheckerConfig {
     pub due: Time,
     /// The group that stamps are to name; the first that comes, where none is said.
     pub group: Option<SocketAddr>,
+    /// The group of the channel that the client had before, where it changed channel: it is no other's. Delays are then those of a change, which whoever asks
+    /// [`Checker::random_access`] knows, and none of a client's beginning.
+    pub before: Option<Before>,
     /// What the wall clock showed, since 1970, when time began. Without it, datagrams have no delay.
     pub wall_clock: Option<Duration>,
+}
+
+/// The channel that a client had before this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Its group, where that is known.
+    pub group: Option<SocketAddr>,
 }
 
 /// What one stream counted.
@@ -78,6 +88,23 @@ pub struct TsCounts {
     pub pcr_jumps: u64,
 }
 
+impl TsCounts {
+    /// Adds what another stream counted.
+    pub(crate) fn add(&mut self, other: &TsCounts) {
+        self.ts_packets += other.ts_packets;
+        self.sync_losses += other.sync_losses;
+        self.out_of_sync_bytes += other.out_of_sync_bytes;
+        self.continuity_errors += other.continuity_errors;
+        self.continuity_lost += other.continuity_lost;
+        self.ts_duplicates += other.ts_duplicates;
+        self.transport_errors += other.transport_errors;
+        self.malformed += other.malformed;
+        self.table_errors += other.table_errors;
+        self.untracked_packets += other.untracked_packets;
+        self.pcr_jumps += other.pcr_jumps;
+    }
+}
+
 /// What the stamped datagrams of one stream came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DatagramCounts {
@@ -93,6 +120,8 @@ pub struct DatagramCounts {
     pub late: u64,
     /// See [`m::FOREIGN`].
     pub foreign: u64,
+    /// See [`m::OLD_CHANNEL`].
+    pub old_channel: u64,
     /// See [`m::DAMAGED`].
     pub damaged: u64,
     /// See [`m::STRAY_PACKETS`].
@@ -101,11 +130,28 @@ pub struct DatagramCounts {
     pub restarts: u64,
 }
 
+impl DatagramCounts {
+    /// Adds what another stream counted.
+    pub(crate) fn add(&mut self, other: &DatagramCounts) {
+        self.expected += other.expected;
+        self.received += other.received;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.late += other.late;
+        self.foreign += other.foreign;
+        self.old_channel += other.old_channel;
+        self.damaged += other.damaged;
+        self.stray_packets += other.stray_packets;
+        self.restarts += other.restarts;
+    }
+}
+
 /// Checks one transport stream, which comes in pieces of any size. Keeps under 2 KiB.
 #[derive(Debug)]
 pub struct Checker {
     due: Time,
     group: Option<SocketAddr>,
+    before: Option<Before>,
     wall_clock: Option<Duration>,
     synced: bool,
     /// In sync, the beginning of a packet; else what may be one.
@@ -115,7 +161,7 @@ pub struct Checker {
     first_arrival: Option<Time>,
     last_arrival: Option<Time>,
     longest_gap: Duration,
-    random_access: bool,
+    random_access: Option<Time>,
     counts: TsCounts,
     /// How much of `counts` has been added to the recorder.
     added: TsCounts,
@@ -134,6 +180,7 @@ impl Checker {
         Checker {
             due: config.due,
             group: config.group,
+            before: config.before,
             wall_clock: config.wall_clock,
             synced: false,
             held: Vec::new(),
@@ -141,7 +188,7 @@ impl Checker {
             first_arrival: None,
             last_arrival: None,
             longest_gap: Duration::ZERO,
-            random_access: false,
+            random_access: None,
             counts: TsCounts::default(),
             added: TsCounts::default(),
             timed_by_reading: 0,
@@ -287,13 +334,17 @@ impl Checker {
         if header.pid == STAMP_PID
             && let Some(stamp) = Stamp::read(&header, packet)
         {
-            let (group, wall_clock) = (self.group, self.wall_clock);
-            let datagrams = self
-                .datagrams
-                .get_or_insert_with(|| Box::new(Datagrams::new(group, wall_clock)));
-            datagrams.stamp(stamp, at, recorder);
-        } else {
-            self.unstamped(packet, at, recorder);
+            let (group, before, wall_clock) = (self.group, self.before, self.wall_clock);
+            let datagrams = self.datagrams.get_or_insert_with(|| {
+                let before = before.and_then(|before| before.group);
+                Box::new(Datagrams::new(group, before, wall_clock))
+            });
+            if datagrams.stamp(stamp, at, recorder) == Whose::Others {
+                return;
+            }
+        } else if self.unstamped(packet, at, recorder) == Whose::Others {
+            // Of another stream: neither its tables, nor its clock, nor its counters are this one's.
+            return;
         }
         if header.damaged {
             self.counts.transport_errors += 1;
@@ -312,15 +363,16 @@ impl Checker {
             self.clock
                 .reference(pcr, header.discontinuity, at, &mut self.counts, recorder);
         }
-        if !self.random_access && header.unit_start {
+        if self.random_access.is_none() && header.unit_start {
             self.look_for_entry(&header, packet, at, recorder);
         }
     }
 
     #[inline]
-    fn unstamped(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.packet(packet, at, recorder);
+    fn unstamped(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) -> Whose {
+        match &mut self.datagrams {
+            Some(datagrams) => datagrams.packet(packet, at, recorder),
+            None => Whose::Own,
         }
     }
 
@@ -329,6 +381,9 @@ impl Checker {
         self.tables
             .packet(header, header.payload_of(packet), &mut self.counts);
         let delay = at.since(self.due).as_nanos() as u64;
+        if self.before.is_some() {
+            return;
+        }
         if !before.0 && self.tables.has_association() {
             recorder.record(m::PAT_DELAY, delay);
         }
@@ -357,8 +412,10 @@ impl Checker {
             }
         };
         if found {
-            self.random_access = true;
-            recorder.record(m::RANDOM_ACCESS_DELAY, at.since(self.due).as_nanos() as u64);
+            self.random_access = Some(at);
+            if self.before.is_none() {
+                recorder.record(m::RANDOM_ACCESS_DELAY, at.since(self.due).as_nanos() as u64);
+            }
         }
     }
 
@@ -433,6 +490,20 @@ impl Checker {
     /// When the first packet came.
     pub fn first_arrival(&self) -> Option<Time> {
         self.first_arrival
+    }
+
+    /// When the first packet came with which a decoder can begin.
+    #[inline]
+    pub fn random_access(&self) -> Option<Time> {
+        self.random_access
+    }
+
+    /// The group whose datagrams are this stream's, as far as it is known.
+    pub fn group(&self) -> Option<SocketAddr> {
+        match &self.datagrams {
+            Some(datagrams) => datagrams.group(),
+            None => self.group,
+        }
     }
 
     /// When the last packet came.

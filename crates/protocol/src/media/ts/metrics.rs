@@ -26,6 +26,9 @@ measure::metrics! {
         /// Stamped datagrams that are none of this stream's: of another group than the expected one (`group`, else that in the URL, else the first that came), or of another
         /// source than the first.
         FOREIGN = "foreign", Count, "";
+        /// Of the foreign ones, those of the channel that the client had before it changed to this one: a server that goes on with the old group.
+        /// Where neither URL nor `group` say which group is the right one, these are told from the new channel's all the same.
+        OLD_CHANNEL = "old_channel", Count, "";
         /// Of the received datagrams, those that did not come as they were sent: with fewer packets, or with others.
         DAMAGED = "damaged", Count, "";
         /// Transport packets in a stamped stream that belong to no datagram, because its stamp is missing or they are more than it says.

@@ -20,10 +20,21 @@ const AHEAD_MAX: u64 = 10_000_000;
 /// So many datagrams in a row of another source, and it is taken for the stream's.
 const NEW_SOURCE: u32 = 100;
 
+/// Whose a packet is, as far as stamps tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This stream's, or nobody knows.
+    Own,
+    /// Another group's.
+    Others,
+}
+
 /// The datagrams of a stream.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     group: Option<SocketAddr>,
+    /// The group of the channel that was had before.
+    before: Option<SocketAddr>,
     /// The wall clock when time began, in nanoseconds since 1970.
     began: Option<u64>,
     /// The one that is coming.
@@ -37,6 +48,7 @@ pub(super) struct Datagrams {
 #[derive(Debug)]
 struct Current {
     stamp: Stamp,
+    whose: Whose,
     /// How many packets are to come.
     left: u8,
     check: Hasher,
@@ -53,9 +65,15 @@ struct Source {
 }
 
 impl Datagrams {
-    pub(super) fn new(group: Option<SocketAddr>, wall_clock: Option<Duration>) -> Datagrams {
+    pub(super) fn new(
+        group: Option<SocketAddr>,
+        before: Option<SocketAddr>,
+        wall_clock: Option<Duration>,
+    ) -> Datagrams {
         Datagrams {
             group,
+            // Two URLs may lead to one group.
+            before: before.filter(|_| before != group),
             began: wall_clock.map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
             current: None,
             source: None,
@@ -68,6 +86,11 @@ impl Datagrams {
         &self.counts
     }
 
+    /// The group that they are to be of, as far as it is known.
+    pub(super) fn group(&self) -> Option<SocketAddr> {
+        self.group
+    }
+
     /// Sync was lost: whatever is missing of the datagram that was coming, the next packets are not its.
     pub(super) fn interrupted(&mut self) {
         if let Some(current) = &mut self.current {
@@ -78,36 +101,57 @@ impl Datagrams {
 
     /// A stamp came: a datagram begins.
     #[inline]
-    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) {
+    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Whose {
         if let Some(cut) = self.current.take() {
             self.ended(&cut.stamp, false, at, recorder);
         }
+        let others = self.group.is_some_and(|group| group != stamp.group)
+            || self.before == Some(stamp.group);
+        let whose = match others {
+            true => Whose::Others,
+            false => Whose::Own,
+        };
         let left = stamp.packets.saturating_sub(1);
         let check = Hasher::new();
         if left == 0 {
             let whole = stamp.packets == 1 && check.finalize() == stamp.check;
-            return self.ended(&stamp, whole, at, recorder);
+            self.ended(&stamp, whole, at, recorder);
+            return whose;
         }
-        self.current = Some(Current { stamp, left, check });
+        self.current = Some(Current {
+            stamp,
+            whose,
+            left,
+            check,
+        });
+        whose
     }
 
     /// Another packet came.
     #[inline]
-    pub(super) fn packet(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+    pub(super) fn packet(
+        &mut self,
+        packet: &[u8; PACKET],
+        at: Time,
+        recorder: &mut Recorder,
+    ) -> Whose {
         match &mut self.current {
             Some(current) if current.left > 0 => {
                 current.check.update(packet);
                 current.left -= 1;
+                let whose = current.whose;
                 if current.left > 0 {
-                    return;
+                    return whose;
                 }
                 if let Some(Current { stamp, check, .. }) = self.current.take() {
                     self.ended(&stamp, check.finalize() == stamp.check, at, recorder);
                 }
+                whose
             }
             _ => {
                 self.counts.stray_packets += 1;
                 recorder.add(m::STRAY_PACKETS, 1);
+                Whose::Own
             }
         }
     }
@@ -115,6 +159,11 @@ impl Datagrams {
     /// A datagram has come, as far as it will.
     #[inline]
     fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
+        if self.before == Some(stamp.group) {
+            self.counts.old_channel += 1;
+            recorder.add(m::OLD_CHANNEL, 1);
+            return self.foreign(recorder);
+        }
         if *self.group.get_or_insert(stamp.group) != stamp.group {
             return self.foreign(recorder);
         }

@@ -29,6 +29,7 @@ impl Bench {
     fn new() -> Bench {
         Bench {
             checker: Checker::new(&CheckerConfig {
+                before: None,
                 due: ms(100),
                 group: Some(group()),
                 wall_clock: Some(WALL_CLOCK),
@@ -312,6 +313,7 @@ fn every_datagram_is_accounted_for() {
             reordered: 2,
             late: 0,
             foreign: 2,
+            old_channel: 0,
             damaged: 2,
             stray_packets: 1,
             restarts: 0,

@@ -18,6 +18,7 @@ use sut::{CpuSource, Sut};
 use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
 use crate::crew::Crew;
+use crate::linger::{self, Holding, Lingering};
 use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
 use crate::process::Process;
@@ -47,6 +48,10 @@ pub(crate) struct Coordinator<'a> {
     /// When it was last looked whether all workers live.
     pub(crate) dead_looked_for: Time,
     pub(crate) sut: Option<Sut>,
+    /// What the server holds, where it is to be known what it gives back of it.
+    pub(crate) holding: Option<Holding>,
+    /// How many windows there have been.
+    pub(crate) windows: u64,
     pub(crate) server_is_gone: bool,
     pub(crate) run_file: RunFile,
     pub(crate) path: PathBuf,
@@ -91,7 +96,65 @@ impl Coordinator<'_> {
         while let Some(window) = self.assembly.take() {
             self.window(window);
         }
+        self.linger(progress);
         self.finish()
+    }
+
+    /// Looks at the server for a while after the last client has left, where the scenario wants that. What it finds is a window of
+    /// its own, of no length: no rate and no mean has that time in it.
+    fn linger(&mut self, progress: &mut dyn FnMut(&Progress)) {
+        let time = self
+            .scenario
+            .server
+            .as_ref()
+            .and_then(|server| server.linger);
+        let (Some(time), Some(holding), Some(sut)) = (time, self.holding.take(), &self.sut) else {
+            return;
+        };
+        let left = self.clock.now();
+        let until = left + time;
+        let mut lingering = Lingering::new(holding, left);
+        // Who does not want to wait has said so before, or says it twice.
+        let mut goes_on = !self.stopped_by_user;
+        let mut told = false;
+        while goes_on && !self.server_is_gone {
+            let now = self.clock.now();
+            lingering.saw_groups(now, sut.groups().as_ref());
+            if now >= until || self.control.is_killed() || sut.has_exited().is_some() {
+                break;
+            }
+            if !std::mem::replace(&mut told, true) {
+                progress(&Progress {
+                    elapsed: now.since_start(),
+                    phase: Phase::Lingering,
+                    populations: Vec::new(),
+                    server_cpu: None,
+                    tester: TesterProgress {
+                        healthy: true,
+                        ..TesterProgress::default()
+                    },
+                });
+            }
+            std::thread::sleep(linger::LOOK_EVERY.min(until.since(now)));
+            goes_on = !self.control.is_stopped();
+        }
+        let now = self.clock.now();
+        if sut.has_exited().is_some() || self.stopped_by_user {
+            return;
+        }
+        let given_back = lingering.finish(now, &sut.holdings());
+        let window = linger::window(&given_back);
+        let kept = serde_json::to_value(&given_back).unwrap_or_default();
+        self.run_file.meta("given_back", kept);
+        if let Some(totals) = self.totals.get_mut("server") {
+            totals.add(&window, 0.0);
+        }
+        self.run_file.window(WindowRow {
+            index: self.windows,
+            start: left,
+            seconds: 0.0,
+            subjects: BTreeMap::from([("server".to_owned(), window)]),
+        });
     }
 
     fn take(&mut self, report: Report) {
@@ -177,6 +240,12 @@ impl Coordinator<'_> {
             return;
         }
         self.stopped_by_user = user && !over;
+        if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
+            && over
+        {
+            // While the clients are still there.
+            holding.saw(&sut.holdings());
+        }
         let until = now + self.scenario.stop_timeout;
         self.until = Some(until);
         self.phase = Phase::Stopping;
@@ -193,6 +262,10 @@ impl Coordinator<'_> {
             tester,
         } = window;
         let server = self.look_at_server(begins);
+        if let (Some(holding), Some(server)) = (&mut self.holding, &server) {
+            holding.saw_window(server);
+        }
+        self.windows = index + 1;
         let mut tester = tester;
         let catalogue = tester::TESTER_CATALOGUE;
         tester.merge(&self.process.window(), catalogue);

@@ -8,6 +8,7 @@ mod coordinator;
 mod crew;
 mod elsewhere;
 mod error;
+mod linger;
 mod machine;
 mod media;
 mod messages;

@@ -30,6 +30,8 @@ pub enum Phase {
     Running,
     /// Sessions are being ended.
     Stopping,
+    /// No client is left, and the server is looked at for what it gives back.
+    Lingering,
 }
 
 /// How a population stands.

@@ -22,6 +22,7 @@ use crate::coordinator::Coordinator;
 use crate::crew::{Crew, Duty};
 use crate::elsewhere::{self, Elsewhere};
 use crate::error::EngineError;
+use crate::linger::{self, Holding};
 use crate::machine;
 use crate::media;
 use crate::ownership;
@@ -114,6 +115,9 @@ fn run_team(
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
     let mut sut = start_server(scenario, control, progress)?;
+    if let Some(sut) = &mut sut {
+        sut.watch_groups(linger::groups(scenario));
+    }
     let invalid = sut
         .as_ref()
         .map_or_else(Vec::new, |sut| ownership::check(scenario, sut, false));
@@ -151,6 +155,11 @@ fn run_team(
     if let Some(sut) = &mut sut {
         sut.begin();
     }
+    let lingers = scenario
+        .server
+        .as_ref()
+        .is_some_and(|server| server.linger.is_some());
+    let holding = sut.as_ref().filter(|_| lingers).map(Holding::before);
     surroundings.begin(since_1970(&clock));
     traces.begin(&clock);
     crew.begin(&clock);
@@ -199,6 +208,8 @@ fn run_team(
         process: Process::new(),
         dead_looked_for: Time::ZERO,
         sut,
+        holding,
+        windows: 0,
         server_is_gone: false,
         run_file,
         path: options.run_file.clone(),

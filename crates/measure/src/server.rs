@@ -28,6 +28,44 @@ pub struct LogComplaint {
     pub first: String,
 }
 
+/// What a server gave back after its last client had left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GivenBack {
+    /// How long it was looked at after the last client had left, in seconds.
+    pub looked_for: f64,
+    /// Multicast groups that were joined; null where the scenario names none, or nothing could be read.
+    pub groups: Option<Held>,
+    /// How long after the last client had left the last group was left that was joined for clients, in seconds; null where some are still joined.
+    pub groups_left_within: Option<f64>,
+    /// How many groups are still joined that were not before the first client.
+    pub groups_kept: u64,
+    /// Which these are, at most 16 of them.
+    pub kept: Vec<String>,
+    /// Open file descriptors of its processes.
+    pub file_descriptors: Option<Held>,
+    /// Unique set size of its processes, in bytes.
+    pub uss: Option<Held>,
+}
+
+/// How much of something a server held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Held {
+    /// Before the first client.
+    pub before: u64,
+    /// The most at any look.
+    pub peak: u64,
+    /// At the end.
+    pub after: u64,
+}
+
+impl Held {
+    /// How much more it holds at the end than before the first client.
+    pub fn kept(self) -> i64 {
+        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        signed(self.after) - signed(self.before)
+    }
+}
+
 crate::metrics! {
     /// The server's process tree.
     pub SERVER after Group::NONE;
@@ -74,6 +112,19 @@ crate::metrics! {
         /// Open file descriptors of the one process of the tree that is nearest to its limit on them, as a share of that. At 1 it
         /// takes no connection any more.
         FILE_DESCRIPTORS_SHARE = "file_descriptors_share", Ratio, "proc(5), /proc/pid/fd, /proc/pid/limits, Max open files", Max;
+        /// Multicast groups that are joined in the server's network namespace, by whomever: the kernel does not tell whose socket it is. Of those groups only that the
+        /// scenario's URLs and `server.groups` name; where the scenario names none, none are counted.
+        MULTICAST_GROUPS = "groups", Count, "proc(5), /proc/pid/net/igmp, /proc/pid/net/igmp6", Max;
+        /// Of the groups that were joined for the clients of the run, those that still were at the end of `server.linger`, after the last client had left. Only
+        /// where that is said.
+        GROUPS_KEPT = "groups_kept", Count, "proc(5), /proc/pid/net/igmp, /proc/pid/net/igmp6", Max;
+        /// How long after the last client had left the last of these groups was left, looked at every 50 ms. None where some are still joined
+        /// at the end of `server.linger`.
+        GROUPS_LEFT_WITHIN = "groups_left_within", Seconds, "proc(5), /proc/pid/net/igmp, /proc/pid/net/igmp6", Max;
+        /// Open file descriptors of the process tree at the end of `server.linger`, less those before the first client: below zero where it has fewer.
+        FILE_DESCRIPTORS_KEPT = "file_descriptors_kept", Count, "proc(5), /proc/pid/fd", Max;
+        /// Unique set size of the process tree at the end of `server.linger`, less that before the first client: below zero where it is smaller.
+        USS_KEPT = "uss_kept", Bytes, "proc(5), /proc/pid/smaps_rollup, Private_Clean + Private_Dirty", Max;
         /// Memory in the queues of all UDP sockets of this machine (of this network namespace), not
         /// of the server alone: the kernel keeps no such figure by process.
         UDP_MEMORY = "udp_memory", Bytes, "proc(5), /proc/net/sockstat, UDP mem in pages", Max;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use measure::media::Media;
-use measure::server::ServerLog;
+use measure::server::{GivenBack, ServerLog};
 use measure::tester::WorkerFigures;
 use measure::totals::Statistic;
 use measure::{Finding, Metric, Totals, Unit};
@@ -45,6 +45,8 @@ pub struct Report {
     pub server: Option<Metrics>,
     /// What its log complained of; empty where it did not, or was not read.
     pub server_log: ServerLog,
+    /// What it gave back after the last client had left; null where the scenario does not say `server.linger`, or it ended before.
+    pub server_gave_back: Option<GivenBack>,
     /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
     pub server_limits: Vec<Limit>,
     /// What the tester itself spent, and what it missed.

@@ -66,8 +66,11 @@ impl Sums {
         let warm_up = reader.header().warm_up_windows();
         for row in reader.windows() {
             let row = row?;
-            sums.duration = row.start.as_secs_f64() + row.seconds;
-            sums.evidence.window(row.start.as_secs_f64());
+            // What the server gave back after the run is a window of no length.
+            if row.seconds > 0.0 {
+                sums.duration = row.start.as_secs_f64() + row.seconds;
+                sums.evidence.window(row.start.as_secs_f64());
+            }
             for (name, window) in row.subjects {
                 let Some(totals) = sums.totals.get_mut(&name) else {
                     continue;
@@ -85,7 +88,9 @@ impl Sums {
                     Some(subject) if subject.kind == TESTER => Whose::Tester,
                     _ => Whose::Population,
                 };
-                sums.evidence.add(whose, catalogue, &window, row.seconds);
+                if row.seconds > 0.0 {
+                    sums.evidence.add(whose, catalogue, &window, row.seconds);
+                }
                 let whole = sums.whole.entry(name).or_default();
                 let counter = |name| match catalogue.find(name)?.source {
                     measure::metric::Source::Counter(id) => {
@@ -179,6 +184,7 @@ impl Report {
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
             server_limits: sums.evidence.limits(header.machine.cores, &server_log),
             server_log,
+            server_gave_back: noted(reader, "given_back")?,
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,
@@ -215,7 +221,9 @@ fn varied(reader: &Reader) -> Vec<Setting> {
 
 /// The windows of a run file as the JSON report writes them, a few at a time in memory.
 pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, ReportError>> {
-    reader.windows().map(|row| {
+    let of_no_length = |row: &Result<runfile::WindowRow, _>| matches!(row, Ok(row) if row.seconds == 0.0 && row.subjects.len() < reader.subjects().len());
+    let windows = reader.windows().filter(move |row| !of_no_length(row));
+    windows.map(|row| {
         let mut row = row?;
         let mut take = |subject: &Subject| {
             let window = row.subjects.remove(&subject.name)?;

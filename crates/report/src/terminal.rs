@@ -3,6 +3,7 @@
 //! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
 //! the tester fit to tell? Where is the rest?
 
+mod given_back;
 mod multiplex;
 mod published;
 mod tester;
@@ -59,6 +60,9 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     }
     if let Some(server) = &report.server {
         screen.server(server);
+        if let Some(given_back) = &report.server_gave_back {
+            screen.given_back(given_back);
+        }
     }
     screen.limits(report);
     screen.tester(report);

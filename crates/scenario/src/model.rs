@@ -219,6 +219,9 @@ pub struct Server {
     /// How long it may take to end after it was asked to. Default: [`DEFAULT_STOP_TIMEOUT`].
     #[serde(with = "duration")]
     pub stop_timeout: Duration,
+    /// How long it is looked at after the last client has left, for what it gives back: multicast groups, file descriptors, memory. Default: not.
+    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub linger: Option<Duration>,
     /// Its log, and what is looked for in it.
     pub log: ServerLog,
     /// Environment variables that it gets beside ours.

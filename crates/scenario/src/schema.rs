@@ -214,6 +214,7 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
             },
             "ready_timeout": with_description(duration, "How long it may take until it is ready. Default 10s."),
             "stop_timeout": with_description(duration, "How long it may take to end after it was asked to. Default 5s."),
+            "linger": with_description(duration, "How long it is looked at after the last client has left, for what it gives back: multicast groups, file descriptors, memory. Default: not."),
             "environment": {
                 "type": "object",
                 "additionalProperties": { "type": ["string", "number", "boolean"] },

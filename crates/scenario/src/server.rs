@@ -16,7 +16,7 @@ use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 
 /// The keys of the server.
-pub(crate) const KEYS: [&str; 13] = [
+pub(crate) const KEYS: [&str; 14] = [
     "launch",
     "command",
     "observe",
@@ -27,6 +27,7 @@ pub(crate) const KEYS: [&str; 13] = [
     "ready",
     "ready_timeout",
     "stop_timeout",
+    "linger",
     "environment",
     "directory",
     "log",
@@ -69,6 +70,7 @@ pub(crate) fn read(
         stop_timeout: fields
             .quantity::<TimeSpan>("stop_timeout", problems)
             .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        linger: linger(&mut fields, problems),
         environment: fields
             .get("environment", problems)
             .map(|node| environment(node, problems))
@@ -113,6 +115,16 @@ pub(crate) fn read(
                 .help("take it out"),
             );
         }
+    }
+    if matches!(server.start, ServerStart::Exporters { .. })
+        && let Some(entry) = fields.entry("linger")
+    {
+        let text = "what a server gives back is looked at on its own machine";
+        problems.push(
+            Problem::new(&entry.key_origin, text).help(
+                "take `linger` out, or run streamgauge there and watch the server by its `pid`",
+            ),
+        );
     }
     let only_observed = matches!(
         server.start,
@@ -305,6 +317,25 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
             group
         })
         .collect()
+}
+
+/// The longest time that a server is looked at after its last client.
+const LINGER_MAX: Duration = Duration::from_secs(3600);
+
+fn linger(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let linger = fields.quantity::<TimeSpan>("linger", problems)?.0;
+    if (linger.is_zero() || linger > LINGER_MAX)
+        && let Some(entry) = fields.entry("linger")
+    {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                "a server is not looked at for so long after its last client",
+            )
+            .help("write a time up to 1h, such as `linger: 5s`"),
+        );
+    }
+    Some(linger)
 }
 
 fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {

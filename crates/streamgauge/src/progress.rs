@@ -101,6 +101,7 @@ fn phase_text(phase: &Phase) -> String {
         Phase::Launching(what) => what.clone(),
         Phase::Running => "running".to_owned(),
         Phase::Stopping => "stopping (Ctrl-C to stop at once)".to_owned(),
+        Phase::Lingering => "what the server gives back".to_owned(),
     }
 }
 

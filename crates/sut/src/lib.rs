@@ -13,6 +13,7 @@ mod clips;
 mod complaints;
 mod error;
 mod exporters;
+mod groups;
 mod launched;
 mod log;
 mod message;
@@ -23,6 +24,8 @@ mod ready;
 mod spec;
 mod supervise;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,6 +126,17 @@ pub struct Sut {
     stop_within: Duration,
     cpu_source: CpuSource,
     log: WatchedLog,
+}
+
+/// What a server has taken of its machine, at one moment. What is absent could not be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holdings {
+    /// Of the watched multicast groups, those that are joined in its network namespace; none where no group is watched.
+    pub groups: Option<BTreeSet<IpAddr>>,
+    /// Open file descriptors of its processes.
+    pub file_descriptors: Option<u64>,
+    /// Unique set size of its processes, in bytes.
+    pub uss: Option<u64>,
 }
 
 /// What its log complains of.
@@ -376,6 +390,26 @@ impl Sut {
     /// All processes of the server: those that were started and their descendants.
     pub fn processes(&self) -> Vec<u32> {
         tree(&self.process)
+    }
+
+    /// Says which multicast groups are looked for in its network namespace. Nothing of a server on another machine.
+    pub fn watch_groups(&mut self, groups: BTreeSet<IpAddr>) {
+        self.observer.watched = groups;
+    }
+
+    /// Of the watched groups, those that are joined now in the network namespace of the server, by whomever: the kernel does not say. None where no group is
+    /// watched, or nothing can be read.
+    pub fn groups(&self) -> Option<BTreeSet<IpAddr>> {
+        self.observer.groups(&tree(&self.process))
+    }
+
+    /// What it has taken of its machine, looked at now: that costs the server, as the kernel walks its page tables.
+    pub fn holdings(&self) -> Holdings {
+        let tree = tree(&self.process);
+        Holdings {
+            groups: self.observer.groups(&tree),
+            ..observe::holdings(&tree)
+        }
     }
 
     /// Looks at it and records what is found. Once a window.

@@ -3,16 +3,19 @@
 //! Looking costs the tester, and some of it the server. So whatever grows with the number of threads
 //! and descriptors is done less often once it takes long: never more than 1 % of one core each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use measure::Recorder;
 use measure::server;
 
+use crate::Holdings;
 use crate::allowance;
 use crate::cgroup::{self, Kind};
+use crate::groups;
 use crate::ports::{self, Transport};
 use crate::proc;
 
@@ -64,6 +67,8 @@ pub struct Observation {
     pub file_descriptors: Option<u64>,
     /// Open file descriptors of the process that is nearest to its limit, as a share of that.
     pub file_descriptors_share: Option<f64>,
+    /// Of the watched multicast groups, those that are joined.
+    pub groups: Option<u64>,
     /// UDP memory of the machine, bytes.
     pub udp_memory: Option<u64>,
     /// Datagrams dropped at the server's sockets since the last look.
@@ -96,6 +101,10 @@ impl Observation {
                 self.file_descriptors.map(|count| count as f64),
             ),
             (server::FILE_DESCRIPTORS_SHARE, self.file_descriptors_share),
+            (
+                server::MULTICAST_GROUPS,
+                self.groups.map(|count| count as f64),
+            ),
             (
                 server::UDP_MEMORY,
                 self.udp_memory.map(|bytes| bytes as f64),
@@ -172,6 +181,8 @@ pub(crate) struct Observer {
     ticks_used: u64,
     threads: Option<Reading<HashMap<(u32, u32), u64>>>,
     drops: Drops,
+    /// The multicast groups that are looked for.
+    pub(crate) watched: BTreeSet<IpAddr>,
     /// How many cores the processes may use, as it was found last.
     allowed: Option<f64>,
     allowed_pace: Pace,
@@ -179,6 +190,7 @@ pub(crate) struct Observer {
     memory_pace: Pace,
     descriptors_pace: Pace,
     drops_pace: Pace,
+    groups_pace: Pace,
 }
 
 impl Observer {
@@ -192,12 +204,14 @@ impl Observer {
             ticks_used: 0,
             threads: None,
             drops: Drops::default(),
+            watched: BTreeSet::new(),
             allowed: None,
             allowed_pace: Pace::every(ALLOWED_EVERY),
             hottest_pace: Pace::every(Duration::ZERO),
             memory_pace: Pace::every(MEMORY_EVERY),
             descriptors_pace: Pace::every(Duration::ZERO),
             drops_pace: Pace::every(Duration::ZERO),
+            groups_pace: Pace::every(Duration::ZERO),
         }
     }
 
@@ -217,6 +231,8 @@ impl Observer {
         let now = Instant::now();
         let descriptors = self.descriptors_pace.run(now, || descriptors(tree));
         let (file_descriptors, file_descriptors_share) = descriptors.unwrap_or_default();
+        let watched = &self.watched;
+        let groups = self.groups_pace.run(now, || joined(tree, watched));
         Observation {
             cpu: self.cpu(&stats),
             cpu_hottest_thread: self.hottest(tree, now),
@@ -225,6 +241,7 @@ impl Observer {
             rss: sum(|stat| stat.resident).map(|pages| pages.saturating_mul(self.page)),
             file_descriptors,
             file_descriptors_share,
+            groups: groups.flatten().map(|groups| groups.len() as u64),
             udp_memory: fs::read_to_string("/proc/net/sockstat")
                 .ok()
                 .and_then(|text| proc::parse_udp_memory(&text, self.page)),
@@ -235,6 +252,11 @@ impl Observer {
                 .unwrap_or(0),
             ..self.memory(tree, now)
         }
+    }
+
+    /// Of the watched groups, those that are joined where the processes are; none where no group is watched.
+    pub(crate) fn groups(&self, tree: &[u32]) -> Option<BTreeSet<IpAddr>> {
+        joined(tree, &self.watched)
     }
 
     /// Processor time since the last look, in cores; none before two looks.
@@ -303,6 +325,23 @@ impl Observer {
             ..Observation::default()
         }
     }
+}
+
+/// What the processes hold beside groups.
+pub(crate) fn holdings(tree: &[u32]) -> Holdings {
+    let memory = tree.iter().filter_map(|&pid| proc::memory(pid));
+    Holdings {
+        groups: None,
+        file_descriptors: total(tree.iter().filter_map(|&pid| proc::descriptors(pid))),
+        uss: total(memory.map(|memory| memory.uss)),
+    }
+}
+
+fn joined(tree: &[u32], watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<IpAddr>> {
+    if watched.is_empty() {
+        return None;
+    }
+    tree.iter().find_map(|&pid| groups::joined(pid, watched))
 }
 
 /// How many file descriptors are open in all, and what share of what it may open the process has that is nearest to that.

@@ -92,6 +92,7 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
         ready: Some(Ready::Port(port)),
         ready_timeout: scenario::DEFAULT_READY_TIMEOUT,
         stop_timeout: scenario::DEFAULT_STOP_TIMEOUT,
+        linger: None,
         log: scenario::ServerLog::default(),
         environment: BTreeMap::new(),
         directory: None,

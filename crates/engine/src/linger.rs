@@ -1,0 +1,268 @@
+//! What a server gives back after its last client has left: multicast groups, file descriptors, memory.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use measure::server::{self, GivenBack, Held};
+use measure::{Recorder, Time, Window};
+use scenario::Scenario;
+use sut::{Holdings, Sut};
+
+/// How often it is looked whether groups are left.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How many of the groups that are kept are named.
+const NAMED: usize = 16;
+
+/// The multicast groups that a scenario names.
+pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
+    let of_urls = scenario.populations.iter().flat_map(|population| {
+        let group = |url: &String| population.config.group_of(url);
+        population.urls.iter().filter_map(group)
+    });
+    let told = scenario.server.iter().flat_map(|server| &server.groups);
+    let told = told.filter_map(|group| group.address.trim_matches(['[', ']']).parse().ok());
+    of_urls.chain(told).collect()
+}
+
+/// What a server held before the run, and the most in it.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    before: Holdings,
+    /// Every group that was joined at any look.
+    groups: BTreeSet<IpAddr>,
+    groups_peak: u64,
+    file_descriptors_peak: u64,
+    uss_peak: u64,
+}
+
+impl Holding {
+    /// Looks at a server that has no client as yet.
+    pub(crate) fn before(sut: &Sut) -> Holding {
+        let before = sut.holdings();
+        let mut holding = Holding {
+            before: Holdings::default(),
+            groups: BTreeSet::new(),
+            groups_peak: 0,
+            file_descriptors_peak: 0,
+            uss_peak: 0,
+        };
+        holding.saw(&before);
+        holding.before = before;
+        holding
+    }
+
+    /// Takes a look in.
+    pub(crate) fn saw(&mut self, seen: &Holdings) {
+        let groups = seen.groups.iter().flatten().copied();
+        self.groups.extend(groups);
+        let count = seen.groups.as_ref().map_or(0, BTreeSet::len) as u64;
+        self.groups_peak = self.groups_peak.max(count);
+        let most = |peak: &mut u64, seen: Option<u64>| *peak = seen.unwrap_or(0).max(*peak);
+        most(&mut self.file_descriptors_peak, seen.file_descriptors);
+        most(&mut self.uss_peak, seen.uss);
+    }
+
+    /// Takes in what a window saw.
+    pub(crate) fn saw_window(&mut self, window: &Window) {
+        let gauge = |id: measure::GaugeId| {
+            let level = window.gauges.get(usize::from(id.0)).copied().flatten();
+            level.map(|level| level as u64)
+        };
+        self.groups_peak = self
+            .groups_peak
+            .max(gauge(server::MULTICAST_GROUPS).unwrap_or(0));
+        self.saw(&Holdings {
+            groups: None,
+            file_descriptors: gauge(server::FILE_DESCRIPTORS),
+            uss: gauge(server::USS),
+        });
+    }
+
+    /// Of the groups that are joined, those that were not before the first client.
+    fn kept(&self, joined: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
+        let none = BTreeSet::new();
+        let before = self.before.groups.as_ref().unwrap_or(&none);
+        joined.difference(before).copied().collect()
+    }
+}
+
+/// Looks at a server whose last client has left.
+#[derive(Debug)]
+pub(crate) struct Lingering {
+    holding: Holding,
+    left: Time,
+    /// Since when no group is joined that was not before the first client.
+    free: Option<Time>,
+}
+
+impl Lingering {
+    /// The last client has left.
+    pub(crate) fn new(holding: Holding, left: Time) -> Lingering {
+        Lingering {
+            holding,
+            left,
+            free: None,
+        }
+    }
+
+    /// Takes in which groups are joined now.
+    pub(crate) fn saw_groups(&mut self, now: Time, joined: Option<&BTreeSet<IpAddr>>) {
+        let is_free = joined.is_some_and(|joined| self.holding.kept(joined).is_empty());
+        self.free = match is_free {
+            true => self.free.or(Some(now)),
+            false => None,
+        };
+    }
+
+    /// What came of it, by the last look.
+    pub(crate) fn finish(mut self, now: Time, after: &Holdings) -> GivenBack {
+        self.saw_groups(now, after.groups.as_ref());
+        let holding = &self.holding;
+        let held = |before: Option<u64>, peak: u64, after: Option<u64>| {
+            let (before, after) = (before?, after?);
+            Some(Held {
+                before,
+                peak: peak.max(after),
+                after,
+            })
+        };
+        let count = |groups: &Option<BTreeSet<IpAddr>>| groups.as_ref().map(|g| g.len() as u64);
+        let none = BTreeSet::new();
+        let joined = after.groups.as_ref().unwrap_or(&none);
+        let kept = holding.kept(joined);
+        GivenBack {
+            looked_for: now.since(self.left).as_secs_f64(),
+            groups: held(
+                count(&holding.before.groups),
+                holding.groups_peak,
+                count(&after.groups),
+            ),
+            groups_left_within: self.free.map(|free| free.since(self.left).as_secs_f64()),
+            groups_kept: kept.len() as u64,
+            kept: kept.iter().take(NAMED).map(IpAddr::to_string).collect(),
+            file_descriptors: held(
+                holding.before.file_descriptors,
+                holding.file_descriptors_peak,
+                after.file_descriptors,
+            ),
+            uss: held(holding.before.uss, holding.uss_peak, after.uss),
+        }
+    }
+}
+
+/// The figures of it, as a window of the server's that holds nothing else.
+pub(crate) fn window(given_back: &GivenBack) -> Window {
+    let mut recorder = Recorder::new(server::SERVER_CATALOGUE);
+    let mut set = |gauge, value: Option<f64>| {
+        if let Some(value) = value {
+            recorder.set(gauge, value);
+        }
+    };
+    let kept = |held: Option<Held>| held.map(|held| held.kept() as f64);
+    let groups_kept = given_back.groups.map(|_| given_back.groups_kept as f64);
+    set(server::GROUPS_KEPT, groups_kept);
+    set(server::GROUPS_LEFT_WITHIN, given_back.groups_left_within);
+    set(
+        server::FILE_DESCRIPTORS_KEPT,
+        kept(given_back.file_descriptors),
+    );
+    set(server::USS_KEPT, kept(given_back.uss));
+    recorder.take_window()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holdings(groups: &[&str], file_descriptors: u64, uss: u64) -> Holdings {
+        let groups = groups
+            .iter()
+            .map(|group| group.parse().expect("an address"));
+        Holdings {
+            groups: Some(groups.collect()),
+            file_descriptors: Some(file_descriptors),
+            uss: Some(uss),
+        }
+    }
+
+    fn lingering(before: Holdings, peak: &Holdings) -> Lingering {
+        let mut holding = Holding {
+            before: before.clone(),
+            groups: BTreeSet::new(),
+            groups_peak: 0,
+            file_descriptors_peak: 0,
+            uss_peak: 0,
+        };
+        holding.saw(&before);
+        holding.saw(peak);
+        Lingering::new(holding, Time::from_start(Duration::from_secs(10)))
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::from_start(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn what_is_held_as_before_has_been_given_back_when_it_first_was() {
+        let before = holdings(&["239.0.0.9"], 9, 1000);
+        let peak = holdings(&["239.0.0.1", "239.0.0.2", "239.0.0.9"], 29, 3000);
+        let mut lingering = lingering(before, &peak);
+        lingering.saw_groups(at(10_000), peak.groups.as_ref());
+        // Free for a moment only.
+        for (millis, groups) in [
+            (10_100, &["239.0.0.9"][..]),
+            (10_150, &["239.0.0.1", "239.0.0.9"]),
+            (10_400, &["239.0.0.9"]),
+            (11_000, &[]),
+        ] {
+            lingering.saw_groups(at(millis), holdings(groups, 0, 0).groups.as_ref());
+        }
+        let given_back = lingering.finish(at(15_000), &holdings(&["239.0.0.9"], 10, 900));
+        let held = |before, peak, after| {
+            Some(Held {
+                before,
+                peak,
+                after,
+            })
+        };
+        assert_eq!(
+            given_back,
+            GivenBack {
+                looked_for: 5.0,
+                groups: held(1, 3, 1),
+                groups_left_within: Some(0.4),
+                groups_kept: 0,
+                kept: Vec::new(),
+                file_descriptors: held(9, 29, 10),
+                uss: held(1000, 3000, 900),
+            }
+        );
+        let window = window(&given_back);
+        let gauge = |id: measure::GaugeId| window.gauges[usize::from(id.0)];
+        assert_eq!(gauge(server::GROUPS_KEPT), Some(0.0));
+        assert_eq!(gauge(server::GROUPS_LEFT_WITHIN), Some(0.4));
+        assert_eq!(gauge(server::FILE_DESCRIPTORS_KEPT), Some(1.0));
+        assert_eq!(gauge(server::USS_KEPT), Some(-100.0));
+        assert_eq!(gauge(server::CPU), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_named_and_what_is_unknown_stays_so() {
+        let peak = holdings(&["239.0.0.1", "ff15::1"], 1, 1);
+        let given_back = lingering(holdings(&[], 1, 1), &peak).finish(at(12_000), &peak);
+        assert_eq!(given_back.kept, ["239.0.0.1", "ff15::1"]);
+        let kept = usize::from(server::GROUPS_KEPT.0);
+        assert_eq!(window(&given_back).gauges[kept], Some(2.0));
+        assert_eq!(given_back.groups_left_within, None);
+        let nothing = Holdings::default();
+        let given_back = lingering(nothing.clone(), &nothing).finish(at(12_000), &nothing);
+        let unknown = GivenBack {
+            looked_for: 2.0,
+            ..GivenBack::default()
+        };
+        assert_eq!(given_back, unknown);
+        assert!(window(&given_back).gauges.iter().all(Option::is_none));
+    }
+}

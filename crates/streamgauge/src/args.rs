@@ -498,7 +498,8 @@ pub(crate) struct ServeHttpTs {
     #[arg(long)]
     pub(crate) chunked: bool,
     /// Something to do wrong, several times if need be: lose=1%, replace=1% (the datagram before in its place), duplicate=1%,
-    /// truncate=1%, slow-start=2s, stall=5s:1s (every 5 s for 1 s), answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)
+    /// truncate=1%, slow-start=2s, stall=5s:1s (every 5 s for 1 s), keep-groups (never leaves one), keep-files (leaves sockets open), old-channel=100
+    /// (so many datagrams of the group asked for before come first), answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)
     #[arg(long = "fault", value_name = "FAULT")]
     pub(crate) faults: Vec<String>,
     /// Seed of what faults draw

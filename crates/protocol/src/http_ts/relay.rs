@@ -10,9 +10,10 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 use measure::Catalogue;
 use serde::Serialize;
@@ -79,6 +80,8 @@ pub struct RelayedClient {
     pub sent_twice: u64,
     /// Datagrams cut short on purpose.
     pub cut: u64,
+    /// Datagrams of the group that was asked for before, passed on on purpose; they are in no other count.
+    pub old_channel: u64,
     /// How often nothing was sent for a while on purpose.
     pub stalls: u64,
     /// Bytes of body that were handed to the connection, chunks' framing not counted.
@@ -95,6 +98,19 @@ struct Shared {
     config: RelayConfig,
     /// How many clients are served now.
     served: AtomicU32,
+    /// What is done wrong with more than one connection.
+    across: Mutex<Across>,
+}
+
+/// What sessions share for their faults.
+#[derive(Debug, Default)]
+struct Across {
+    /// What was asked for last.
+    last: Option<request::Wanted>,
+    /// The groups that stay joined.
+    kept_groups: BTreeSet<SocketAddr>,
+    /// How many pairs of sockets stay open.
+    kept_files: usize,
 }
 
 impl Relay {
@@ -103,6 +119,7 @@ impl Relay {
         Relay(Arc::new(Shared {
             config,
             served: AtomicU32::new(0),
+            across: Mutex::default(),
         }))
     }
 

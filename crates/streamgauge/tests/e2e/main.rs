@@ -25,3 +25,4 @@ mod starved;
 mod support;
 mod trace;
 mod whose_server;
+mod zapping;

@@ -40,18 +40,27 @@ pub struct RelayFaults {
     pub slow_start: Duration,
     /// How often nothing is sent for how long, what comes meanwhile being sent then.
     pub stall: Option<(Duration, Duration)>,
+    /// Whether groups stay joined that nobody watches any more, up to 1000 of them.
+    pub keep_groups: bool,
+    /// Whether a pair of sockets is opened for each client that has left, and never closed, up to 1000 pairs.
+    pub keep_files: bool,
+    /// How many datagrams of the group that was asked for last, by whomever, are passed on before those of the one that is asked for.
+    pub old_channel: u64,
     /// What every request is answered with, instead of a stream.
     pub answer: Option<Answer>,
 }
 
 /// The faults, as they are written.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 10] = [
     "lose=1%",
     "replace=1%",
     "duplicate=1%",
     "truncate=1%",
     "slow-start=2s",
     "stall=5s:1s",
+    "keep-groups",
+    "keep-files",
+    "old-channel=100",
     "answer=404",
 ];
 
@@ -80,6 +89,9 @@ impl RelayFaults {
             "truncate" => share(value).map(|share| self.truncate = share),
             "slow-start" => span(value).map(|span| self.slow_start = span),
             "stall" => stall(value).map(|stall| self.stall = Some(stall)),
+            "keep-groups" => without_value(value).map(|()| self.keep_groups = true),
+            "keep-files" => without_value(value).map(|()| self.keep_files = true),
+            "old-channel" => number(value).map(|number| self.old_channel = number),
             "answer" => answer(value).map(|answer| self.answer = Some(answer)),
             _ => Err(format!(
                 "there is no such fault; there are {}",
@@ -105,6 +117,20 @@ fn share(text: &str) -> Result<f64, String> {
 fn span(text: &str) -> Result<Duration, String> {
     let span = text.parse::<TimeSpan>();
     span.map(|span| span.0).map_err(|error| error.to_string())
+}
+
+fn without_value(text: &str) -> Result<(), String> {
+    match text {
+        "" => Ok(()),
+        _ => Err("it has no value".to_owned()),
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err("write how many datagrams, such as `old-channel=100`".to_owned()),
+    }
 }
 
 fn stall(text: &str) -> Result<(Duration, Duration), String> {
@@ -148,6 +174,9 @@ mod tests {
             truncate: 0.01,
             slow_start: Duration::from_secs(2),
             stall: Some((Duration::from_secs(5), Duration::from_secs(1))),
+            keep_groups: true,
+            keep_files: true,
+            old_channel: 100,
             answer: Some(Answer::Status(404)),
         };
         assert_eq!(faults, expected);
@@ -169,6 +198,9 @@ mod tests {
             "stall=1s:1s",
             "stall=1s:0s",
             "slow-start=x",
+            "keep-groups=1",
+            "old-channel",
+            "old-channel=0",
             "",
         ] {
             refused(wrong);

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use measure::Time;
@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 
 use super::faults::Answer;
 use super::request::{Reader, Request, Unreadable, Wanted};
-use super::{RelayedClient, Shared};
+use super::{Across, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
 use crate::media::ts::packet::{NULL_PID, PACKET, SYNC};
 use crate::session::{
@@ -23,6 +23,11 @@ use crate::session::{
 const CONTROL: ChannelId = ChannelId(0);
 /// The membership in the group.
 const GROUP: ChannelId = ChannelId(1);
+/// The membership in the group that was asked for before, and a pair of sockets that stays open: faults.
+const OLD_GROUP: ChannelId = ChannelId(2);
+const KEPT_FILES: ChannelId = ChannelId(3);
+/// How much of each is kept on purpose.
+const KEPT_MAX: usize = 1000;
 /// How long a client may take to ask for something.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams this long may have been longer ([`Open::Multicast`]).
@@ -56,12 +61,15 @@ enum State {
     },
     /// Waits for the client to go.
     Idle,
+    /// The client has gone, and something of it is kept on purpose.
+    Kept,
     Over,
 }
 
 /// How a group is passed on.
 #[derive(Debug)]
 struct Body {
+    group: SocketAddr,
     rtp: bool,
     chunked: bool,
     /// What comes before is left out.
@@ -105,6 +113,8 @@ pub(super) struct RelaySession {
     rng: Pcg64,
     state: State,
     seat: Option<Seat>,
+    /// What is passed on at first, on purpose, and how many datagrams of it are to come.
+    old: Option<(Wanted, u64)>,
     account: RelayedClient,
 }
 
@@ -116,6 +126,7 @@ impl RelaySession {
             rng: Pcg64::seed_from_u64(seed),
             state: State::Idle,
             seat: None,
+            old: None,
             account: RelayedClient {
                 connection: number,
                 ..RelayedClient::default()
@@ -171,12 +182,66 @@ impl RelaySession {
         if matches!(self.state, State::Over) {
             return;
         }
-        self.state = State::Over;
+        let kept = std::mem::replace(&mut self.state, State::Over);
+        if !matches!(kept, State::Kept) {
+            self.part(cx);
+        }
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    /// The client is through, or has gone.
+    fn part(&mut self, cx: &mut Context<'_>) {
         self.seat = None;
         let account = std::mem::take(&mut self.account);
         cx.out.push_back(Output::Relayed(Box::new(account)));
         cx.out.push_back(Output::Close { channel: CONTROL });
-        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    fn across(&self) -> MutexGuard<'_, Across> {
+        // What it holds is right whoever panicked.
+        let across = self.shared.across.lock();
+        across.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what is to be kept on purpose of a client that has gone; says whether there is anything.
+    fn keep(&mut self, cx: &mut Context<'_>) -> bool {
+        let State::Relaying(body) = &self.state else {
+            return false;
+        };
+        let (group, faults) = (body.group, &self.shared.config.faults);
+        let mut across = self.across();
+        let keeps_group = faults.keep_groups
+            && across.kept_groups.len() < KEPT_MAX
+            && across.kept_groups.insert(group);
+        let keeps_files = faults.keep_files && across.kept_files < KEPT_MAX;
+        across.kept_files += usize::from(keeps_files);
+        drop(across);
+        if !keeps_group && !keeps_files {
+            return false;
+        }
+        if !keeps_group {
+            cx.out.push_back(Output::Close { channel: GROUP });
+        }
+        if keeps_files {
+            cx.out.push_back(Output::Open {
+                channel: KEPT_FILES,
+                open: Open::UdpPair {
+                    local: Ipv4Addr::LOCALHOST.into(),
+                    sink: None,
+                    shared: false,
+                },
+            });
+        }
+        self.close_old(cx);
+        self.part(cx);
+        self.state = State::Kept;
+        true
+    }
+
+    fn close_old(&mut self, cx: &mut Context<'_>) {
+        if self.old.take().is_some() {
+            cx.out.push_back(Output::Close { channel: OLD_GROUP });
+        }
     }
 
     fn asked(&mut self, cx: &mut Context<'_>, request: Request) {
@@ -194,10 +259,20 @@ impl RelaySession {
             return self.page(cx, 503);
         };
         self.seat = Some(seat);
+        self.account.group = Some(wanted.group.ip());
+        let before = self.across().last.replace(wanted);
+        let old = self.shared.config.faults.old_channel;
+        self.old = before
+            .filter(|before| old > 0 && before.group != wanted.group)
+            .map(|before| (before, old));
+        self.join(cx, GROUP, wanted);
+        self.state = State::Joining { request, wanted };
+    }
+
+    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: Wanted) {
         let (group, port) = (wanted.group.ip(), wanted.group.port());
-        self.account.group = Some(group);
         cx.out.push_back(Output::Open {
-            channel: GROUP,
+            channel,
             open: Open::Multicast {
                 group,
                 port,
@@ -209,7 +284,19 @@ impl RelaySession {
                 sink: None,
             },
         });
-        self.state = State::Joining { request, wanted };
+    }
+
+    /// Anybody's datagrams are taken.
+    fn take_from_anybody(cx: &mut Context<'_>, channel: ChannelId, group: SocketAddr) {
+        let any: IpAddr = match group {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        cx.out.push_back(Output::Peer {
+            channel,
+            media: SocketAddr::new(any, 0),
+            control: SocketAddr::new(any, 0),
+        });
     }
 
     fn answer_wrongly(&mut self, cx: &mut Context<'_>, answer: Answer, request: &Request) {
@@ -268,16 +355,11 @@ impl RelaySession {
             return;
         };
         let chunked = self.shared.config.chunked && request.takes_chunks;
-        let rtp = wanted.rtp;
-        let any: IpAddr = match wanted.group {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        cx.out.push_back(Output::Peer {
-            channel: GROUP,
-            media: SocketAddr::new(any, 0),
-            control: SocketAddr::new(any, 0),
-        });
+        let Wanted { group, rtp } = *wanted;
+        Self::take_from_anybody(cx, GROUP, group);
+        if let Some((old, _)) = self.old {
+            self.join(cx, OLD_GROUP, old);
+        }
         let framing = match chunked {
             true => "Transfer-Encoding: chunked\r\n",
             false => "",
@@ -286,6 +368,7 @@ impl RelaySession {
         let faults = &self.shared.config.faults;
         let begins = cx.now + faults.slow_start;
         self.state = State::Relaying(Body {
+            group,
             rtp,
             chunked,
             begins,
@@ -295,6 +378,23 @@ impl RelaySession {
             held_bytes: 0,
             last: Vec::new(),
         });
+    }
+
+    /// A datagram of the group came that was asked for before.
+    fn old_datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
+        let Some((old, left)) = &mut self.old else {
+            return;
+        };
+        let Some(payload) = payload(datagram, old.rtp) else {
+            return;
+        };
+        *left -= 1;
+        let is_last = *left == 0;
+        self.account.old_channel += 1;
+        self.pass_on(cx, payload.to_vec());
+        if is_last {
+            self.close_old(cx);
+        }
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
@@ -313,7 +413,7 @@ impl RelaySession {
             faults.duplicate,
             faults.truncate,
         );
-        if cx.now < begins || self.chance(lose) {
+        if cx.now < begins || self.old.is_some() || self.chance(lose) {
             self.account.left_out += 1;
             return;
         }
@@ -413,7 +513,9 @@ impl RelaySession {
             Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
             Closed::Tls(error) => failed("tls", &error.to_string()),
         };
-        self.end(cx, outcome);
+        if !self.keep(cx) {
+            self.end(cx, outcome);
+        }
     }
 }
 
@@ -431,8 +533,18 @@ impl Session for RelaySession {
                 remote,
                 ..
             } => self.account.remote = remote.map(|remote| remote.to_string()),
-            Input::Opened { .. } => self.joined(cx),
-            Input::OpenFailed { .. } => self.page(cx, 502),
+            Input::Opened { channel: GROUP, .. } => self.joined(cx),
+            Input::Opened {
+                channel: OLD_GROUP, ..
+            } => {
+                if let Some((old, _)) = self.old {
+                    Self::take_from_anybody(cx, OLD_GROUP, old.group);
+                }
+            }
+            Input::OpenFailed { channel: GROUP, .. } => self.page(cx, 502),
+            Input::OpenFailed {
+                channel: OLD_GROUP, ..
+            } => self.old = None,
             Input::Bytes { bytes, .. } => {
                 let State::Asking { reader, .. } = &mut self.state else {
                     return;
@@ -444,6 +556,12 @@ impl Session for RelaySession {
                     Some(Err(Unreadable::Malformed)) => self.page(cx, 400),
                 }
             }
+            Input::Datagram {
+                channel: OLD_GROUP,
+                port: Port::Media,
+                bytes,
+                ..
+            } => self.old_datagram(cx, bytes),
             Input::Datagram {
                 port: Port::Media,
                 bytes,
@@ -457,6 +575,8 @@ impl Session for RelaySession {
                 }
                 self.end(cx, Outcome::Stopped);
             }
+            // Of what is kept on purpose: there may be none to be had.
+            Input::Opened { .. } | Input::OpenFailed { .. } => {}
             Input::Datagram { .. }
             | Input::Media { .. }
             | Input::FlowEnded { .. }
@@ -469,7 +589,7 @@ impl Session for RelaySession {
             State::Asking { until, .. } => Some(*until),
             State::Endless { next, .. } => Some(*next),
             State::Relaying(body) => body.turns,
-            State::Joining { .. } | State::Idle | State::Over => None,
+            State::Joining { .. } | State::Idle | State::Kept | State::Over => None,
         }
     }
 }

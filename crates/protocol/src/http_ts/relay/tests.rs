@@ -13,6 +13,8 @@ use crate::session::{
     ChannelError, ChannelId, Closed, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
 };
 
+mod kept;
+
 const CONTROL: ChannelId = ChannelId(0);
 
 /// A session of the relay's with somebody at the other end who is written out by hand.
@@ -25,6 +27,8 @@ struct Talk {
     peers: usize,
     account: Option<Value>,
     closed: bool,
+    /// The channels that were closed beside the client's.
+    left: Vec<ChannelId>,
     outcome: Option<Outcome>,
 }
 
@@ -47,6 +51,7 @@ impl Talk {
             peers: 0,
             account: None,
             closed: false,
+            left: Vec::new(),
             outcome: None,
         };
         let due = talk.now;
@@ -93,6 +98,7 @@ impl Talk {
                 Output::Open { channel, open } => self.opened.push((channel, open)),
                 Output::Peer { .. } => self.peers += 1,
                 Output::Close { channel: CONTROL } => self.closed = true,
+                Output::Close { channel } => self.left.push(channel),
                 Output::Relayed(account) => self.account = serde_json::to_value(account).ok(),
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 other => panic!("{other:?}"),

@@ -1,0 +1,103 @@
+//! What is not given back, and goes on, on purpose.
+
+use super::*;
+
+const GROUP: ChannelId = ChannelId(1);
+const OLD_GROUP: ChannelId = ChannelId(2);
+
+impl Talk {
+    /// A further client of a relay, which asks for a channel and gets it.
+    fn of(relay: &Relay, channel: u8) -> Talk {
+        let mut talk = Talk::with(relay);
+        talk.get(&format!("/udp/239.81.0.{channel}:4056"));
+        talk.join();
+        talk.sent.clear();
+        talk
+    }
+
+    fn datagram_of(&mut self, channel: ChannelId, bytes: &[u8]) {
+        let at = self.now;
+        self.input(Input::Datagram {
+            channel,
+            port: Port::Media,
+            from: "10.0.0.1:5000".parse().expect("an address"),
+            bytes,
+            at,
+        });
+    }
+}
+
+#[test]
+fn each_group_may_stay_joined_once() {
+    let relay = Relay::new(config(&["keep-groups"]));
+    let mut first = Talk::of(&relay, 1);
+    first.datagram(&[1; 188]);
+    first.leave();
+    // The client is through, and its group is not left.
+    assert!(first.closed && first.left.is_empty());
+    assert_eq!((first.account("datagrams"), &first.outcome), (1, &None));
+    first.datagram(&[2; 188]);
+    assert_eq!(first.sent.len(), 188);
+    let mut second = Talk::of(&relay, 1);
+    second.leave();
+    assert_eq!(second.outcome, Some(Outcome::Completed));
+    let mut other = Talk::of(&relay, 2);
+    other.leave();
+    assert_eq!(other.outcome, None);
+    let until = first.now;
+    first.input(Input::Stop { until });
+    assert_eq!(first.outcome, Some(Outcome::Stopped));
+    // Who got nothing keeps nothing.
+    let mut nobody = Talk::with(&relay);
+    nobody.leave();
+    assert_eq!(nobody.outcome, Some(Outcome::Completed));
+}
+
+#[test]
+fn each_client_may_leave_a_pair_of_sockets_open() {
+    let relay = Relay::new(config(&["keep-files"]));
+    for _ in 0..3 {
+        let mut talk = Talk::of(&relay, 1);
+        talk.leave();
+        assert!(talk.closed && talk.outcome.is_none());
+        assert_eq!(talk.left, [GROUP]);
+        let Some((_, Open::UdpPair { shared: false, .. })) = talk.opened.last() else {
+            panic!("{:?}", talk.opened);
+        };
+    }
+    for _ in 3..1000 {
+        Talk::of(&relay, 1).leave();
+    }
+    let mut beyond = Talk::of(&relay, 1);
+    beyond.leave();
+    assert_eq!(beyond.outcome, Some(Outcome::Completed));
+}
+
+#[test]
+fn the_group_that_was_asked_for_before_may_come_first() {
+    let relay = Relay::new(config(&["old-channel=2"]));
+    let mut first = Talk::of(&relay, 1);
+    first.datagram(&[1; 188]);
+    assert_eq!(first.sent, [1; 188]);
+    first.leave();
+    let mut second = Talk::of(&relay, 2);
+    let (channel, open) = second.opened.last().expect("another group").clone();
+    assert_eq!(channel, OLD_GROUP);
+    assert!(matches!(open, Open::Multicast { group, .. } if group.to_string() == "239.81.0.1"));
+    second.join();
+    second.datagram(&[2; 188]);
+    for _ in 0..3 {
+        second.datagram_of(OLD_GROUP, &[1; 188]);
+    }
+    assert_eq!(second.left, [OLD_GROUP]);
+    second.datagram(&[2; 188]);
+    assert_eq!(second.sent, [[1; 188], [1; 188], [2; 188]].concat());
+    second.leave();
+    assert_eq!(second.outcome, Some(Outcome::Completed));
+    let [old, passed_on, left_out] =
+        ["old_channel", "passed_on", "left_out"].map(|key| second.account(key));
+    assert_eq!((old, passed_on, left_out), (2, 1, 1));
+    // The same group again is no other.
+    let third = Talk::of(&relay, 2);
+    assert_eq!(third.opened.len(), 1);
+}

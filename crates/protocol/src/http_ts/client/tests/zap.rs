@@ -251,7 +251,7 @@ fn a_change_that_fails_is_counted_and_the_next_one_comes() {
             m::ZAPS_FAILED_BROKEN,
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
-                bench.bytes(&media(2, 1)[PACKET..]);
+                bench.bytes(&packets(6));
                 bench.closed();
             },
             "closed_in_media",

@@ -111,6 +111,8 @@ impl Lingering {
     pub(crate) fn saw_groups(&mut self, now: Time, joined: Option<&BTreeSet<IpAddr>>) {
         let is_free = joined.is_some_and(|joined| self.holding.kept(joined).is_empty());
         self.free = match is_free {
+            // Finer than it is looked nothing is known: left by the first look is left at once.
+            true if now.since(self.left) < LOOK_EVERY => self.free.or(Some(self.left)),
             true => self.free.or(Some(now)),
             false => None,
         };

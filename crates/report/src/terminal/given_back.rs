@@ -41,11 +41,14 @@ fn groups(given_back: &GivenBack) -> Option<String> {
     };
     Some(match (kept, given_back.groups_left_within) {
         (0, _) if joined == 0 => format!("none were joined for clients{before}"),
-        (0, Some(within)) => format!(
-            "left all {} that were joined for clients within {}{before}",
-            count(joined as f64),
-            figure(Unit::Seconds, within)
-        ),
+        (0, Some(within)) => {
+            let when = match within {
+                0.0 => "at once".to_owned(),
+                within => format!("within {}", figure(Unit::Seconds, within)),
+            };
+            let joined = count(joined as f64);
+            format!("left all {joined} that were joined for clients {when}{before}")
+        }
         _ => {
             let mut text = format!(
                 "STILL HOLDS {} {} after the last client left{before}: {}",
@@ -85,6 +88,11 @@ mod tests {
             text(&left),
             "left all 8 that were joined for clients within 400 ms"
         );
+        let at_once = GivenBack {
+            groups_left_within: Some(0.0),
+            ..left.clone()
+        };
+        assert!(text(&at_once).ends_with("for clients at once"));
         let keeps = GivenBack {
             groups: held(1, 4, 3),
             groups_left_within: None,

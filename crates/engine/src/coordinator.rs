@@ -23,6 +23,7 @@ use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
 
 /// How often the coordinator looks up when no worker says anything.
@@ -47,6 +48,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) process: Process,
     /// When it was last looked whether all workers live.
     pub(crate) dead_looked_for: Time,
+    pub(crate) sources: Option<Sources>,
     pub(crate) sut: Option<Sut>,
     /// What the server holds, where it is to be known what it gives back of it.
     pub(crate) holding: Option<Holding>,
@@ -269,6 +271,9 @@ impl Coordinator<'_> {
         let mut tester = tester;
         let catalogue = tester::TESTER_CATALOGUE;
         tester.merge(&self.process.window(), catalogue);
+        if let Some(sent) = self.sources.as_ref().and_then(Sources::window) {
+            tester.merge(&sent, catalogue);
+        }
 
         let names = self
             .scenario
@@ -380,6 +385,7 @@ impl Coordinator<'_> {
             }
         }
         let traces = self.end_traces();
+        self.end_sources();
         let now = self.clock.now();
         if let Some(sut) = self.sut.take() {
             let source = match sut.cpu_source() {
@@ -418,6 +424,21 @@ impl Coordinator<'_> {
             thresholds,
             traces,
             run_file_error: broken.or(finished.err().map(|error| error.to_string())),
+        }
+    }
+
+    /// Ends the sources, and keeps what they did. What they did not do is no fault of the server's.
+    fn end_sources(&mut self) {
+        match self.sources.take().map(Sources::stop) {
+            None => {}
+            Some(Ok(sources)) => {
+                self.invalid.extend(sources.fault());
+                let kept = serde_json::to_value(sources).unwrap_or_default();
+                self.run_file.meta("sources", kept);
+            }
+            Some(Err(error)) => self
+                .invalid
+                .push(format!("the run's own sources ended early: {error}")),
         }
     }
 

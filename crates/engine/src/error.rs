@@ -72,6 +72,14 @@ pub enum EngineError {
         /// What is wrong.
         message: String,
     },
+    /// What a source of the run is to send cannot be made.
+    #[error("`sources.{name}`: {message}")]
+    SourceFile {
+        /// Which one.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
     /// A source could not be set to work.
     #[error("{0}")]
     Sending(String),

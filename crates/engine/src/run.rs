@@ -29,6 +29,7 @@ use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
 use crate::reception::Reception;
+use crate::sources::Sources;
 use crate::trace::{self, Traced, Traces};
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
 
@@ -114,6 +115,8 @@ fn run_team(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
+    // Some servers look for their groups when they start.
+    let sources = Sources::start(scenario)?;
     let mut sut = start_server(scenario, control, progress)?;
     if let Some(sut) = &mut sut {
         sut.watch_groups(linger::groups(scenario));
@@ -160,6 +163,9 @@ fn run_team(
         .as_ref()
         .is_some_and(|server| server.linger.is_some());
     let holding = sut.as_ref().filter(|_| lingers).map(Holding::before);
+    if let Some(sources) = &sources {
+        sources.begin();
+    }
     surroundings.begin(since_1970(&clock));
     traces.begin(&clock);
     crew.begin(&clock);
@@ -207,6 +213,7 @@ fn run_team(
         server: Recorder::new(server::SERVER_CATALOGUE),
         process: Process::new(),
         dead_looked_for: Time::ZERO,
+        sources,
         sut,
         holding,
         windows: 0,
@@ -358,7 +365,7 @@ fn before_it_begins(text: String) -> Progress {
 }
 
 /// When the run of a clock began.
-fn since_1970(clock: &Clock) -> Duration {
+pub(crate) fn since_1970(clock: &Clock) -> Duration {
     Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0))
 }
 

@@ -1,18 +1,18 @@
-//! Sources that send transport streams to multicast groups, without a run.
+//! Sources that send transport streams to multicast groups: without a run, or as a part of one.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use load::{Load, Shape, Share};
-use measure::{Catalogue, Totals, tester};
+use measure::{Catalogue, Pacing, Totals, Window, tester};
 use net::{Clock, PortRange};
 use protocol::media::ts::flow::SentStream;
 use protocol::media::ts::reel::Reel;
 use protocol::metrics::CLIENTS;
 use protocol::session::{Interface, Outcome};
-use protocol::source::{Source, SourceSettings, Target};
+use protocol::source::{DEFAULT_RATE, Source, SourceSettings, Target};
 use scenario::{Leave, Pick};
 
 use crate::attend::{Heard, attend};
@@ -20,7 +20,8 @@ use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::messages::Report;
-use crate::serve::{PORTS, Pacing, ReportFile};
+use crate::run::{read_source, since_1970};
+use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
@@ -67,6 +68,19 @@ pub struct SendFinished {
     pub pacing: Pacing,
 }
 
+/// One stream that is to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    /// Where to.
+    pub(crate) target: Target,
+    /// What.
+    pub(crate) reel: Arc<Reel>,
+    /// By which interface; by that of the route without.
+    pub(crate) interface: Option<Interface>,
+    /// How many hops datagrams live.
+    pub(crate) ttl: u8,
+}
+
 /// Sends until it is told to stop, or for its time. `progress` is called when it begins, and then once a second.
 ///
 /// # Errors
@@ -77,101 +91,39 @@ pub fn send(
     progress: &mut dyn FnMut(&SendProgress),
 ) -> Result<SendFinished, EngineError> {
     let clock = Clock::start();
-    let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
-    let seed = options.seed.unwrap_or(wall_clock.as_nanos() as u64);
-    let settings = sources(options, wall_clock)?;
-    let urls: Vec<String> = settings.iter().map(|s| s.target.to_string()).collect();
+    let seed = options.seed.unwrap_or(since_1970(&clock).as_nanos() as u64);
+    let streams = options.targets.iter().map(|&target| Stream {
+        target,
+        reel: options.reel.clone(),
+        interface: options.interface.clone(),
+        ttl: options.ttl,
+    });
+    let streams: Vec<Stream> = streams.collect();
+    let settings = settings(&streams, options.length, &clock)?;
     let mut report = options
         .report
         .as_ref()
         .map(ReportFile::create)
         .transpose()?;
-    let catalogue = CATALOGUE;
-    let load = Load {
-        shape: Shape::AtOnce {
-            clients: urls.len() as u64,
-        },
-        rejoin: false,
-    };
-    let client: MakeClient = Arc::new(move |url, seed| {
-        let own = settings.iter().find(|own| own.target.to_string() == url);
-        let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
-        Ok(Box::new(Source::new(own.clone(), seed)))
-    });
-    let plan = ClientPlan {
-        share: Share::new(&load, 0, 1),
-        urls,
-        pick: Pick::Own,
-        leave: Leave::AtEnd,
-        client,
-        // Nothing is sent by TLS.
-        tls: Arc::new(net::tls::Client::new(net::tls::Trust {
-            anybody: false,
-            authorities: None,
-        })),
-        traced: Traced::default(),
-    };
-    let duty = Duty {
-        populations: vec![PopulationPlan {
-            name: "source".to_owned(),
-            catalogue,
-            clients: Some(plan),
-        }],
-        serving: Vec::new(),
-        ports: PortRange::new(PORTS),
-        ring: None,
-        goes_first: false,
-    };
-    let mut crew = Crew::start(vec![duty], options.stop_timeout, seed)?;
-    crew.begin(&clock);
-    let mut finished = SendFinished {
-        streams: Vec::new(),
-        pacing: Pacing::default(),
-    };
-    let mut totals = Totals::new(tester::TESTER_CATALOGUE);
-    let mut failure = None;
+    let sending = Sending::start(settings, clock, options.stop_timeout, seed)?;
     progress(&SendProgress {
         elapsed: Duration::ZERO,
-        pacing: finished.pacing,
+        pacing: Pacing::default(),
     });
-    attend(
-        &crew,
-        &clock,
-        (catalogue, "source"),
-        control,
-        options.stop_timeout,
-        &mut |heard| {
-            match heard {
-                Heard::Window(window) => {
-                    totals.add(&window.tester, window.seconds);
-                    finished.pacing = Pacing::of(&totals);
-                    let ended = window.begins.since_start();
-                    progress(&SendProgress {
-                        elapsed: ended + Duration::from_secs_f64(window.seconds),
-                        pacing: finished.pacing,
-                    });
+    let finished = sending.follow(control, options.stop_timeout, &mut |news| {
+        match news {
+            News::Window { ended, pacing, .. } => progress(&SendProgress {
+                elapsed: ended,
+                pacing,
+            }),
+            News::Stream(stream) => {
+                if let Some(report) = &mut report {
+                    report.write(stream)?;
                 }
-                Heard::Report(Report::Sent(stream)) => {
-                    if let Some(report) = &mut report {
-                        report.write(stream.as_ref())?;
-                    }
-                    finished.streams.push(*stream);
-                }
-                Heard::Report(Report::Client(client)) => {
-                    if let Some((_, Outcome::Failed(failed))) = client.ended {
-                        failure.get_or_insert(failed.detail);
-                        // The others need not go on without it.
-                        control.stop();
-                    }
-                }
-                Heard::Report(_) => {}
             }
-            Ok(())
-        },
-    )?;
-    if let Some(detail) = failure {
-        return Err(EngineError::Sending(detail));
-    }
+        }
+        Ok(())
+    })?;
     if let Some(report) = &mut report {
         report.write(&serde_json::json!({ "pacing": finished.pacing, "seed": seed }))?;
         report.finish()?;
@@ -179,31 +131,170 @@ pub fn send(
     Ok(finished)
 }
 
-/// What each source is to do.
-fn sources(
-    options: &SendOptions,
-    wall_clock: Duration,
+/// What is heard of sources while they send.
+pub(crate) enum News<'a> {
+    /// A window is over.
+    Window {
+        /// When, since they began.
+        ended: Duration,
+        /// What the tester counted of them in it.
+        tester: &'a Window,
+        /// How well they kept to their schedule so far.
+        pacing: Pacing,
+    },
+    /// A stream has ended.
+    Stream(&'a SentStream),
+}
+
+/// Sources at work.
+pub(crate) struct Sending {
+    crew: Crew,
+    clock: Clock,
+}
+
+impl Sending {
+    /// Sets sources to work, by that clock.
+    pub(crate) fn start(
+        settings: Vec<SourceSettings>,
+        clock: Clock,
+        stop_timeout: Duration,
+        seed: u64,
+    ) -> Result<Sending, EngineError> {
+        let urls: Vec<String> = settings.iter().map(|s| s.target.to_string()).collect();
+        let load = Load {
+            shape: Shape::AtOnce {
+                clients: urls.len() as u64,
+            },
+            rejoin: false,
+        };
+        let client: MakeClient = Arc::new(move |url, seed| {
+            let own = settings.iter().find(|own| own.target.to_string() == url);
+            let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
+            Ok(Box::new(Source::new(own.clone(), seed)))
+        });
+        let plan = ClientPlan {
+            share: Share::new(&load, 0, 1),
+            urls,
+            pick: Pick::Own,
+            leave: Leave::AtEnd,
+            client,
+            // Nothing is sent by TLS.
+            tls: Arc::new(net::tls::Client::new(net::tls::Trust {
+                anybody: false,
+                authorities: None,
+            })),
+            traced: Traced::default(),
+        };
+        let duty = Duty {
+            populations: vec![PopulationPlan {
+                name: "source".to_owned(),
+                catalogue: CATALOGUE,
+                clients: Some(plan),
+            }],
+            serving: Vec::new(),
+            ports: PortRange::new(PORTS),
+            ring: None,
+            goes_first: false,
+        };
+        let mut crew = Crew::start(vec![duty], stop_timeout, seed)?;
+        crew.begin(&clock);
+        Ok(Sending { crew, clock })
+    }
+
+    /// Hears what they say until they have ended. If one fails, the others end too.
+    pub(crate) fn follow(
+        &self,
+        control: &Control,
+        stop_timeout: Duration,
+        hear: &mut dyn FnMut(News<'_>) -> Result<(), EngineError>,
+    ) -> Result<SendFinished, EngineError> {
+        let mut finished = SendFinished {
+            streams: Vec::new(),
+            pacing: Pacing::default(),
+        };
+        let mut totals = Totals::new(tester::TESTER_CATALOGUE);
+        let mut failure = None;
+        attend(
+            &self.crew,
+            &self.clock,
+            (CATALOGUE, "source"),
+            control,
+            stop_timeout,
+            &mut |heard| {
+                match heard {
+                    Heard::Window(window) => {
+                        totals.add(&window.tester, window.seconds);
+                        finished.pacing = Pacing::of(&totals);
+                        let began = window.begins.since_start();
+                        hear(News::Window {
+                            ended: began + Duration::from_secs_f64(window.seconds),
+                            tester: &window.tester,
+                            pacing: finished.pacing,
+                        })?;
+                    }
+                    Heard::Report(Report::Sent(stream)) => {
+                        hear(News::Stream(&stream))?;
+                        finished.streams.push(*stream);
+                    }
+                    Heard::Report(Report::Client(client)) => {
+                        if let Some((_, Outcome::Failed(failed))) = client.ended {
+                            failure.get_or_insert(failed.detail);
+                            // The others need not go on without it.
+                            control.stop();
+                        }
+                    }
+                    Heard::Report(_) => {}
+                }
+                Ok(())
+            },
+        )?;
+        match failure {
+            Some(detail) => Err(EngineError::Sending(detail)),
+            None => Ok(finished),
+        }
+    }
+}
+
+/// What each source is to do. Routes and interfaces are those that the calling thread sees.
+pub(crate) fn settings(
+    streams: &[Stream],
+    length: Option<Duration>,
+    clock: &Clock,
 ) -> Result<Vec<SourceSettings>, EngineError> {
-    let interface = options.interface.clone().map(|interface| match interface {
-        Interface::With(address) => net::multicast::Interface::With(address),
-        Interface::Named(name) => net::multicast::Interface::Named(name),
-    });
-    let count = options.targets.len() as f64;
-    let sources = options.targets.iter().enumerate();
-    let sources = sources.map(|(index, &target)| {
+    let count = streams.len() as f64;
+    let wall_clock = since_1970(clock);
+    let settings = streams.iter().enumerate().map(|(index, stream)| {
+        let target = stream.target;
+        let interface = stream.interface.clone().map(|interface| match interface {
+            Interface::With(address) => net::multicast::Interface::With(address),
+            Interface::Named(name) => net::multicast::Interface::Named(name),
+        });
         let failed = || EngineError::system(format!("cannot send to {target}"));
         let local = net::multicast::source_of(target.group, interface.as_ref());
         let local: IpAddr = local.map_err(failed())?;
         Ok(SourceSettings {
             target,
-            reel: options.reel.clone(),
+            reel: stream.reel.clone(),
             local,
-            interface: options.interface.clone(),
-            ttl: options.ttl,
-            length: options.length,
+            interface: stream.interface.clone(),
+            ttl: stream.ttl,
+            length,
             offset: index as f64 / count,
             wall_clock,
         })
     });
-    sources.collect()
+    settings.collect()
+}
+
+/// What is to be sent: a file over and over, or a made programme. It may take some seconds.
+///
+/// # Errors
+/// The file cannot be read, is no transport stream that can be sent so, or the bit rate is not possible.
+pub fn reel(file: Option<&Path>, rate: Option<u64>) -> Result<Reel, String> {
+    let Some(path) = file else {
+        return Reel::synthetic(rate.unwrap_or(DEFAULT_RATE)).map_err(|error| error.to_string());
+    };
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let bytes = read_source(path).map_err(|error| failed(&error))?;
+    Reel::of_file(&bytes, rate).map_err(|error| failed(&error))
 }

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::totals::Statistic;
-use measure::{Catalogue, Time, Totals, tester};
+use measure::{Catalogue, Pacing, Time, Totals, tester};
 use net::{Clock, PortRange};
 use protocol::media::rtp::ServedStream;
 use protocol::rtsp::server::{Server, ServerConfig};
@@ -66,40 +65,6 @@ pub struct ServeFinished {
     pub reordered: u64,
     /// How well they were paced, of all windows that are over.
     pub pacing: Pacing,
-}
-
-/// How well a reference server, or a source, kept its packets to their schedule, those of streams that still run
-/// included. Times are in seconds; see the metrics `tester.send_lateness`, `sent_packets`,
-/// `sent_in_bursts` and `sends_failed` for what exactly they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Pacing {
-    /// Packets of media that left, second copies included.
-    pub packets: u64,
-    /// How late half of them left at most; nothing where none left.
-    pub lateness_p50_seconds: Option<f64>,
-    /// How late 99 % of them left at most.
-    pub lateness_p99_seconds: Option<f64>,
-    /// How late the latest left.
-    pub lateness_max_seconds: Option<f64>,
-    /// Packets that left right behind another of their stream though they were due apart.
-    pub in_bursts: u64,
-    /// Packets and messages that the network stack refused.
-    pub refused: u64,
-}
-
-impl Pacing {
-    pub(crate) fn of(tester: &Totals) -> Pacing {
-        let lateness = |statistic| tester.named("send_lateness", statistic);
-        let count = |id| u64::try_from(tester.counter(id)).unwrap_or(0);
-        Pacing {
-            packets: count(tester::SENT_PACKETS),
-            lateness_p50_seconds: lateness(Statistic::Quantile(0.5)),
-            lateness_p99_seconds: lateness(Statistic::Quantile(0.99)),
-            lateness_max_seconds: lateness(Statistic::Max),
-            in_bursts: count(tester::SENT_IN_BURSTS),
-            refused: count(tester::SENDS_FAILED),
-        }
-    }
 }
 
 /// Out of which ports reference servers and sources send. Clients keep off those that are in use.

@@ -14,6 +14,7 @@ pub mod media;
 pub mod metric;
 pub mod recorder;
 pub mod server;
+pub mod sources;
 pub mod tester;
 pub mod threshold;
 pub mod time;
@@ -29,6 +30,7 @@ pub use metric::{
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;
+pub use sources::{Pacing, SourceStream, Sources};
 pub use tester::TESTER_CATALOGUE;
 pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
 pub use time::{Run, Time};

@@ -40,6 +40,8 @@ pub struct Report {
     pub populations: Vec<Population>,
     /// What the servers said of their media before the run; empty where they were not asked.
     pub media: Media,
+    /// What the run sent to multicast groups itself; null where it sent nothing, or was cut off.
+    pub sources: Option<measure::Sources>,
     /// What the server under test spent; null where none was observed.
     #[schemars(schema_with = "schema::server")]
     pub server: Option<Metrics>,

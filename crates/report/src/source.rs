@@ -181,6 +181,7 @@ impl Report {
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
             media: noted(reader, "media")?,
+            sources: noted(reader, "sources")?,
             server: of_name(SERVER).map(|subject| sums.metrics(subject)),
             server_limits: sums.evidence.limits(header.machine.cores, &server_log),
             server_log,

@@ -6,6 +6,7 @@
 mod given_back;
 mod multiplex;
 mod published;
+mod sources;
 mod tester;
 
 use std::fmt::Write;
@@ -65,6 +66,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
         }
     }
     screen.limits(report);
+    screen.sources(report);
     screen.tester(report);
     if layout.everything {
         screen.everything(report);

@@ -9,6 +9,7 @@ use protocol::registry::Surroundings;
 use serde::Serialize;
 
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
+use crate::sources;
 
 /// What a run of a scenario will do and need.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,6 +140,13 @@ impl Scenario {
                     clips.frame_rate
                 ));
             }
+        }
+        lines.extend(self.network.line().map(str::to_owned));
+        for source in &self.sources {
+            lines.push(source.line());
+        }
+        if !self.sources.is_empty() {
+            lines.push(sources::HOW_LONG.to_owned());
         }
         for (population, plan) in self.populations.iter().zip(&description.populations) {
             lines.extend(population_lines(population, plan));

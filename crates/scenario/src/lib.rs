@@ -13,6 +13,7 @@ mod fields;
 mod keys;
 mod model;
 mod nearest;
+mod network;
 mod node;
 mod one_liner;
 mod open;
@@ -22,6 +23,7 @@ mod read;
 mod schema;
 mod server;
 mod source;
+mod sources;
 mod tester;
 mod urls;
 mod vary;
@@ -37,9 +39,11 @@ pub use model::{
     Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerLog, ServerStart,
     Setting, Tester, Threshold,
 };
+pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
 pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
+pub use sources::MulticastSource;
 pub use urls::expand_urls;
 pub use vary::{DEFAULT_SETTLE, Plan, Series, StopAt};
 
@@ -74,6 +78,11 @@ impl Scenario {
                 }
             }
             if let Some(file) = &mut server.log.file {
+                *file = folder.join(&*file);
+            }
+        }
+        for source in &mut self.sources {
+            if let (Some(file), Some(folder)) = (&mut source.file, folder) {
                 *file = folder.join(&*file);
             }
         }

@@ -11,6 +11,8 @@ use protocol::registry::ClientConfig;
 use serde::Serialize;
 
 use crate::entry::Group;
+use crate::network::Network;
+use crate::sources::MulticastSource;
 
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +35,12 @@ pub struct Scenario {
     pub name: String,
     /// The server under test, where it is ours to launch or to watch.
     pub server: Option<Server>,
+    /// The network that clients, sources and the server are in. Default: this machine's own.
+    #[serde(skip_serializing_if = "is_own")]
+    pub network: Network,
+    /// What the run sends to multicast groups itself, in the order in which it is written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<MulticastSource>,
     /// The groups of clients, in the order in which they are written. At least one.
     pub populations: Vec<Population>,
     /// The length of the run from its start, ramp included. Without one the run ends when every
@@ -308,6 +316,11 @@ impl Serialize for Leave {
             }
         }
     }
+}
+
+/// Whether there is nothing to be said of a network.
+fn is_own(network: &Network) -> bool {
+    *network == Network::Own
 }
 
 /// Writes the configuration as `{PROTOCOL: {KEY: VALUE, ...}}`.

@@ -9,6 +9,7 @@ use crate::fields::{Fields, integer, quantity, unknown_key, wrong_type};
 use crate::keys::Reader;
 use crate::model::{Leave, Pick, Population};
 use crate::nearest::suggest;
+use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
 use crate::urls;
 
@@ -33,8 +34,13 @@ const RESERVED: [&str; 2] = ["server", "tester"];
 const MAX_NAME: usize = 64;
 
 /// Reads a population. `ends` says whether the run ends by its duration.
-pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Option<Population> {
-    check_name(entry, problems);
+pub(crate) fn read(
+    entry: &Entry,
+    network: Network,
+    ends: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Population> {
+    check_name(entry, "population", problems);
     let path = format!("clients.{}", entry.key);
     let mut fields = Fields::of(
         &entry.node,
@@ -48,7 +54,14 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
             "write `urls: [\"rtsp://127.0.0.1:8554/a\"]`",
             problems,
         )
-        .map(|node| urls::read(node, &fields.path_of("urls"), problems))
+        .map(|node| {
+            urls::read(
+                node,
+                &fields.path_of("urls"),
+                Some(network.server_address()),
+                problems,
+            )
+        })
         .unwrap_or_default();
     let protocol = protocol(&mut fields, &urls, problems);
     let pick = pick(&mut fields, problems);
@@ -112,12 +125,13 @@ pub(crate) fn read(entry: &Entry, ends: bool, problems: &mut Vec<Problem>) -> Op
     })
 }
 
-fn check_name(entry: &Entry, problems: &mut Vec<Problem>) {
+/// Whether something, `what` in words, may be called so.
+pub(crate) fn check_name(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
     let name = entry.key.as_str();
     let origin = &entry.key_origin;
     if RESERVED.contains(&name) {
         problems.push(
-            Problem::new(origin, format!("a population cannot be called `{name}`"))
+            Problem::new(origin, format!("a {what} cannot be called `{name}`"))
                 .help("thresholds use that name for something else: choose another"),
         );
     }
@@ -130,7 +144,7 @@ fn check_name(entry: &Entry, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new(
                 origin,
-                format!("`{}` is no name for a population", shown(name)),
+                format!("`{}` is no name for a {what}", shown(name)),
             )
             .help("a name begins with a lower-case letter and goes on with those, digits and `_`; at most 64 in all"),
         );

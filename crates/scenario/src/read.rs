@@ -7,16 +7,19 @@ use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
 
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{Fields, text, wrong_type};
-use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, Threshold};
+use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, ServerStart, Threshold};
+use crate::network::{self, Network};
 use crate::node::{Node, Value, shown};
 use crate::overrides::Overrides;
 use crate::source::Origin;
-use crate::{population, server, tester};
+use crate::{population, server, sources, tester};
 
 /// The keys of a scenario.
-pub(crate) const KEYS: [&str; 13] = [
+pub(crate) const KEYS: [&str; 15] = [
     "name",
     "server",
+    "network",
+    "sources",
     "clients",
     "duration",
     "warm_up",
@@ -62,9 +65,25 @@ pub(crate) fn scenario(
     let name = fields
         .text("name", problems)
         .unwrap_or_else(|| name.to_owned());
-    let server = fields
+    let mut server = fields
         .get("server", problems)
         .and_then(|node| server::read(node, &overrides.known_servers, problems));
+    let network = fields
+        .get("network", problems)
+        .and_then(|_| fields.entry("network"))
+        .and_then(|entry| network::read(entry, problems))
+        .unwrap_or_default();
+    let sources = fields
+        .get("sources", problems)
+        .map(|node| sources::read(node, network, problems))
+        .unwrap_or_default();
+    if let Some(server) = &mut server
+        && let ServerStart::Launch { .. } = server.start
+        && network != Network::Own
+    {
+        let usual = network.server_interface(!sources.is_empty());
+        server.interface.get_or_insert_with(|| usual.to_owned());
+    }
     let duration = fields.quantity::<TimeSpan>("duration", problems);
     let duration_node = fields.entry("duration").map(|entry| &entry.node);
     let warm_up = fields.quantity::<TimeSpan>("warm_up", problems);
@@ -96,8 +115,15 @@ pub(crate) fn scenario(
         .and_then(|node| tester::read(node, problems));
     let populations = fields
         .need("clients", EXAMPLE, problems)
-        .map(|node| populations(node, duration.is_some(), problems))
+        .map(|node| populations(node, network, duration.is_some(), problems))
         .unwrap_or_default();
+    if let Some(entry) = fields.entry("network") {
+        let has = (server.as_ref(), populations.as_slice());
+        // A server that could not be read is no server that is missing.
+        if problems.is_empty() {
+            network::check(entry, network, has, problems);
+        }
+    }
     let has_server = fields.entry("server").is_some();
     let thresholds = fields
         .get("thresholds", problems)
@@ -108,6 +134,8 @@ pub(crate) fn scenario(
     Some(Scenario {
         name,
         server,
+        network,
+        sources,
         populations,
         duration: duration.map(|span| span.0),
         warm_up: warm_up.unwrap_or_default().0,
@@ -158,7 +186,12 @@ fn of_series(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-fn populations(node: &Node, ends: bool, problems: &mut Vec<Problem>) -> Vec<Population> {
+fn populations(
+    node: &Node,
+    network: Network,
+    ends: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Population> {
     const FORM: &str = "write the name of each population with its keys below it, such as `clients: {viewers: {urls: [...], load: {clients: 10}}}`";
     let Value::Map(entries) = &node.value else {
         problems.push(wrong_type(node, "clients", "a mapping").help(FORM));
@@ -179,7 +212,7 @@ fn populations(node: &Node, ends: bool, problems: &mut Vec<Problem>) -> Vec<Popu
     }
     entries
         .iter()
-        .filter_map(|entry| population::read(entry, ends, problems))
+        .filter_map(|entry| population::read(entry, network, ends, problems))
         .collect()
 }
 

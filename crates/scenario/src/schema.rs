@@ -20,6 +20,7 @@ pub fn schema() -> Value {
         Err(several) => json!({ "anyOf": several }),
     };
     let server = server(&duration, &mut generator);
+    let sources = crate::sources::schema(&mut generator);
     let tester = crate::tester::schema(&duration, &mut generator);
     let described = |schema: &Value, text: &str| with_description(schema, text);
     let mut schema = json!({
@@ -35,6 +36,8 @@ pub fn schema() -> Value {
                 "description": "What the run is called in reports. Default: the name of the file."
             },
             "server": server,
+            "network": crate::network::schema(),
+            "sources": sources,
             "clients": {
                 "type": "object",
                 "description": "The populations: groups of alike clients, by name.",
@@ -108,7 +111,7 @@ fn population(protocol: &Protocol, duration: &Value, generator: &mut SchemaGener
             "type": ["array", "string"],
             "items": { "type": "string" },
             "minItems": 1,
-            "description": "What the clients ask for; `{1..10}` expands. Each client picks one."
+            "description": "What the clients ask for; `{1..10}` expands, and `{server}` is the server's address in the run's network. Each client picks one."
         },
         "pick": {
             "enum": ["random", "in_turn", "own"],
@@ -158,7 +161,7 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
         "properties": {
             "launch": { "type": "string", "description": "One of the catalogue of known servers, such as `vlc` (`streamgauge servers` lists them); or the path of a file that is such an entry, relative to the scenario file." },
             "port": port("With `launch`: the port that it is to serve on."),
-            "interface": { "type": "string", "description": "With `launch`: the network interface that it receives multicast on. Default lo." },
+            "interface": { "type": "string", "description": "With `launch`: the network interface that it receives multicast on. Default lo; with `network: veth` the one towards the sources." },
             "groups": {
                 "type": ["array", "string"],
                 "items": { "type": "string" },

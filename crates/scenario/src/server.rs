@@ -294,7 +294,7 @@ pub(crate) fn is_path(name: &str) -> bool {
 const GROUPS_MAX: usize = 1_000;
 
 fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
-    let urls = crate::urls::read(node, "server.groups", problems);
+    let urls = crate::urls::read(node, "server.groups", None, problems);
     if urls.len() > GROUPS_MAX {
         problems.push(Problem::new(
             &node.origin,

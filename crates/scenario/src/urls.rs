@@ -1,5 +1,7 @@
 //! URLs of a population: `{1..10}` expanded, each one checked.
 
+use std::net::IpAddr;
+
 use crate::error::Problem;
 use crate::fields::{text, wrong_type};
 use crate::node::{Node, Value};
@@ -10,10 +12,23 @@ pub(crate) const MAX_URLS: usize = 10_000;
 /// The longest URL.
 const MAX_LENGTH: usize = 2_000;
 
-/// The URLs that `node`, a list of texts or one text, stands for, each with its node.
+/// What stands for the server's address in a URL.
+const SERVER: &str = "{server}";
+
+/// An address as a URL writes it.
+fn host(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// The URLs that `node`, a list of texts or one text, stands for, each with its node. `{server}` in them is that address, where there
+/// is one.
 pub(crate) fn read<'a>(
     node: &'a Node,
     path: &str,
+    server: Option<IpAddr>,
     problems: &mut Vec<Problem>,
 ) -> Vec<(String, &'a Node)> {
     let one;
@@ -41,6 +56,10 @@ pub(crate) fn read<'a>(
     for (index, item) in items.iter().enumerate() {
         let Some(written) = text(item, &format!("{path}.{index}"), problems) else {
             continue;
+        };
+        let written = match server {
+            Some(server) => written.replace(SERVER, &host(server)),
+            None => written,
         };
         match expand(&written, MAX_URLS - urls.len()) {
             Ok(expanded) => urls.extend(expanded.into_iter().map(|url| (url, item))),

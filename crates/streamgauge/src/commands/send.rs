@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{Control, Pacing, SendFinished, SendOptions, SendProgress};
 use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
-use protocol::source::Target;
+use protocol::source::{GROUPS_MAX, Target};
 use report::human::{count, plural, seconds};
 
 use super::serve::STOP_TIMEOUT;
@@ -17,16 +17,11 @@ use crate::files;
 use crate::progress::Status;
 use crate::signals::Watch;
 
-/// The bit rate of a made programme where none is named.
-const DEFAULT_RATE: u64 = 4_000_000;
-
-/// The most groups of one source.
-const GROUPS_MAX: usize = 1000;
-
 /// Ends with 0 when its time is over or it is stopped.
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
     let targets = targets(&arguments.urls)?;
-    let reel = reel(arguments)?;
+    let rate = arguments.bitrate.map(|rate| rate.0);
+    let reel = engine::reel(arguments.file.as_deref(), rate).map_err(Failure::bad)?;
     let interface = arguments.interface.as_deref().map(args::interface);
     console.say(&plan(&targets, &reel));
     let options = SendOptions {
@@ -59,18 +54,6 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
         console.say(&line);
     }
     Ok(Exit::Pass)
-}
-
-/// What is to be sent to each of them.
-fn reel(arguments: &args::Send) -> Result<Reel, Failure> {
-    let rate = arguments.bitrate.map(|rate| rate.0);
-    let Some(path) = &arguments.file else {
-        return Reel::synthetic(rate.unwrap_or(DEFAULT_RATE)).map_err(Failure::bad);
-    };
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::bad(format_args!("{}: {error}", path.display()));
-    let bytes = engine::read_source(path).map_err(|error| failed(&error))?;
-    Reel::of_file(&bytes, rate).map_err(|error| failed(&error))
 }
 
 /// The groups, each once.

@@ -1,0 +1,153 @@
+//! The network that a run is in.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use crate::error::Problem;
+use crate::fields::text;
+use crate::model::{Population, Server, ServerStart};
+use crate::nearest::suggest;
+use crate::node::{Entry, shown};
+
+/// The network that clients, sources and the server of a run are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// That of this machine.
+    #[default]
+    Own,
+    /// A network namespace made for the run, in which there is nothing but a loopback interface.
+    Loopback,
+    /// Network namespaces made for the run: the sources', the server's and the clients', tied to each other by pairs of virtual
+    /// Ethernet interfaces.
+    Veth,
+}
+
+/// The server's interface towards the clients, in a [`Network::Veth`].
+pub const VETH_CLIENTS: &str = "clients";
+
+/// The server's interface towards the sources, in a [`Network::Veth`].
+pub const VETH_SOURCES: &str = "sources";
+
+/// The interface towards the server, of clients and of sources, in a [`Network::Veth`].
+pub const VETH_SERVER: &str = "server";
+
+/// The server's address towards the clients, in a [`Network::Veth`].
+pub const VETH_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
+
+impl Network {
+    /// All there are.
+    pub const ALL: [Network; 3] = [Network::Own, Network::Loopback, Network::Veth];
+
+    /// As the scenario file writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Network::Own => "own",
+            Network::Loopback => "loopback",
+            Network::Veth => "veth",
+        }
+    }
+
+    /// The address at which clients find the server: what `{server}` stands for in their URLs.
+    pub const fn server_address(self) -> IpAddr {
+        match self {
+            Network::Own | Network::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Network::Veth => IpAddr::V4(VETH_SERVER_ADDRESS),
+        }
+    }
+
+    /// By which interface a source sends, unless the scenario says otherwise.
+    pub(crate) const fn source_interface(self) -> &'static str {
+        match self {
+            Network::Own | Network::Loopback => "lo",
+            Network::Veth => VETH_SERVER,
+        }
+    }
+
+    /// By which interface a server that is launched receives multicast, unless the scenario says otherwise.
+    pub(crate) const fn server_interface(self, sources: bool) -> &'static str {
+        match (self, sources) {
+            (Network::Own | Network::Loopback, _) => "lo",
+            (Network::Veth, true) => VETH_SOURCES,
+            (Network::Veth, false) => VETH_CLIENTS,
+        }
+    }
+
+    /// What it is, in words; nothing of this machine's own.
+    pub(crate) fn line(self) -> Option<&'static str> {
+        match self {
+            Network::Own => None,
+            Network::Loopback => Some(
+                "network: a namespace made for the run, with a loopback interface alone; needs CAP_SYS_ADMIN and CAP_NET_ADMIN",
+            ),
+            Network::Veth => Some(
+                "network: namespaces made for the run, sources - server - clients, the server at 10.81.0.2; needs CAP_SYS_ADMIN \
+                 and CAP_NET_ADMIN",
+            ),
+        }
+    }
+}
+
+/// The network that a scenario names.
+pub(crate) fn read(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Network> {
+    let word = text(&entry.node, "network", problems)?;
+    let found = Network::ALL.into_iter().find(|own| own.name() == word);
+    if found.is_none() {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!("`network` cannot be `{}`", shown(&word)),
+            )
+            .help(suggest(&word, Network::ALL.map(Network::name))),
+        );
+    }
+    found
+}
+
+/// Whether what the scenario names can be in a network that is made for the run. `ready` says that all of it could be read.
+pub(crate) fn check(
+    entry: &Entry,
+    network: Network,
+    (server, populations): (Option<&Server>, &[Population]),
+    problems: &mut Vec<Problem>,
+) {
+    if network == Network::Own {
+        return;
+    }
+    let why = match server.map(|server| &server.start) {
+        Some(ServerStart::Launch { .. } | ServerStart::Command(_)) => None,
+        Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
+            Some("the server is only observed, so it is not in it".to_owned())
+        }
+        None => Some("the run starts no server, and nobody else is in it".to_owned()),
+    };
+    let elsewhere = |own: &&Population| {
+        own.config
+            .media()
+            .is_some_and(|media| media.receiver.is_some() || media.address.is_some())
+    };
+    let elsewhere = populations.iter().find(elsewhere);
+    let apart = elsewhere.map(|own| {
+        let name = &own.name;
+        format!("`clients.{name}.media` is received where the run's network does not reach")
+    });
+    if let Some(why) = why.or(apart) {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!("`network: {}` is made for the run: {why}", network.name()),
+            )
+            .help("let the run start the server (`launch` or `command`), or take `network` out"),
+        );
+    }
+}
+
+/// What an editor is told of it.
+pub(crate) fn schema() -> Json {
+    json!({
+        "enum": Network::ALL.map(Network::name),
+        "description": "The network of clients, sources and server: this machine's `own` (default); a namespace with a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN."
+    })
+}

@@ -72,6 +72,14 @@ pub enum EngineError {
         /// What is wrong.
         message: String,
     },
+    /// The network that a scenario wants cannot be made.
+    #[error("`network: {network}`: {error}{}", what_it_takes(error))]
+    Network {
+        /// Which one.
+        network: &'static str,
+        /// What the operating system said.
+        error: io::Error,
+    },
     /// What a source of the run is to send cannot be made.
     #[error("`sources.{name}`: {message}")]
     SourceFile {
@@ -89,6 +97,17 @@ pub enum EngineError {
     /// The reference server cannot be made from its settings.
     #[error("the reference server: {0}")]
     Settings(String),
+}
+
+/// What to do where a network may not be made.
+fn what_it_takes(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "\n  to make network namespaces takes CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root (`sudo streamgauge ...`), \
+             or in a user namespace of its own (`unshare --map-root-user streamgauge ...`)"
+        }
+        _ => "",
+    }
 }
 
 impl EngineError {

@@ -12,6 +12,7 @@ mod linger;
 mod machine;
 mod media;
 mod messages;
+mod network;
 mod ownership;
 mod process;
 mod progress;

@@ -19,7 +19,8 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
             .filter_map(|url| endpoint(url, protocol.default_port_of(url)))
             .collect();
         for (host, port) in endpoints {
-            if is_this_machine(host) {
+            // Of a server that is in a network of its own, nobody else has the address.
+            if is_of_the_server(host, scenario) || is_this_machine(host) {
                 ports.insert(port);
             }
         }
@@ -60,6 +61,12 @@ fn endpoint(url: &str, default: u16) -> Option<(&str, u16)> {
         Some((host, port)) => Some((host, port.parse().ok()?)),
         None => Some((host, default)),
     }
+}
+
+/// Whether that is the address of the server in a network that was made for the run.
+fn is_of_the_server(host: &str, scenario: &Scenario) -> bool {
+    let address = scenario.network.server_address();
+    !address.is_loopback() && host.parse() == Ok(address)
 }
 
 /// Whether a name stands for an address of this machine: one that a socket can be bound to.

@@ -9,7 +9,7 @@ use load::Share;
 use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
-use net::{Clock, PortRange};
+use net::{Clock, Namespace, PortRange};
 use protocol::media::source::FILE_MAX;
 use protocol::registry::{Clients, Surroundings};
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
@@ -25,6 +25,7 @@ use crate::error::EngineError;
 use crate::linger::{self, Holding};
 use crate::machine;
 use crate::media;
+use crate::network::Networks;
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
@@ -65,6 +66,9 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    let networks = Networks::make(scenario)?;
+    // Workers are where the thread is that starts them.
+    let _stay = networks.as_ref().map(Networks::stay).transpose()?;
     let mut resolved = None;
     let elsewhere = elsewhere::connect(scenario, &options.version, &mut resolved)?;
     let scenario = resolved.as_ref().unwrap_or(scenario);
@@ -74,6 +78,7 @@ pub fn run(
         duties: duties(scenario, &reception, &surroundings)?,
         elsewhere,
         surroundings,
+        networks,
     };
     run_team(scenario, team, &reception, options, control, progress)
 }
@@ -86,6 +91,8 @@ struct Team {
     elsewhere: Vec<Elsewhere>,
     /// What the workers' clients know of each other.
     surroundings: Surroundings,
+    /// The networks that are made for the run.
+    networks: Option<Networks>,
 }
 
 /// Runs a scenario with those given who work.
@@ -101,6 +108,7 @@ fn run_team(
         mut duties,
         elsewhere,
         surroundings,
+        networks,
     } = team;
     let traced = trace::find(&options.trace, scenario)?;
     if scenario.tester.priority == Priority::Raised {
@@ -116,8 +124,9 @@ fn run_team(
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
     // Some servers look for their groups when they start.
-    let sources = Sources::start(scenario)?;
-    let mut sut = start_server(scenario, control, progress)?;
+    let sources = Sources::start(scenario, networks.as_ref().map(Networks::sources))?;
+    let apart = networks.as_ref().and_then(Networks::server_apart);
+    let mut sut = start_server(scenario, apart, control, progress)?;
     if let Some(sut) = &mut sut {
         sut.watch_groups(linger::groups(scenario));
     }
@@ -307,8 +316,10 @@ fn judge(
     Ok(judge)
 }
 
+/// Starts the server: in the namespace `apart`, or where the calling thread is.
 fn start_server(
     scenario: &Scenario,
+    apart: Option<&Namespace>,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Sut>, EngineError> {
@@ -319,10 +330,37 @@ fn start_server(
         cancelled: control.stop_flag(),
         ..sut::Options::default()
     };
-    let progress = std::cell::RefCell::new(progress);
-    let tell = |step: sut::Progress| (progress.borrow_mut())(&before_it_begins(in_words(&step)));
+    let address = scenario.network.server_address();
+    let spec = sut::ServerSpec::from(server).at(address);
+    let mut tell = |step: sut::Progress| progress(&before_it_begins(in_words(&step)));
     // The scenario's paths are resolved already.
-    match Sut::start_with(&server.into(), Path::new(""), &options, &tell) {
+    let started = match apart {
+        None => {
+            let tell = std::cell::RefCell::new(tell);
+            Sut::start_with(&spec, Path::new(""), &options, &|step| {
+                (tell.borrow_mut())(step);
+            })
+        }
+        Some(space) => {
+            let (said, steps) = crossbeam_channel::bounded(16);
+            let start = move || {
+                let told = |step| {
+                    // It is heard until this thread ends.
+                    let _ = said.send(step);
+                };
+                Ok(Sut::start_with(&spec, Path::new(""), &options, &told))
+            };
+            let ended = std::thread::scope(|scope| {
+                let thread = scope.spawn(|| space.within(start));
+                steps.iter().for_each(&mut tell);
+                thread.join()
+            });
+            let failed = EngineError::system("cannot start the server in its network");
+            let broke_down = |_| Err(std::io::Error::other("the thread broke down"));
+            ended.unwrap_or_else(broke_down).map_err(failed)?
+        }
+    };
+    match started {
         Ok(sut) => Ok(Some(sut)),
         Err(sut::SutError::Cancelled) => Err(EngineError::Stopped),
         Err(error) => Err(error.into()),
@@ -592,6 +630,7 @@ mod tests {
             duties,
             elsewhere: Vec::new(),
             surroundings,
+            networks: None,
         };
         let run = run_team(&scenario, team, &reception, &options, &control, &mut |_| {});
         let finished = run.expect("a report all the same");

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, bounded};
 use measure::{SourceStream, Window};
-use net::Clock;
+use net::{Clock, Namespace};
 use protocol::media::ts::flow::SentStream;
 use protocol::session::Interface;
 use scenario::Scenario;
@@ -34,11 +34,15 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Sets those of a scenario to work; `None` where it has none. They send when this returns.
+    /// Sets those of a scenario to work, in the namespace `place` or where the calling thread is; `None` where it has none. They
+    /// send when this returns.
     ///
     /// # Errors
     /// A file is not one that can be sent, there is no way to a group, or a socket cannot be had.
-    pub(crate) fn start(scenario: &Scenario) -> Result<Option<Sources>, EngineError> {
+    pub(crate) fn start(
+        scenario: &Scenario,
+        place: Option<&Arc<Namespace>>,
+    ) -> Result<Option<Sources>, EngineError> {
         if scenario.sources.is_empty() {
             return Ok(None);
         }
@@ -64,10 +68,15 @@ impl Sources {
         let (tell, windows) = bounded(WINDOWS);
         let (standing, stand) = bounded::<()>(1);
         let own = control.clone();
+        let place = place.cloned();
         let (seed, stop_timeout) = (scenario.seed, scenario.stop_timeout);
         let thread = std::thread::Builder::new()
             .name("sources".to_owned())
             .spawn(move || {
+                if let Some(place) = &place {
+                    let failed = EngineError::system("cannot enter the network of the sources");
+                    place.enter().map_err(failed)?;
+                }
                 let clock = Clock::start();
                 let settings = settings(&streams, None, &clock)?;
                 // Runs of one scenario have one seed, and their stamps are to be told apart all the same.

@@ -3,7 +3,7 @@
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
 //! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
 //! read with their time, in [`options`], where socket options are set that no safe crate offers, in
-//! [`files`], in [`multicast`], in [`thread`], where another thread's clock is read, in [`mod@prefetch`], and in [`ring`],
+//! [`files`], in [`multicast`], in [`namespace`], in [`thread`], where another thread's clock is read, in [`mod@prefetch`], and in [`ring`],
 //! where memory is shared with the kernel.
 
 pub mod batch;
@@ -12,6 +12,7 @@ pub mod clock;
 pub mod connect;
 pub mod files;
 pub mod multicast;
+pub mod namespace;
 pub mod options;
 pub mod ports;
 pub mod prefetch;
@@ -27,6 +28,7 @@ pub use batch::{ReceiveBatch, SendBatch};
 pub use claim::Claim;
 pub use clock::Clock;
 pub use connect::ConnectPorts;
+pub use namespace::Namespace;
 pub use ports::PortRange;
 pub use prefetch::prefetch;
 pub use ring::{PacketRing, RingSettings};

@@ -234,6 +234,7 @@ impl Sut {
                 groups,
             } => {
                 let request = catalogue::Request {
+                    host: spec.host,
                     port: *port,
                     interface: interface.as_deref().unwrap_or(INTERFACE),
                     groups,

@@ -77,13 +77,13 @@ pub(crate) fn parse_row(line: &str) -> Option<Row> {
 }
 
 /// The rows of one transport, as the process `pid` sees them (it may be in another network
-/// namespace), or as this one does.
+/// namespace), or as this thread does.
 pub(crate) fn rows(transport: Transport, pid: Option<u32>) -> Vec<Row> {
     let names = match transport {
         Transport::Tcp => ["tcp", "tcp6"],
         Transport::Udp => ["udp", "udp6"],
     };
-    let own = PathBuf::from("/proc/self/net");
+    let own = PathBuf::from("/proc/thread-self/net");
     let folder = pid.map_or(own.clone(), |pid| PathBuf::from(format!("/proc/{pid}/net")));
     let mut rows = Vec::new();
     for name in names {

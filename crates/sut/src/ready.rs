@@ -83,6 +83,10 @@ pub(crate) fn wait(
 fn describe(ready: &Ready) -> String {
     match ready {
         Ready::Started => "its start".to_owned(),
+        // Who listens on 127.0.0.1 alone cannot be found elsewhere.
+        Ready::Port { address, transport } if !address.ip().is_loopback() => {
+            format!("{transport} port {} at {}", address.port(), address.ip())
+        }
         Ready::Port { address, transport } => format!("{transport} port {}", address.port()),
         Ready::Rtsp { address, urls } => {
             format!(

@@ -23,6 +23,8 @@ pub const INTERFACE: &str = "lo";
 pub struct ServerSpec {
     /// Where the server comes from.
     pub origin: Origin,
+    /// The address at which clients find it. Default 127.0.0.1.
+    pub host: IpAddr,
     /// Clips that are made before it starts.
     pub clips: Option<Clips>,
     /// How to know that it is ready; default: as the catalogue says, else as soon as it runs.
@@ -45,6 +47,7 @@ impl ServerSpec {
     pub fn new(origin: Origin) -> ServerSpec {
         ServerSpec {
             origin,
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             clips: None,
             ready: None,
             ready_within: READY_WITHIN,
@@ -53,6 +56,17 @@ impl ServerSpec {
             environment: Vec::new(),
             directory: None,
         }
+    }
+}
+
+impl ServerSpec {
+    /// The same of a server that clients find at that address: there it has to be ready.
+    pub fn at(mut self, host: IpAddr) -> ServerSpec {
+        self.host = host;
+        if let Some(Ready::Port { address, .. } | Ready::Rtsp { address, .. }) = &mut self.ready {
+            address.set_ip(host);
+        }
+        self
     }
 }
 
@@ -80,6 +94,7 @@ impl From<&scenario::Server> for ServerSpec {
                     group: group.clone(),
                 }),
             },
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             clips: server.clips.as_ref().map(Clips::from),
             ready: server.ready.as_ref().map(|ready| match ready {
                 scenario::Ready::Port(port) => Ready::tcp(*port),

@@ -14,6 +14,7 @@ mod limits;
 mod media;
 mod multicast;
 mod namespace;
+mod network;
 mod publish;
 mod relay;
 mod scripted;

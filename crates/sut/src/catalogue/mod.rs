@@ -7,7 +7,7 @@
 mod ask;
 mod place;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use scenario::{EntryReady, Group, ScenarioError, ServerEntry, Use, Values};
@@ -182,6 +182,8 @@ fn files_of(folder: &Path, must_be: bool) -> Result<Vec<PathBuf>, SutError> {
 /// What a command is made from beside the entry.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
+    /// The address at which clients find it.
+    pub(crate) host: IpAddr,
     /// The port to listen on; default: the entry's own.
     pub(crate) port: Option<u16>,
     /// The interface it receives multicast on.
@@ -221,7 +223,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     let port = request.port.unwrap_or(entry.port);
     let filled = entry.fill(&Values {
         program: text(&program),
-        host: Ipv4Addr::LOCALHOST.to_string(),
+        host: request.host.to_string(),
         port,
         interface: request.interface.to_owned(),
         config: config.as_deref().map(text).unwrap_or_default(),
@@ -242,10 +244,13 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         .collect();
     launch.directory = Some(scratch.path().to_owned());
     launch.user = user;
-    let address: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
+    let address = SocketAddr::new(request.host, port);
     launch.port = Some((address, Transport::Tcp));
     launch.ready = match entry.ready {
-        EntryReady::Port => Ready::tcp(port),
+        EntryReady::Port => Ready::Port {
+            address,
+            transport: Transport::Tcp,
+        },
         EntryReady::Urls => Ready::Rtsp {
             address,
             urls: filled.urls.clone(),

@@ -4,6 +4,7 @@ use super::*;
 
 fn request(groups: &[Group]) -> Request<'_> {
     Request {
+        host: std::net::Ipv4Addr::LOCALHOST.into(),
         port: Some(5000),
         interface: "lo",
         groups,

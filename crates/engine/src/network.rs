@@ -1,0 +1,165 @@
+//! The networks that are made for a run: nothing of them is named, so all of it ends with what is in it.
+
+use std::io;
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use net::Namespace;
+use net::namespace::Tie;
+use scenario::{Network, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
+
+use crate::error::EngineError;
+
+/// The length of the prefix of both networks.
+const PREFIX: u8 = 24;
+
+/// The same of IPv6.
+const PREFIX_V6: u8 = 64;
+
+/// The namespaces of a run.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    /// Where the clients are, and all else that the run does.
+    clients: Arc<Namespace>,
+    /// Where the server is.
+    server: Arc<Namespace>,
+    /// Where the sources are.
+    sources: Arc<Namespace>,
+}
+
+impl Networks {
+    /// Those that a scenario wants; `None` where it is content with this machine's own.
+    ///
+    /// # Errors
+    /// This process may not make them.
+    pub(crate) fn make(scenario: &Scenario) -> Result<Option<Networks>, EngineError> {
+        let made = match scenario.network {
+            Network::Own => return Ok(None),
+            Network::Loopback => Networks::loopback(),
+            Network::Veth => Networks::veth(!scenario.sources.is_empty()),
+        };
+        made.map(Some).map_err(|error| EngineError::Network {
+            network: scenario.network.name(),
+            error,
+        })
+    }
+
+    /// One for all.
+    fn loopback() -> io::Result<Networks> {
+        let one = Arc::new(Namespace::new()?);
+        one.loop_multicast()?;
+        Ok(Networks {
+            clients: one.clone(),
+            server: one.clone(),
+            sources: one,
+        })
+    }
+
+    /// One for the clients, one for the server, and one for the sources where there are any.
+    fn veth(with_sources: bool) -> io::Result<Networks> {
+        let (clients, server) = (Namespace::new()?, Namespace::new()?);
+        let to_clients = addresses(0, 2);
+        let own = Tie {
+            interface: VETH_CLIENTS,
+            addresses: &to_clients,
+        };
+        let from_clients = addresses(0, 1);
+        let theirs = Tie {
+            interface: VETH_SERVER,
+            addresses: &from_clients,
+        };
+        server.tie(&own, &clients, &theirs)?;
+        clients.multicast_by(VETH_SERVER)?;
+        let (clients, server) = (Arc::new(clients), Arc::new(server));
+        if !with_sources {
+            // All multicast there is comes from the server.
+            server.multicast_by(VETH_CLIENTS)?;
+            return Ok(Networks {
+                sources: clients.clone(),
+                clients,
+                server,
+            });
+        }
+        let sources = Namespace::new()?;
+        let to_sources = addresses(1, 2);
+        let own = Tie {
+            interface: VETH_SOURCES,
+            addresses: &to_sources,
+        };
+        let from_sources = addresses(1, 1);
+        let theirs = Tie {
+            interface: VETH_SERVER,
+            addresses: &from_sources,
+        };
+        server.tie(&own, &sources, &theirs)?;
+        server.multicast_by(VETH_SOURCES)?;
+        sources.multicast_by(VETH_SERVER)?;
+        Ok(Networks {
+            clients,
+            server,
+            sources: Arc::new(sources),
+        })
+    }
+
+    /// Where the sources are.
+    pub(crate) fn sources(&self) -> &Arc<Namespace> {
+        &self.sources
+    }
+
+    /// Where the server is, if that is not where the clients are.
+    pub(crate) fn server_apart(&self) -> Option<&Namespace> {
+        (!Arc::ptr_eq(&self.server, &self.clients)).then_some(&*self.server)
+    }
+
+    /// Moves the calling thread to the clients, and with it all threads and processes that it starts, until what this
+    /// returns is dropped.
+    ///
+    /// # Errors
+    /// The kernel does not let it.
+    pub(crate) fn stay(&self) -> Result<Stay, EngineError> {
+        let failed = || EngineError::system("cannot enter the network of the run");
+        let back = Namespace::current().map_err(failed())?;
+        self.clients.enter().map_err(failed())?;
+        Ok(Stay {
+            back,
+            thread: PhantomData,
+        })
+    }
+}
+
+/// A thread's stay in another network.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    back: Namespace,
+    /// It is of the thread that it was made on.
+    thread: PhantomData<*const ()>,
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // It was let in, so it is let out: what it takes is the same.
+        let _ = self.back.enter();
+    }
+}
+
+/// The addresses of one end: of the network towards the clients (0) or the sources (1).
+fn addresses(network: u8, last: u8) -> [(IpAddr, u8); 2] {
+    let [first, second, ..] = VETH_SERVER_ADDRESS.octets();
+    let v4 = Ipv4Addr::new(first, second, network, last);
+    let v6 = Ipv6Addr::new(0xfd81, 0, 0, network.into(), 0, 0, 0, last.into());
+    [(v4.into(), PREFIX), (v6.into(), PREFIX_V6)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_where_the_scenario_has_it() {
+        let (address, _) = addresses(0, 2)[0];
+        assert_eq!(address, Network::Veth.server_address());
+        assert_eq!(addresses(1, 1)[0].0.to_string(), "10.81.1.1");
+        assert_eq!(addresses(1, 1)[1].0.to_string(), "fd81:0:0:1::1");
+    }
+}

@@ -1,0 +1,135 @@
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use super::*;
+
+/// A new namespace; `None` where this may not be, which is said.
+fn space() -> Option<Namespace> {
+    match Namespace::new() {
+        Ok(space) => Some(space),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // On purpose: who reads the test's output is to know.
+            let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
+            let _ = writeln!(io::stderr(), "left out: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Which namespace the calling thread is in.
+fn own() -> String {
+    let link = fs::read_link("/proc/thread-self/ns/net").expect("Linux has namespaces");
+    link.to_string_lossy().into_owned()
+}
+
+/// The interfaces that the calling thread sees.
+fn interfaces() -> Vec<String> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").expect("Linux has it");
+    let names = table
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split(':').next());
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+/// A port that something is received on which is sent to a group.
+fn heard(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
+    let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
+    receiver.join_multicast_v4(&group, &at.parse().expect("an address"))?;
+    let port = receiver.local_addr()?.port();
+    let sender = UdpSocket::bind((sender, 0))?;
+    sender.send_to(b"to all", (group, port))?;
+    let mut bytes = [0; 16];
+    let (length, _) = receiver.recv_from(&mut bytes)?;
+    Ok(bytes[..length].to_vec())
+}
+
+#[test]
+fn in_a_new_one_there_is_a_loopback_interface_that_carries_multicast() {
+    let Some(space) = space() else { return };
+    let before = own();
+    space.loop_multicast().expect("may be set up");
+    let (inside, seen, heard) = space
+        .within(|| {
+            let group = Ipv4Addr::new(239, 81, 0, 1);
+            Ok((own(), interfaces(), heard(group, "127.0.0.1", "127.0.0.1")?))
+        })
+        .expect("what is sent is heard");
+    assert_ne!(inside, before);
+    assert_eq!(own(), before, "this thread has stayed");
+    assert!(seen.contains(&"lo".to_owned()), "{seen:?}");
+    assert_eq!(heard, b"to all");
+}
+
+#[test]
+fn a_thread_goes_in_and_back() {
+    let Some(space) = space() else { return };
+    // A thread of its own, so that other tests stay where they are.
+    std::thread::spawn(move || {
+        let before = own();
+        let back = Namespace::current().expect("it is somewhere");
+        space.enter().expect("it may");
+        assert_ne!(own(), before);
+        let child = std::thread::spawn(own).join().expect("no panic");
+        assert_eq!(child, own(), "what it starts is there too");
+        back.enter().expect("it may");
+        assert_eq!(own(), before);
+    })
+    .join()
+    .expect("no panic");
+}
+
+#[test]
+fn two_are_tied_and_see_each_other_and_nobody_else_sees_them() {
+    let (Some(one), Some(two)) = (space(), space()) else {
+        return;
+    };
+    let before = interfaces();
+    let v4 = |last: u8| (IpAddr::from([10, 81, 7, last]), 24);
+    let v6 = |last: u16| (IpAddr::from([0xfd81, 0, 0, 7, 0, 0, 0, last]), 64);
+    let (ours, theirs) = ([v4(1), v6(1)], [v4(2), v6(2)]);
+    let own = Tie {
+        interface: "to-two",
+        addresses: &ours,
+    };
+    let other = Tie {
+        interface: "to-one",
+        addresses: &theirs,
+    };
+    one.tie(&own, &two, &other).expect("they can be tied");
+    assert_eq!(interfaces(), before);
+    two.multicast_by("to-one").expect("a route can be added");
+    for address in theirs.map(|(address, _)| address) {
+        let listener = two.within(|| TcpListener::bind((address, 0)));
+        let listener = match listener {
+            Ok(listener) => listener,
+            // Without IPv6 there is no such address.
+            Err(_) if address.is_ipv6() => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let port = listener.local_addr().expect("bound").port();
+        let to = SocketAddr::new(address, port);
+        let within = Duration::from_secs(10);
+        one.within(|| TcpStream::connect_timeout(&to, within))
+            .expect("the one reaches the other");
+        let _ = listener.accept().expect("it came");
+    }
+    let (group, port) = (Ipv4Addr::new(239, 81, 0, 1), 4056);
+    let receiver = one.within(|| {
+        let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+        receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
+        receiver.join_multicast_v4(&group, &Ipv4Addr::new(10, 81, 7, 1))?;
+        Ok(receiver)
+    });
+    let receiver = receiver.expect("it can join");
+    two.within(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"to all", (group, port)))
+        .expect("there is a route");
+    let mut bytes = [0; 16];
+    let (length, from) = receiver.recv_from(&mut bytes).expect("it comes");
+    assert_eq!(&bytes[..length], b"to all");
+    assert_eq!(from.ip(), IpAddr::from([10, 81, 7, 2]));
+}

@@ -6,6 +6,7 @@
 
 mod flows;
 mod groups;
+mod held;
 mod outputs;
 mod own;
 mod pacer;

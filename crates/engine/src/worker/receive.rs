@@ -11,12 +11,13 @@ use net::batch::Datagram;
 use net::stream::Read;
 use protocol::session::{Arrival, ChannelId, Closed, Input};
 
+use super::held::Chunk;
 use super::outputs::Pending;
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 use super::stream::{State, Stream};
 use super::timers::Task;
-use super::watch::Wanted;
+use super::watch::{Wanted, Watched};
 use super::{READ_BYTES, Worker};
 use crate::trace::TracedConnection;
 
@@ -191,9 +192,9 @@ impl Worker {
     }
 
     pub(super) fn read_stream(&mut self, place: usize, wanted: &Wanted) {
-        let most = match *wanted {
-            Wanted::Known(count) => count.min(READ_BYTES),
-            Wanted::All => READ_BYTES,
+        let mut left = match *wanted {
+            Wanted::Known(count) => count,
+            Wanted::All => usize::MAX,
             Wanted::Nothing => return,
         };
         let mut buffer = std::mem::take(&mut self.read_buffer);
@@ -216,7 +217,26 @@ impl Worker {
                 // has closed is.
                 State::Securing { .. } | State::Closing { .. } => (NOBODY, ACCEPTED),
             };
+            // What was read before the ring had shown it.
+            if let Some(chunk) = stream.watched.as_mut().and_then(Watched::take_held) {
+                let count = left.min(chunk.bytes().len());
+                let (at, exact) = (chunk.by, false);
+                let bytes = &chunk.bytes()[..count];
+                let heard = self.pass_on(place, bytes, Read { count, at, exact }, &mut runs);
+                self.put_back(place, (key, channel), chunk, count);
+                self.settle();
+                left -= count;
+                if left == 0 || !heard {
+                    break;
+                }
+                continue;
+            }
+            if stream.watched.as_ref().is_some_and(Watched::broke) {
+                self.lose_stream(place, Closed::Reset);
+                break;
+            }
             let ended = stream.ended;
+            let most = left.min(READ_BYTES);
             let buffer = &mut buffer[..most];
             let result = match wanted {
                 Wanted::Known(_) => {
@@ -234,32 +254,21 @@ impl Worker {
                     self.lose_stream(place, Closed::End);
                     break;
                 }
-                Ok(Read { count, at, exact }) => {
-                    runs.clear();
-                    match &mut stream.watched {
-                        Some(watched) => watched.take(count, at, exact, &mut runs),
-                        None => net::segments::not_seen(count, at, exact, &mut runs),
-                    }
-                    // Of what comes over TLS a trace hears when it has been opened.
-                    if let Some(trace) = &mut stream.trace
-                        && stream.tls.is_none()
-                    {
-                        trace_runs(trace, &buffer[..count], &runs);
-                    }
-                    if stream.tls.is_some() {
-                        if !self.open_sealed(place, &buffer[..count], &runs) {
-                            break;
-                        }
-                    } else {
-                        let at = runs.last().map_or(at, |run| run.at);
-                        self.bytes_arrived(key, channel, &buffer[..count], at, &runs);
+                Ok(read @ Read { count, .. }) => {
+                    if !self.pass_on(place, &buffer[..count], read, &mut runs) {
+                        break;
                     }
                     self.settle();
                     if let Wanted::Known(_) = wanted {
+                        left -= count;
                         if count < most {
                             self.came_short(place);
+                            break;
                         }
-                        break;
+                        if left == 0 {
+                            break;
+                        }
+                        continue;
                     }
                     self.read_seldom(place);
                     // A read that leaves room has taken all there was, so that what comes now comes
@@ -287,6 +296,49 @@ impl Worker {
         }
         self.read_buffer = buffer;
         self.runs = runs;
+    }
+
+    /// Has a connection's session hear bytes of it, with their times; says whether more is to be read.
+    fn pass_on(&mut self, place: usize, bytes: &[u8], read: Read, runs: &mut Vec<Run>) -> bool {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return false;
+        };
+        let Read { count, at, exact } = read;
+        runs.clear();
+        match &mut stream.watched {
+            Some(watched) => watched.take(count, at, exact, runs),
+            None => net::segments::not_seen(count, at, exact, runs),
+        }
+        if stream.tls.is_some() {
+            // Of what comes over TLS a trace hears when it has been opened.
+            return self.open_sealed(place, bytes, runs);
+        }
+        if let Some(trace) = &mut stream.trace {
+            trace_runs(trace, bytes, runs);
+        }
+        let (key, channel) = match stream.state {
+            State::Open { session, channel } => (session, channel),
+            _ => (NOBODY, ACCEPTED),
+        };
+        let at = runs.last().map_or(at, |run| run.at);
+        self.bytes_arrived(key, channel, bytes, at, runs);
+        true
+    }
+
+    /// Puts back what is held of a connection and was heard in part, unless it is another's by now.
+    fn put_back(&mut self, place: usize, of: (SessionKey, ChannelId), chunk: Chunk, heard: usize) {
+        let same = self.is_of(place, of.0, of.1);
+        match self.sockets.get_mut(place) {
+            Some(Socket::Stream(Stream {
+                watched: Some(watched),
+                ..
+            })) if same => watched.put_back(chunk, heard),
+            _ => {
+                if let Some(watcher) = &self.watcher {
+                    watcher.forget(chunk);
+                }
+            }
+        }
     }
 
     fn read_datagrams(&mut self, place: usize) {

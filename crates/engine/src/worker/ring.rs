@@ -296,7 +296,7 @@ impl Worker {
     pub(super) fn read_rings(&mut self) {
         let Some(rings) = &self.rings else { return };
         // Of connections that are read seldom the ring has to show all in time.
-        let at_once = self.watcher.as_ref().is_some_and(Watcher::is_needed);
+        let at_once = self.watcher.as_ref().is_some_and(Watcher::hurries);
         let enough = match at_once || self.clock.now() >= rings.read + GATHER {
             true => 1,
             false => BLOCKS_A_TURN,

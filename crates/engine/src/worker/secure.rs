@@ -201,7 +201,7 @@ impl Worker {
         ended
     }
 
-    fn is_of(&self, place: usize, key: SessionKey, of: ChannelId) -> bool {
+    pub(super) fn is_of(&self, place: usize, key: SessionKey, of: ChannelId) -> bool {
         matches!(
             self.sockets.get(place),
             Some(Socket::Stream(Stream {

@@ -5,7 +5,8 @@
 //! connection is read every [`READ_INTERVAL`], or when [`LOW_WATER`] bytes are there. That is honest because
 //! times of arrival do not come from reading: the packet ring shows each segment ([`net::segments`]). For that a
 //! client's connection comes from a port of the worker's own range. What has not been shown is not read, where that
-//! can wait, so that each byte has its time.
+//! can wait, so that each byte has its time. Where so much comes before the ring shows it that it cannot, it is
+//! read, and held until it has been shown ([`super::held`]).
 //!
 //! Until media has begun a connection is read at once. Its end is heard at once, and waits for the ring.
 //! A connection of which the ring shows nothing (no port was to be had, the beginning was missed, an address is
@@ -29,6 +30,7 @@ use net::segments::{Header, Segments};
 use protocol::session::ChannelId;
 
 use super::Worker;
+use super::held::{CHUNK, Chunk, Held, Holding, Room};
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 use super::stream::State;
@@ -48,9 +50,15 @@ const SHARES: usize = 10;
 /// before, so that what is read in a turn, and in a window, does not hang on when the ring hands a block over.
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
-/// How many bytes make the kernel tell of a connection before its turn has come. Half of the least window that a
-/// receiver offers unasked (of 128 KiB of buffer, net.ipv4.tcp_rmem): a sender must never wait because of how seldom is read.
-pub(super) const LOW_WATER: usize = 32 * 1024;
+/// How many bytes make the kernel tell of a connection before its turn has come, as long as the ring has then shown a
+/// quarter of them. Where it has not, because the stream is fast or comes in large bursts, it is twice as many from then on.
+const LOW_WATER: usize = 32 * 1024;
+
+/// How many at most. What comes faster is read, and held until it has been shown.
+const LOW_WATER_MAX: usize = CHUNK;
+
+/// For how many times as many the kernel is to have room: a sender must never wait because of how seldom is read.
+const ROOM_FOR: usize = 4;
 
 /// How many segments are taken in together.
 const TOGETHER: usize = 32;
@@ -74,6 +82,8 @@ struct Watch {
     connections: Vec<Option<Box<Connection>>>,
     /// What the ring has shown and has not been taken in, by share.
     aside: [Vec<Aside>; SHARES],
+    /// For what is read before the ring has shown it.
+    room: Room,
 }
 
 /// What the ring has shown of a connection.
@@ -97,6 +107,8 @@ pub(super) struct Watcher {
     watch: Rc<RefCell<Watch>>,
     /// How many connections are read seldom.
     seldom: Rc<Cell<usize>>,
+    /// Whether one would be, had the ring shown its beginning.
+    hurries: Cell<bool>,
 }
 
 /// A connection that is watched, and its port, for as long as this lives.
@@ -111,6 +123,12 @@ pub(super) struct Watched {
     ending: bool,
     /// When it was read last.
     read: Time,
+    /// How many bytes make the kernel tell of it, while it is read seldom.
+    low_water: usize,
+    /// What was read of it and is yet to be heard.
+    held: Held,
+    /// Whether it broke behind that.
+    broke: bool,
 }
 
 impl Watcher {
@@ -123,8 +141,10 @@ impl Watcher {
                 connections: ports.clone().map(|_| None).collect(),
                 ports: ConnectPorts::new(ports),
                 aside: Default::default(),
+                room: Room::default(),
             })),
             seldom: Rc::default(),
+            hurries: Cell::default(),
         }
     }
 
@@ -145,6 +165,9 @@ impl Watcher {
             seldom: false,
             ending: false,
             read: Time::ZERO,
+            low_water: LOW_WATER,
+            held: Held::default(),
+            broke: false,
         };
         Ok(Some((TcpStream::from_std(socket), watched)))
     }
@@ -157,15 +180,26 @@ impl Watcher {
 
     /// Takes in what the ring has shown of a share, and gives the places of those of its connections that are read seldom.
     fn begin_turn(&self, share: usize, places: &mut Vec<usize>) {
+        self.hurries.set(false);
         let mut watch = self.watch.borrow_mut();
         watch.take_in(share);
         let connections = watch.connections.iter().skip(share).step_by(SHARES);
         places.extend(connections.flatten().filter_map(|c| c.seldom));
     }
 
+    /// What was held of a connection that is gone.
+    pub(super) fn forget(&self, chunk: Chunk) {
+        self.watch.borrow_mut().room.take_back(chunk);
+    }
+
     /// Whether any connection is read seldom.
     pub(super) fn is_needed(&self) -> bool {
         self.seldom.get() > 0
+    }
+
+    /// Whether what the ring has is to be looked at as soon as there is anything.
+    pub(super) fn hurries(&self) -> bool {
+        self.is_needed() || self.hurries.get()
     }
 }
 
@@ -262,7 +296,50 @@ impl Watched {
         }
     }
 
-    /// How many bytes can be read of which the ring has shown when they came.
+    /// Has the kernel tell of it when so many bytes are there, and keep room for more.
+    fn be_told_at(&mut self, bytes: usize, socket: &TcpStream) -> io::Result<()> {
+        // Its buffer grows with what it is to tell of, and does not become smaller again (`tcp_set_rcvlowat`). Where it
+        // gives less, it tells when there is no room.
+        net::options::set_receive_low_water(socket, bytes * ROOM_FOR)?;
+        net::options::set_receive_low_water(socket, bytes)?;
+        self.low_water = bytes;
+        Ok(())
+    }
+
+    /// Lets more wait from now on; says whether it may.
+    fn wait_for_more(&mut self, socket: &TcpStream) -> bool {
+        let more = self.low_water * 2;
+        // Told of less than was to be told of, it is because no more has room.
+        let full = net::stream::waiting(socket).is_none_or(|waiting| waiting < self.low_water);
+        !full && more <= LOW_WATER_MAX && self.be_told_at(more, socket).is_ok()
+    }
+
+    /// Reads what is there, to be heard later; says whether all of it found room.
+    fn hold(&mut self, socket: &TcpStream, now: Time) -> Holding {
+        let holding = self
+            .held
+            .read(socket, &mut self.watch.borrow_mut().room, now);
+        self.broke |= holding == Holding::Broken;
+        holding
+    }
+
+    /// The first of what was read and is yet to be heard.
+    pub(super) fn take_held(&mut self) -> Option<Chunk> {
+        self.held.take()
+    }
+
+    /// Puts back what [`Watched::take_held`] gave, of which so many bytes were heard.
+    pub(super) fn put_back(&mut self, chunk: Chunk, heard: usize) {
+        let room = &mut self.watch.borrow_mut().room;
+        self.held.put_back(chunk, heard, room);
+    }
+
+    /// Whether it broke behind what is held.
+    pub(super) fn broke(&self) -> bool {
+        self.broke
+    }
+
+    /// How many bytes can be heard of which the ring has shown when they came.
     fn known(&self) -> usize {
         self.with(|segments| segments.unread()).unwrap_or(0)
     }
@@ -272,6 +349,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         self.be_seldom(None);
         let mut watch = self.watch.borrow_mut();
+        self.held.clear(&mut watch.room);
         watch.ports.release(self.port);
         if let Some(index) = watch.index(self.port) {
             watch.remotes[index] = None;
@@ -311,11 +389,31 @@ impl Worker {
             self.read_at_once(place);
             return Wanted::All;
         }
-        match watched.known() {
-            // The ring is behind, and whoever sends so fast (more than about 10 Mb/s) must not be kept waiting: times
-            // are then those of reading, and counted as such.
-            known if known < LOW_WATER / 4 => Wanted::All,
-            known => Wanted::Known(known),
+        let known = watched.known();
+        let wanted = match known {
+            0 => Wanted::Nothing,
+            _ => Wanted::Known(known),
+        };
+        if known.saturating_sub(watched.held.len()) >= watched.low_water / 4 {
+            return wanted;
+        }
+        // What the ring has missed it will not show any more.
+        if watched.with(|segments| segments.has_gap()) == Some(true) {
+            return Wanted::All;
+        }
+        // The ring is behind. Nobody who sends is to be kept waiting for that.
+        if watched.wait_for_more(&stream.socket) {
+            return wanted;
+        }
+        match watched.hold(&stream.socket, self.turn) {
+            Holding::All => wanted,
+            // Times are then those of reading, and counted as such.
+            Holding::Full => Wanted::All,
+            Holding::Ended | Holding::Broken => {
+                stream.ended = true;
+                self.unread.push(place);
+                wanted
+            }
         }
     }
 
@@ -352,15 +450,17 @@ impl Worker {
                 && !slot.stopping
                 && !slot.channels.iter().any(pairs)
         });
-        if watched.seldom
-            || stream.ended
-            || !media
-            || watched.with(|segments| segments.is_known()) != Some(true)
-        {
+        if watched.seldom || stream.ended || !media {
+            return;
+        }
+        if watched.with(|segments| segments.is_known()) != Some(true) {
+            if let Some(watcher) = &self.watcher {
+                watcher.hurries.set(true);
+            }
             return;
         }
         // Where it is refused, it goes on as it was.
-        if net::options::set_receive_low_water(&stream.socket, LOW_WATER).is_ok() {
+        if watched.be_told_at(LOW_WATER, &stream.socket).is_ok() {
             watched.be_seldom(Some(place));
         }
     }

@@ -283,6 +283,51 @@ fn nothing_that_came_before_the_end_is_lost() {
 }
 
 #[test]
+fn fast_media_has_its_times_though_the_ring_shows_it_later() {
+    // 64 KiB every millisecond: 524 Mb/s, more than may wait in the kernel until the ring shows it.
+    const PIECE: usize = 64 * 1024;
+    const COUNT: usize = 500;
+    const EVERY: Duration = Duration::from_millis(1);
+    // Until media has begun, and the ring has shown that, it is read at once.
+    const AT_ONCE: usize = 50;
+    if !may_have_a_ring() {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let heard = heard_of(true, move |mut stream, clock| {
+        let begin = clock.now();
+        let sent: Vec<Time> = (0..COUNT)
+            .map(|number| {
+                let due = begin + EVERY * u32::try_from(number).expect("few");
+                wait_until(clock, due);
+                let now = clock.now();
+                stream.write_all(&[1; PIECE]).expect("it is read");
+                now
+            })
+            .collect();
+        tell.send(sent).expect("it is waited for");
+    });
+    let sent = told.recv().expect("all was sent");
+    assert_eq!(heard.bytes.len(), COUNT * PIECE);
+    let mut begin = 0;
+    let (mut exact, mut late) = (0, Vec::new());
+    for (end, run) in heard.runs {
+        if begin >= AT_ONCE * PIECE && run.exact {
+            exact += end - begin;
+            let sent = sent[(end - 1) / PIECE];
+            assert!(run.at >= sent, "{:?} before {sent:?}", run.at);
+            late.push(run.at.since(sent));
+        }
+        begin = end;
+    }
+    let all = (COUNT - AT_ONCE) * PIECE;
+    // Less only where the worker was kept from its work for longer than memory is held.
+    assert!(exact > all / 10 * 9, "{exact} of {all}");
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < Duration::from_millis(1), "{late:?}");
+}
+
+#[test]
 fn who_sends_fast_is_not_kept_waiting() {
     // More than any receive buffer holds: if it were not read, it would never be sent.
     const COUNT: usize = 50_000;

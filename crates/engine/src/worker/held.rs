@@ -1,0 +1,233 @@
+//! Bytes of fast connections that were read before the packet ring has shown when they came.
+//!
+//! They wait here, and not in the kernel: not for the sender's window alone, but because a server on the same machine that
+//! sends out of its own buffer without a copy (sendfile(2), MSG_ZEROCOPY) writes over what is not read in time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+
+use measure::Time;
+use mio::net::TcpStream;
+
+/// How much is read at a time.
+pub(super) const CHUNK: usize = 128 * 1024;
+
+/// How many chunks one connection may have: what 1 Gb/s brings in 16 ms.
+const OF_ONE: usize = 16;
+
+/// How many chunks all connections of a worker may have: 32 MiB.
+const OF_ALL: usize = 256;
+
+/// How many are kept for later use.
+const SPARE: usize = 16;
+
+/// Memory for what is held, of all connections of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    spare: Vec<Vec<u8>>,
+    lent: usize,
+}
+
+/// What is held of one connection, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+}
+
+/// Some of the bytes, and by when they had come.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    memory: Vec<u8>,
+    within: Range<usize>,
+    pub(super) by: Time,
+}
+
+/// What became of a connection when all that was there was to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// Nothing more is there.
+    All,
+    /// There is no room for more.
+    Full,
+    /// It has ended.
+    Ended,
+    /// It is broken.
+    Broken,
+}
+
+impl Room {
+    fn lend(&mut self) -> Option<Vec<u8>> {
+        if self.lent >= OF_ALL {
+            return None;
+        }
+        self.lent += 1;
+        Some(self.spare.pop().unwrap_or_else(|| vec![0; CHUNK]))
+    }
+
+    /// Nobody needs it any more.
+    pub(super) fn take_back(&mut self, chunk: Chunk) {
+        self.keep(chunk.memory);
+    }
+
+    fn keep(&mut self, memory: Vec<u8>) {
+        self.lent = self.lent.saturating_sub(1);
+        if self.spare.len() < SPARE {
+            self.spare.push(memory);
+        }
+    }
+}
+
+impl Chunk {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.within.clone()]
+    }
+}
+
+impl Held {
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reads what is there of a connection.
+    pub(super) fn read(&mut self, socket: &TcpStream, room: &mut Room, now: Time) -> Holding {
+        while self.chunks.len() < OF_ONE {
+            let Some(mut memory) = room.lend() else {
+                return Holding::Full;
+            };
+            let end = match net::stream::read_untimed(socket, &mut memory) {
+                Ok(count @ 1..) => {
+                    self.bytes += count;
+                    self.chunks.push_back(Chunk {
+                        memory,
+                        within: 0..count,
+                        by: now,
+                    });
+                    if count < CHUNK {
+                        return Holding::All;
+                    }
+                    continue;
+                }
+                Ok(0) => Holding::Ended,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Holding::All,
+                // It is told of again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Holding::All,
+                Err(_) => Holding::Broken,
+            };
+            room.keep(memory);
+            return end;
+        }
+        Holding::Full
+    }
+
+    /// Takes the first bytes.
+    pub(super) fn take(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        self.bytes -= chunk.within.len();
+        Some(chunk)
+    }
+
+    /// Puts back what was taken last, of which so many bytes are done with.
+    pub(super) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut Room) {
+        chunk.within.start += done;
+        if chunk.within.is_empty() {
+            room.take_back(chunk);
+            return;
+        }
+        self.bytes += chunk.within.len();
+        self.chunks.push_front(chunk);
+    }
+
+    /// Lets go of all.
+    pub(super) fn clear(&mut self, room: &mut Room) {
+        self.bytes = 0;
+        for chunk in self.chunks.drain(..) {
+            room.take_back(chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, std::net::TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let ours = std::net::TcpStream::connect(address).expect("it listens");
+        ours.set_nonblocking(true).expect("it is open");
+        let (theirs, _) = listener.accept().expect("one came");
+        (TcpStream::from_std(ours), theirs)
+    }
+
+    /// Reads until as many bytes are held, or it is full, ended or broken.
+    fn read_until(held: &mut Held, bytes: usize, ours: &TcpStream, room: &mut Room) -> Holding {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let holding = held.read(ours, room, Time::ZERO);
+            if holding != Holding::All || held.len() >= bytes {
+                return holding;
+            }
+            assert!(Instant::now() < deadline, "it does not arrive");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_is_held_comes_out_in_its_order_however_it_is_taken() {
+        let (ours, mut theirs) = pair();
+        let (mut held, mut room) = (Held::default(), Room::default());
+        let sent: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+        let expected = sent.clone();
+        let sender = std::thread::spawn(move || {
+            theirs.write_all(&sent).expect("it is read");
+            theirs
+        });
+        assert_eq!(
+            read_until(&mut held, 300_000, &ours, &mut room),
+            Holding::All
+        );
+        let mut taken = Vec::new();
+        for part in (1..).map(|n| n * 1000) {
+            let Some(chunk) = held.take() else { break };
+            let count = chunk.bytes().len().min(part);
+            taken.extend_from_slice(&chunk.bytes()[..count]);
+            held.put_back(chunk, count, &mut room);
+            assert_eq!(taken.len() + held.len(), expected.len());
+        }
+        assert!(taken == expected);
+        assert_eq!((held.len(), room.lent), (0, 0));
+        drop(sender.join().expect("it sent all"));
+        assert_eq!(read_until(&mut held, 1, &ours, &mut room), Holding::Ended);
+        assert_eq!(room.lent, 0);
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let (ours, mut theirs) = pair();
+        let (mut held, mut room) = (Held::default(), Room::default());
+        let sender = std::thread::spawn(move || {
+            // Until nobody reads any more.
+            while theirs.write_all(&[7; CHUNK]).is_ok() {}
+        });
+        let all = OF_ONE * CHUNK;
+        assert_eq!(
+            read_until(&mut held, usize::MAX, &ours, &mut room),
+            Holding::Full
+        );
+        assert!(held.len() <= all && room.lent == OF_ONE);
+        held.clear(&mut room);
+        assert_eq!((held.len(), room.lent, room.spare.len()), (0, 0, SPARE));
+        room.lent = OF_ALL;
+        assert_eq!(held.read(&ours, &mut room, Time::ZERO), Holding::Full);
+        assert_eq!(held.len(), 0);
+        drop(ours);
+        sender.join().expect("it ended");
+    }
+}

@@ -1,17 +1,21 @@
 //! The hot paths, each as a function that does one thing many times: `bench/instructions` counts what is executed
 //! within them. The input is the same in every run.
 //!
-//! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream` or `frames`.
+//! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream`, `frames` or `transport`.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use measure::{Recorder, Time};
+use measure::{Recorder, Run, Time};
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
-use protocol::registry::RTSP_PROTOCOL;
+use protocol::media::ts::checker::{Checker, CheckerConfig};
+use protocol::media::ts::metrics as ts;
+use protocol::media::ts::packet::{PACKET as TRANSPORT_PACKET, SYNC};
+use protocol::media::ts::stamp::Stamp;
+use protocol::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
 use protocol::rtsp::codec::{Decoder, Item};
-use protocol::session::Arrival;
+use protocol::session::{Arrival, Times};
 
 /// A packet of video at 1 Mb/s and 25 pictures a second: five to a picture.
 const PACKETS_A_PICTURE: usize = 5;
@@ -71,6 +75,50 @@ fn measured_frames(bytes: &[u8], decoder: &mut Decoder) -> usize {
     frames
 }
 
+/// Transport packets of a stamped datagram.
+const PACKETS_A_DATAGRAM: usize = 7;
+
+/// A stamped datagram of one PID.
+fn datagram(number: u64) -> Vec<u8> {
+    let mut rest = [0x5a; (PACKETS_A_DATAGRAM - 1) * TRANSPORT_PACKET];
+    for (index, packet) in rest.chunks_mut(TRANSPORT_PACKET).enumerate() {
+        let continuity = (number * 6 + index as u64) % 16;
+        packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | continuity as u8]);
+    }
+    let stamp = Stamp {
+        packets: PACKETS_A_DATAGRAM as u8,
+        group: ([239, 81, 0, 1], 4056).into(),
+        source: 7,
+        number,
+        due: number * 25_000,
+        check: crc32fast::hash(&rest),
+    };
+    [&stamp.write()[..], &rest].concat()
+}
+
+#[inline(never)]
+fn measured_transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
+    transport(bytes, checker, recorder);
+}
+
+/// Each datagram comes in a segment of its own.
+#[inline(always)]
+fn transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
+    let segment = PACKETS_A_DATAGRAM * TRANSPORT_PACKET;
+    let at = Time::from_nanos(u64::MAX / 4);
+    let runs: Vec<Run> = (1..=READ / segment)
+        .map(|number| Run {
+            end: number * segment,
+            at,
+            exact: true,
+        })
+        .collect();
+    for read in bytes.chunks(READ / segment * segment) {
+        let mut times = Times::new(black_box(&runs), at);
+        checker.feed(black_box(read), 0, &mut times, recorder);
+    }
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().unwrap_or_default();
@@ -104,6 +152,26 @@ fn main() -> ExitCode {
             }
             let frames = measured_frames(&bytes, &mut Decoder::new());
             assert_eq!(frames, number, "each frame is handed out once");
+        }
+        "transport" => {
+            let mut checker = Checker::new(&CheckerConfig {
+                due: Time::ZERO,
+                group: None,
+                wall_clock: Some(std::time::Duration::from_secs(1)),
+            });
+            let mut recorder = Recorder::new(HTTP_TS_PROTOCOL.catalogue);
+            let beginning = BEGINNING.next_multiple_of(PACKETS_A_DATAGRAM);
+            let all = (beginning + number).div_ceil(PACKETS_A_DATAGRAM);
+            let mut bytes: Vec<u8> = (0..all as u64).flat_map(datagram).collect();
+            bytes.truncate((beginning + number) * TRANSPORT_PACKET);
+            let (beginning, rest) = bytes.split_at(beginning * TRANSPORT_PACKET);
+            transport(beginning, &mut checker, &mut recorder);
+            measured_transport(rest, &mut checker, &mut recorder);
+            let (damaged, strays) = (ts::DAMAGED, ts::STRAY_PACKETS);
+            assert_eq!(
+                (recorder.counter(damaged), recorder.counter(strays)),
+                (0, 0)
+            );
         }
         _ => return ExitCode::from(2),
     }

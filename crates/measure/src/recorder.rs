@@ -85,6 +85,16 @@ impl Recorder {
         *self.failures.entry(reason).or_default() += 1;
     }
 
+    /// Hands over what the window saw and goes on with the next one, of which `next` has what was counted already. That is empty
+    /// then, and serves for the window after. Levels stay as they are; `next` has none.
+    pub fn take_window_before(&mut self, next: &mut Recorder) -> Window {
+        let window = self.take_window();
+        std::mem::swap(&mut self.counters, &mut next.counters);
+        std::mem::swap(&mut self.histograms, &mut next.histograms);
+        std::mem::swap(&mut self.failures, &mut next.failures);
+        window
+    }
+
     /// Hands over what the window saw and begins the next one.
     pub fn take_window(&mut self) -> Window {
         let counters = self.counters.clone();

@@ -394,6 +394,7 @@ impl Worker {
             return;
         };
         let overhead = if group.joined.group.is_ipv4() { 28 } else { 48 };
+        let window_ends = self.window_ends();
         let mut foreign = 0;
         for member in &group.members {
             let (Some(begun), Some(sink)) = (member.begun, member.sink) else {
@@ -402,7 +403,7 @@ impl Worker {
             let Some(slot) = self.sessions.get(member.session.place) else {
                 continue;
             };
-            let recorder = &mut self.populations[slot.population].recorder;
+            let population = &mut self.populations[slot.population];
             for datagram in batch.datagrams(&self.clock) {
                 if datagram.at < begun {
                     continue;
@@ -420,6 +421,7 @@ impl Worker {
                     length: datagram.length,
                     overhead,
                 };
+                let recorder = population.recorder_at(datagram.at, window_ends);
                 if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
                     self.pending
                         .push_back((member.session, Pending::Media { sink, event }));

@@ -447,12 +447,18 @@ impl Worker {
             .min(plans.unwrap_or(Time::NEVER))
     }
 
+    /// When the running window ends. A loop that is late reads what came after that before it is handed over: packets of
+    /// media count by when they came.
+    fn window_ends(&self) -> Time {
+        self.window_begins + WINDOW
+    }
+
     fn work_that_is_due(&mut self) {
         let now = self.clock.now();
         self.turn = now;
         self.handshakes = 0;
-        if now >= self.window_begins + WINDOW {
-            self.read_all_media(self.window_begins + WINDOW);
+        if now >= self.window_ends() {
+            self.read_all_media(self.window_ends());
         }
         self.keep_time(now);
         self.let_go();
@@ -625,7 +631,7 @@ impl Worker {
                 population
                     .recorder
                     .set(clients::PLAYING, population.playing.take_most());
-                population.recorder.take_window()
+                population.recorder.take_window_before(&mut population.next)
             })
             .collect();
         let mut tester = self.tester.take_window();

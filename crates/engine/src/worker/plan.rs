@@ -43,6 +43,8 @@ pub(crate) type MakeClient =
 pub(super) struct Population {
     pub(super) name: String,
     pub(super) recorder: Recorder,
+    /// What came after the end of the running window, where that is over and not handed over yet.
+    pub(super) next: Recorder,
     pub(super) active: Level,
     pub(super) playing: Level,
     plan: Option<ClientPlan>,
@@ -77,10 +79,20 @@ impl Population {
         Population {
             name: plan.name,
             recorder: Recorder::new(plan.catalogue),
+            next: Recorder::new(plan.catalogue),
             active: Level::default(),
             playing: Level::default(),
             plan: plan.clients,
             by_slot: HashMap::new(),
+        }
+    }
+
+    /// What counts a packet that came then, where the running window ends at `end`.
+    #[inline]
+    pub(super) fn recorder_at(&mut self, at: Time, end: Time) -> &mut Recorder {
+        match at < end {
+            true => &mut self.recorder,
+            false => &mut self.next,
         }
     }
 

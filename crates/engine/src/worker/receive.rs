@@ -416,6 +416,7 @@ impl Worker {
 
     #[inline]
     pub(super) fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
+        let window_ends = self.window_ends();
         let (key, channel, port) = match self.sockets.get_mut(place) {
             Some(Socket::Udp(end)) => {
                 if let Some(trace) = &mut end.trace {
@@ -436,7 +437,8 @@ impl Worker {
                     let Some(slot) = self.sessions.get(key.place) else {
                         return;
                     };
-                    let recorder = &mut self.populations[slot.population].recorder;
+                    let population = &mut self.populations[slot.population];
+                    let recorder = population.recorder_at(datagram.at, window_ends);
                     if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
                         self.pending
                             .push_back((key, Pending::Media { sink, event }));

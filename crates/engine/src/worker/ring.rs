@@ -339,7 +339,8 @@ impl Worker {
         target: &mut Target,
         datagrams: impl Iterator<Item = Datagram<'a>>,
     ) {
-        let recorder = &mut self.populations[target.population].recorder;
+        let end = self.window_ends();
+        let population = &mut self.populations[target.population];
         let mut receiver = self.sinks.get_rtp(target.sink);
         for datagram in datagrams {
             // A socket bound to an address gets what is sent to that address.
@@ -358,6 +359,7 @@ impl Worker {
                 overhead: datagram.overhead,
             };
             let receiver = receiver.as_deref_mut();
+            let recorder = population.recorder_at(datagram.at, end);
             let event = receiver.and_then(|receiver| receiver.packet(&arrival, recorder));
             if let Some(event) = event {
                 self.pending.push_back((

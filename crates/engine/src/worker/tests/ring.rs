@@ -299,3 +299,123 @@ fn what_comes_right_before_the_leave_is_counted_to_the_last() {
         }
     }
 }
+
+/// How long the loop is kept from its work around the end of the first window.
+const KEPT: Duration = Duration::from_millis(100);
+
+#[test]
+fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
+    // One every half a millisecond, from before the end of the first window to after that.
+    const COUNT: u16 = 2800;
+    const EVERY: Duration = Duration::from_micros(500);
+    const COUNTED: CounterId = protocol::media::rtp::metrics::RECEIVED;
+    if !may_have_a_ring() {
+        return;
+    }
+    for ring in [true, false] {
+        let told = Arc::new(Mutex::new(0));
+        let client: MakeClient = {
+            let told = told.clone();
+            Arc::new(move |_, _| Ok(kept_from_work(told.clone())))
+        };
+        let load = Load {
+            shape: Shape::AtOnce { clients: 1 },
+            rejoin: false,
+        };
+        let ports = ports();
+        let duty = Duty {
+            populations: vec![PopulationPlan {
+                name: "toys".to_owned(),
+                catalogue: RTSP_PROTOCOL.catalogue,
+                clients: Some(ClientPlan {
+                    share: Share::new(&load, 0, 1),
+                    urls: vec!["toy".to_owned()],
+                    pick: Pick::InTurn,
+                    leave: Leave::AtEnd,
+                    tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
+                    client,
+                    traced: crate::trace::Traced::default(),
+                }),
+            }],
+            goes_first: false,
+            serving: Vec::new(),
+            ring: ring.then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
+            ports,
+        };
+        let mut sender = None;
+        let seen = play(vec![duty], |_, clock, _| {
+            let port = *told.lock().expect("nobody panics with it");
+            if port != 0 && sender.is_none() {
+                let clock = clock.same_start();
+                sender = Some(std::thread::spawn(move || {
+                    let socket = UdpSocket::bind((LOCAL, 0)).expect("a port");
+                    let begin = clock.now();
+                    let sent: Vec<(Time, Time)> = (0..COUNT)
+                        .map(|number| {
+                            let due = begin + EVERY * u32::from(number);
+                            while clock.now() < due {
+                                std::hint::spin_loop();
+                            }
+                            let before = clock.now();
+                            send_to(&socket, &packet(number, u32::from(number) * 45), port);
+                            (before, clock.now())
+                        })
+                        .collect();
+                    send_to(&socket, b"leave", port + 1);
+                    sent
+                }));
+            }
+        });
+        let sent = sender.expect("begun").join().expect("sent all");
+        let end = Time::ZERO + WINDOW;
+        // Those that were on their way at its end may be either's.
+        let least = sent.iter().filter(|(_, after)| *after < end).count();
+        let most = sent.iter().filter(|(before, _)| *before < end).count();
+        assert!(most < sent.len(), "it is sent for longer");
+        let first = usize::try_from(Seen::sum(&seen.population[..1], COUNTED)).expect("counted");
+        assert!(
+            (least..=most).contains(&first),
+            "{first} of {least} to {most}"
+        );
+        let all = Seen::sum(&seen.population, COUNTED);
+        assert_eq!(all, i64::from(COUNT), "none is lost between two windows");
+    }
+}
+
+/// Receives until something comes on the RTCP port; keeps its worker from its work around the end of the first window.
+fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
+    let mut sink = None;
+    toy(move |cx, input, deadline| match input {
+        Input::Start { .. } => {
+            let receiver = RtpReceiver::new(&ReceiverConfig {
+                clock_rate: 90_000,
+                payload_types: Vec::new(),
+                playout_buffer: Duration::ZERO,
+            });
+            sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+            cx.out.push_back(pair(sink, false));
+        }
+        Input::Opened { local, .. } => {
+            *told.lock().expect("nobody panics with it") = local.port();
+            *deadline = Some(Time::ZERO + (WINDOW - KEPT / 2));
+        }
+        Input::Media {
+            event: MediaEvent::First { at },
+            ..
+        } => cx.out.push_back(Output::Playing { at }),
+        Input::Deadline => {
+            let until = cx.now + KEPT;
+            let begun = Instant::now();
+            while begun.elapsed() < until.since(cx.now) {
+                std::hint::spin_loop();
+            }
+            *deadline = None;
+        }
+        Input::Datagram { .. } => {
+            let Sink::Rtp(mut receiver) = cx.sinks.remove(sink.expect("made"));
+            receiver.finish(cx.recorder);
+            cx.out.push_back(Output::Ended(Outcome::Completed));
+        }
+        _ => {}
+    })
+}

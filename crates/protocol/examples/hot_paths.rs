@@ -157,6 +157,7 @@ fn main() -> ExitCode {
             let mut checker = Checker::new(&CheckerConfig {
                 due: Time::ZERO,
                 group: None,
+                before: None,
                 wall_clock: Some(std::time::Duration::from_secs(1)),
             });
             let mut recorder = Recorder::new(HTTP_TS_PROTOCOL.catalogue);

@@ -386,20 +386,28 @@ impl Worker {
             })?;
             // First, so that what is heard below finds all counted that the ring has.
             self.read_rings();
-            // Before what ends sessions: the last report may have come just before that.
-            for event in &unhurried {
-                let Token(place) = event.token();
-                self.ready(place, event);
-            }
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.fired(),
                     WAKER => {}
+                    Token(place) if self.is_connection(place) => {}
                     Token(place) => self.ready(place, event),
                 }
             }
             for place in std::mem::take(&mut self.unread) {
                 self.readable(place);
+            }
+            // After the media of which they tell, and before what ends sessions: a stream's last report may have come
+            // just before that.
+            for event in &unhurried {
+                let Token(place) = event.token();
+                self.ready(place, event);
+            }
+            for event in &events {
+                let Token(place) = event.token();
+                if self.is_connection(place) {
+                    self.ready(place, event);
+                }
             }
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
@@ -415,6 +423,10 @@ impl Worker {
         self.keep_time(now);
         self.close_window(now);
         Ok(())
+    }
+
+    fn is_connection(&self, place: usize) -> bool {
+        matches!(self.sockets.get(place), Some(Socket::Stream(_)))
     }
 
     /// Whether there is nothing left to do.

@@ -4,7 +4,8 @@
 //! * `pids`: continuity counters;
 //! * `tables`: the programme association and the programme map;
 //! * `clock`: the programme clock reference;
-//! * `datagrams`: the stamps of our own source.
+//! * `datagrams`: the stamps of our own source;
+//! * `usual`: the short way of nearly all packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use super::metrics as m;
 use super::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
-use super::stamp::{STAMP_PID, Stamp};
+use super::stamp::Stamp;
 use crate::session::Times;
 
 use clock::Clock;
@@ -28,6 +29,7 @@ mod pids;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usual;
 
 pub use pids::PidCounts;
 
@@ -172,6 +174,9 @@ pub struct Checker {
     /// From the first stamp on.
     datagrams: Option<Box<Datagrams>>,
     finished: bool,
+    /// Whether every packet is to take the long way.
+    #[cfg(test)]
+    long_way: bool,
 }
 
 impl Checker {
@@ -197,6 +202,8 @@ impl Checker {
             clock: Clock::default(),
             datagrams: None,
             finished: false,
+            #[cfg(test)]
+            long_way: false,
         }
     }
 
@@ -225,7 +232,14 @@ impl Checker {
                 if packet[0] != SYNC {
                     break;
                 }
-                let end = start + bytes.len() - after.len();
+                let begin = start + bytes.len() - rest.len();
+                if !self.goes_the_long_way()
+                    && let Some(after) = self.datagram(rest, begin, times, recorder)
+                {
+                    rest = after;
+                    continue;
+                }
+                let end = begin + PACKET;
                 self.packet(packet, times.of(end), recorder);
                 rest = after;
             }
@@ -312,40 +326,51 @@ impl Checker {
         self.held = all;
     }
 
+    /// Counts a packet, and gives when it came.
     #[inline]
-    fn packet(
-        &mut self,
-        packet: &[u8; PACKET],
-        (at, exact): (Time, bool),
-        recorder: &mut Recorder,
-    ) {
+    fn arrived(&mut self, (at, exact): (Time, bool)) -> Time {
         self.counts.ts_packets += 1;
         self.timed_by_reading += u64::from(!exact);
-        match self.last_arrival {
-            Some(last) => self.longest_gap = self.longest_gap.max(at.since(last)),
-            None => self.first_arrival = Some(at),
+        if self.last_arrival != Some(at) {
+            match self.last_arrival {
+                Some(last) => self.longest_gap = self.longest_gap.max(at.since(last)),
+                None => self.first_arrival = Some(at),
+            }
+            self.last_arrival = Some(at);
         }
-        self.last_arrival = Some(at);
+        at
+    }
+
+    #[inline]
+    fn packet(&mut self, packet: &[u8; PACKET], time: (Time, bool), recorder: &mut Recorder) {
+        let at = self.arrived(time);
+        let stamp = usual::may_be_stamp(packet)
+            .then(|| Stamp::read(&Header::parse(packet).ok()?, packet))
+            .flatten();
+        let whose = match stamp {
+            Some(stamp) => {
+                let (group, before, wall_clock) = (self.group, self.before, self.wall_clock);
+                let datagrams = self.datagrams.get_or_insert_with(|| {
+                    let before = before.and_then(|before| before.group);
+                    Box::new(Datagrams::new(group, before, wall_clock))
+                });
+                datagrams.stamp(stamp, at, recorder)
+            }
+            None => self.unstamped(packet, at, recorder),
+        };
+        match whose {
+            Whose::Own => self.contents(packet, at, recorder),
+            // Of another stream: neither its tables, nor its clock, nor its counters are this one's.
+            Whose::Others => self.counts.malformed += u64::from(Header::parse(packet).is_err()),
+        }
+    }
+
+    /// Takes in what any packet of this stream says.
+    fn any_contents(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
         let Ok(header) = Header::parse(packet) else {
             self.counts.malformed += 1;
-            self.unstamped(packet, at, recorder);
             return;
         };
-        if header.pid == STAMP_PID
-            && let Some(stamp) = Stamp::read(&header, packet)
-        {
-            let (group, before, wall_clock) = (self.group, self.before, self.wall_clock);
-            let datagrams = self.datagrams.get_or_insert_with(|| {
-                let before = before.and_then(|before| before.group);
-                Box::new(Datagrams::new(group, before, wall_clock))
-            });
-            if datagrams.stamp(stamp, at, recorder) == Whose::Others {
-                return;
-            }
-        } else if self.unstamped(packet, at, recorder) == Whose::Others {
-            // Of another stream: neither its tables, nor its clock, nor its counters are this one's.
-            return;
-        }
         if header.damaged {
             self.counts.transport_errors += 1;
             return;
@@ -434,6 +459,9 @@ impl Checker {
         }
         if self.counts != self.added {
             self.add_rare(recorder);
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.add(recorder);
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Datagrams {
     /// Another source, and how often it came in a row.
     other: (u64, u32),
     counts: DatagramCounts,
+    /// How many of those expected and of those received have been added to the recorder.
+    added: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -79,6 +81,7 @@ impl Datagrams {
             source: None,
             other: (0, 0),
             counts: DatagramCounts::default(),
+            added: (0, 0),
         }
     }
 
@@ -99,18 +102,40 @@ impl Datagrams {
         }
     }
 
+    /// Whose a datagram with that stamp is.
+    #[inline]
+    fn whose(&self, stamp: &Stamp) -> Whose {
+        let others = self.group.is_some_and(|group| group != stamp.group)
+            || self.before == Some(stamp.group);
+        match others {
+            true => Whose::Others,
+            false => Whose::Own,
+        }
+    }
+
+    /// Whether one with that stamp is the stream's own, and the one before it is over: if all of it is there, nothing is to be
+    /// kept until it ends.
+    #[inline]
+    pub(super) fn begins_usual(&self, stamp: &Stamp) -> bool {
+        self.current.is_none() && stamp.packets > 1 && self.whose(stamp) == Whose::Own
+    }
+
+    /// Adds to the recorder what is counted of each datagram: once for each piece.
+    #[inline]
+    pub(super) fn add(&mut self, recorder: &mut Recorder) {
+        let (expected, received) = (self.counts.expected, self.counts.received);
+        let before = std::mem::replace(&mut self.added, (expected, received));
+        recorder.add(m::EXPECTED, expected - before.0);
+        recorder.add(m::RECEIVED, received - before.1);
+    }
+
     /// A stamp came: a datagram begins.
     #[inline]
     pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Whose {
         if let Some(cut) = self.current.take() {
             self.ended(&cut.stamp, false, at, recorder);
         }
-        let others = self.group.is_some_and(|group| group != stamp.group)
-            || self.before == Some(stamp.group);
-        let whose = match others {
-            true => Whose::Others,
-            false => Whose::Own,
-        };
+        let whose = self.whose(&stamp);
         let left = stamp.packets.saturating_sub(1);
         let check = Hasher::new();
         if left == 0 {
@@ -158,7 +183,7 @@ impl Datagrams {
 
     /// A datagram has come, as far as it will.
     #[inline]
-    fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
+    pub(super) fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
         if self.before == Some(stamp.group) {
             self.counts.old_channel += 1;
             recorder.add(m::OLD_CHANNEL, 1);
@@ -169,7 +194,7 @@ impl Datagrams {
         }
         match &self.source {
             Some(source) if source.id == stamp.source => self.other.1 = 0,
-            None => self.begin(stamp, recorder),
+            None => self.begin(stamp),
             Some(_) => {
                 if self.other.0 != stamp.source {
                     self.other = (stamp.source, 0);
@@ -211,7 +236,6 @@ impl Datagrams {
             }
             Place::First { grown, behind } => {
                 self.counts.expected += grown;
-                recorder.add(m::EXPECTED, grown);
                 if behind > 0 {
                     self.counts.reordered += 1;
                     recorder.add(m::REORDERED, 1);
@@ -220,7 +244,6 @@ impl Datagrams {
             }
         }
         self.counts.received += 1;
-        recorder.add(m::RECEIVED, 1);
         if !whole {
             self.counts.damaged += 1;
             recorder.add(m::DAMAGED, 1);
@@ -242,14 +265,13 @@ impl Datagrams {
     fn restart(&mut self, stamp: &Stamp, recorder: &mut Recorder) {
         self.counts.restarts += 1;
         recorder.add(m::RESTARTS, 1);
-        self.begin(stamp, recorder);
+        self.begin(stamp);
     }
 
     #[cold]
-    fn begin(&mut self, stamp: &Stamp, recorder: &mut Recorder) {
+    fn begin(&mut self, stamp: &Stamp) {
         self.other = (0, 0);
         self.counts.expected += 1;
-        recorder.add(m::EXPECTED, 1);
         self.source = Some(Source {
             id: stamp.source,
             lowest: stamp.number,

@@ -39,6 +39,25 @@ pub(super) struct Pids {
 }
 
 impl Pids {
+    /// Takes in a packet with payload alone, if it goes on where the last one of its PID left off; says whether it does.
+    #[inline]
+    pub(super) fn goes_on(&mut self, number: u16, continuity: u8) -> bool {
+        if self.numbers.get(self.last) != Some(&number) {
+            let Some(place) = self.numbers.iter().position(|&other| other == number) else {
+                return false;
+            };
+            self.last = place;
+        }
+        let pid = &mut self.states[self.last];
+        if continuity != pid.counter.wrapping_add(1) & 0x0f {
+            return false;
+        }
+        pid.packets += 1;
+        pid.counter = continuity;
+        pid.twice = false;
+        true
+    }
+
     #[inline]
     pub(super) fn packet(&mut self, header: &Header, counts: &mut TsCounts) {
         if self.numbers.get(self.last) != Some(&header.pid) {

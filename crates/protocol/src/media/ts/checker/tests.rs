@@ -7,6 +7,8 @@ use super::*;
 use crate::media::ts::packet::write_pcr;
 use crate::metrics::CLIENTS;
 
+mod usual;
+
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::TS]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 const VIDEO: u16 = 0x100;

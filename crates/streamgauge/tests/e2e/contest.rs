@@ -158,3 +158,44 @@ fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measur
         assert!(reasons.contains("8080"), "{reasons} {finished:?}");
     }
 }
+
+#[test]
+fn a_remultiplexer_is_compared_by_what_can_be_known_of_it() {
+    let _alone = alone();
+    let folder = folder();
+    // It says so itself where there can be none.
+    if Namespace::with_multicast().is_none() {
+        return;
+    }
+    let groups = "\"rtp://239.81.0.{1..2}:4056\"";
+    let text = format!(
+        "name: relays\nduration: 6s\nsettle: 0s\nnetwork: loopback\n\
+         sources:\n  channels: {{to: [{groups}], bitrate: 4Mbps}}\n\
+         server: {{launch: vlc-relay}}\n\
+         clients:\n  viewers:\n    protocol: http-ts\n    \
+         urls: [\"http://{{server}}:8080/rtp/239.81.0.{{1..2}}:4056\"]\n    pick: own\n    load: {{clients: 2}}\n\
+         vary:\n  server:\n    - {{launch: vlc-relay, port: 8080, groups: [{groups}]}}\n    \
+         - {{command: {}, ready: {{port: 8080}}}}\n",
+        relay("")
+    );
+    fs::write(folder.path().join("s.yaml"), text).expect("the test's folder can be written");
+    let arguments = [
+        "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
+    ];
+    Process::start(streamgauge(arguments), folder.path()).finish(RUN_WITHIN);
+    let report = report(folder.path());
+    let [vlc, reference] = [0, 1].map(|at| &report["runs"][at]["figures"]);
+    for relay in [vlc, reference] {
+        let served = (number(&relay["served"]), number(&relay["asked"]));
+        assert_eq!(served, (2, 2), "{report}");
+    }
+    // It makes a stream of its own: what of ours is missing in it nobody can tell.
+    assert!(vlc["loss"].is_null() && vlc["wrong"].is_null(), "{vlc}");
+    assert_eq!(vlc["columns"]["continuity_errors"].as_f64(), Some(0.0));
+    let picture = &vlc["columns"]["random_access_delay_p50"];
+    assert!(picture.as_f64().is_some_and(|delay| delay > 0.0), "{vlc}");
+    assert_eq!(reference["loss"].as_f64(), Some(0.0), "{reference}");
+    assert!(reference["columns"]["continuity_errors"].is_null());
+    let delay = &reference["columns"]["datagram_delay_p99"];
+    assert!(delay.is_number(), "{reference}");
+}

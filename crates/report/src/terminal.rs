@@ -14,7 +14,9 @@ use std::fmt::Write;
 use measure::Unit;
 
 use crate::human::{count, figure, figure_or_dash, plural, span};
-use crate::model::{Clients, Distribution, Figures, Metrics, Named, Outcome, Population, Report};
+use crate::model::{
+    Clients, Distribution, Event, Figures, Metrics, Named, Outcome, Population, Report,
+};
 use crate::paint::Paint;
 
 /// How the summary is laid out.
@@ -38,6 +40,9 @@ impl Default for Layout {
     }
 }
 
+/// The event of a server that ended while it was measured, and how much of its text is shown.
+const ENDED: &str = "server_ended";
+const ENDED_MAX: usize = 200;
 /// How many columns the names on the left take.
 const NAME: usize = 16;
 /// Rows of thresholds, reasons and failures that a screen has room for.
@@ -60,7 +65,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
         screen.population(population, report.server.is_some());
     }
     if let Some(server) = &report.server {
-        screen.server(server);
+        screen.server(server, &report.events);
         if let Some(given_back) = &report.server_gave_back {
             screen.given_back(given_back);
         }
@@ -361,8 +366,13 @@ impl Screen {
         self.row(label, columns.join("  ").trim_end());
     }
 
-    fn server(&mut self, server: &Metrics) {
+    fn server(&mut self, server: &Metrics, events: &[Event]) {
         self.heading("server", "");
+        // Whatever follows is of one that is there no more.
+        for event in events.iter().filter(|event| event.kind == ENDED) {
+            let text = format!("{:.1} s: {}", event.at, one_line(&event.text));
+            self.row("ENDED", &cut(&text, ENDED_MAX));
+        }
         let peak = |name: &str, unit| {
             server.level(name).map_or_else(
                 || "-".to_owned(),

@@ -177,17 +177,21 @@ fn segments_have_their_times_though_they_are_read_seldom() {
             tell.send(sent).expect("it is waited for");
         });
         let sent = told.recv().expect("all was sent");
-        if !disturbed(&sent) {
+        assert_eq!(
+            (heard.bytes == all(COUNT), heard.closed),
+            (true, Some(Closed::End))
+        );
+        // 600 ms, a read every 200; what comes before the ring has shown that media has begun is read at once, which on a
+        // busy machine is much.
+        if !disturbed(&sent) && heard.reads < COUNT / 4 {
             break (heard, sent);
         }
-        assert!(Instant::now() < deadline, "no sender was left in peace");
+        let reads = heard.reads;
+        assert!(
+            Instant::now() < deadline,
+            "no sender was left in peace and read seldom; {reads} reads at last"
+        );
     };
-    assert_eq!(
-        (heard.bytes == all(COUNT), heard.closed),
-        (true, Some(Closed::End))
-    );
-    // 600 ms, a read every 200; what comes before the ring has shown that media has begun is read at once.
-    assert!(heard.reads < COUNT / 4, "{} reads", heard.reads);
     let exact: Vec<&(usize, Run)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
     assert!(exact.len() >= COUNT - 10, "{} of {COUNT}", exact.len());
     let mut late: Vec<Duration> = exact

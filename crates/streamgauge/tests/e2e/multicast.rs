@@ -208,12 +208,20 @@ fn gstreamer_over_multicast() {
     // The system's, which has the bindings.
     let mut python = Command::new("/usr/bin/python3");
     python.arg(&program).args(["--port", "8554", "--"]);
-    let serving = cable.serve(&python, folder.path());
-    let before = cable.arrived();
-    let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "4s"], folder.path());
-    load.finish(RUN_WITHIN).expect(0);
-    let arrived = cable.arrived() - before;
-    drop(serving);
+    let mut attempts = 0..3;
+    let (finished, arrived) = loop {
+        let mut serving = cable.serve(&python, folder.path());
+        let before = cable.arrived();
+        let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "4s"], folder.path());
+        let finished = load.finish(RUN_WITHIN);
+        let arrived = cable.arrived() - before;
+        attempts.next();
+        // GStreamer 1.22 now and then crashes when several clients begin at once; what that looks like is not tested here.
+        if serving.runs() || attempts.is_empty() {
+            break (finished, arrived);
+        }
+    };
+    finished.expect(0);
     let report = Report::read(&folder.path().join("load.json"));
     report.tester_was_fit();
     assert_eq!(

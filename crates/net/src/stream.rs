@@ -70,12 +70,6 @@ pub fn read_untimed(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> 
     Ok(count)
 }
 
-/// How many bytes have come and are yet to be read (`FIONREAD`); nothing where the kernel does not say.
-pub fn waiting(socket: &impl AsFd) -> Option<usize> {
-    let count = rustix::io::ioctl_fionread(socket).ok()?;
-    usize::try_from(count).ok()
-}
-
 /// The timestamp in the control messages that the kernel left.
 fn arrival(header: &libc::msghdr) -> Option<i64> {
     // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages for
@@ -110,18 +104,6 @@ mod tests {
         let (theirs, _) = listener.accept().expect("one came");
         theirs.set_nodelay(true).expect("it is open");
         (ours, theirs)
-    }
-
-    #[test]
-    fn what_waits_is_told() {
-        let (ours, mut theirs) = pair();
-        assert_eq!(waiting(&ours), Some(0));
-        theirs.write_all(&[1; 700]).expect("there is room");
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while waiting(&ours) != Some(700) {
-            assert!(std::time::Instant::now() < deadline, "it does not arrive");
-            std::thread::yield_now();
-        }
     }
 
     #[test]

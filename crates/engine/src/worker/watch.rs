@@ -39,9 +39,10 @@ use super::stream::State;
 ///
 /// Measured over loopback with 1,000 clients of 1 Mb/s, 129,000 packets/s (2 cores of a busy virtual machine, Linux
 /// 6.18), in µs of processor time a packet: at once 5.7; every 50 ms 1.8; every 100 ms 1.3. Every 200 ms, and at
-/// the end of each window, it is 0.80 to 0.85 of what it is every 100 ms (two testers of 500 such clients beside each other).
-/// Half of what is left is the copy of the bytes. Longer would also fill more of the sender's window.
-pub(super) const READ_INTERVAL: Duration = Duration::from_millis(200);
+/// the end of each window, it is 0.80 to 0.85 of what it is every 100 ms (two testers of 500 such clients beside each other),
+/// and every 400 ms 0.93 of what it is every 200 ms. More than half of what is left is the copy of the bytes. Longer would also
+/// fill more of the kernel's memory: what comes in that time waits there.
+pub(super) const READ_INTERVAL: Duration = Duration::from_millis(400);
 
 /// In how many parts the connections are read, one after the other, so that the loop is never long at it.
 const SHARES: usize = 10;
@@ -51,11 +52,9 @@ const SHARES: usize = 10;
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
 /// How many bytes make the kernel tell of a connection before its turn has come, as long as the ring has then shown a
-/// quarter of them. Where it has not, because the stream is fast or comes in large bursts, it is twice as many from then on.
-const LOW_WATER: usize = 32 * 1024;
-
-/// How many at most. What comes faster is read, and held until it has been shown.
-const LOW_WATER_MAX: usize = CHUNK;
+/// quarter of them: what 2 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
+/// it is read, and held until it has been shown.
+const LOW_WATER: usize = CHUNK;
 
 /// For how many times as many the kernel is to have room: a sender must never wait because of how seldom is read.
 const ROOM_FOR: usize = 4;
@@ -63,8 +62,8 @@ const ROOM_FOR: usize = 4;
 /// How many segments are taken in together.
 const TOGETHER: usize = 32;
 
-/// How many segments of one share may be put aside: what 100,000 a second of all shares bring between two turns.
-const ASIDE_MAX: usize = 20_000;
+/// How many segments of one share may be put aside: what 1,000,000 a second of all shares bring between two turns.
+const ASIDE_MAX: usize = 40_000;
 
 /// How long after it was seen a segment that cannot be read was not taken by TCP.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
@@ -123,8 +122,6 @@ pub(super) struct Watched {
     ending: bool,
     /// When it was read last.
     read: Time,
-    /// How many bytes make the kernel tell of it, while it is read seldom.
-    low_water: usize,
     /// What was read of it and is yet to be heard.
     held: Held,
     /// Whether it broke behind that.
@@ -165,7 +162,6 @@ impl Watcher {
             seldom: false,
             ending: false,
             read: Time::ZERO,
-            low_water: LOW_WATER,
             held: Held::default(),
             broke: false,
         };
@@ -296,22 +292,12 @@ impl Watched {
         }
     }
 
-    /// Has the kernel tell of it when so many bytes are there, and keep room for more.
-    fn be_told_at(&mut self, bytes: usize, socket: &TcpStream) -> io::Result<()> {
+    /// Has the kernel tell of it when [`LOW_WATER`] bytes are there, and keep room for more.
+    fn be_told_seldom(&self, socket: &TcpStream) -> io::Result<()> {
         // Its buffer grows with what it is to tell of, and does not become smaller again (`tcp_set_rcvlowat`). Where it
         // gives less, it tells when there is no room.
-        net::options::set_receive_low_water(socket, bytes * ROOM_FOR)?;
-        net::options::set_receive_low_water(socket, bytes)?;
-        self.low_water = bytes;
-        Ok(())
-    }
-
-    /// Lets more wait from now on; says whether it may.
-    fn wait_for_more(&mut self, socket: &TcpStream) -> bool {
-        let more = self.low_water * 2;
-        // Told of less than was to be told of, it is because no more has room.
-        let full = net::stream::waiting(socket).is_none_or(|waiting| waiting < self.low_water);
-        !full && more <= LOW_WATER_MAX && self.be_told_at(more, socket).is_ok()
+        net::options::set_receive_low_water(socket, LOW_WATER * ROOM_FOR)?;
+        net::options::set_receive_low_water(socket, LOW_WATER)
     }
 
     /// Reads what is there, to be heard later; says whether all of it found room.
@@ -394,7 +380,7 @@ impl Worker {
             0 => Wanted::Nothing,
             _ => Wanted::Known(known),
         };
-        if known.saturating_sub(watched.held.len()) >= watched.low_water / 4 {
+        if known.saturating_sub(watched.held.len()) >= LOW_WATER / 4 {
             return wanted;
         }
         // What the ring has missed it will not show any more.
@@ -402,9 +388,6 @@ impl Worker {
             return Wanted::All;
         }
         // The ring is behind. Nobody who sends is to be kept waiting for that.
-        if watched.wait_for_more(&stream.socket) {
-            return wanted;
-        }
         match watched.hold(&stream.socket, self.turn) {
             Holding::All => wanted,
             // Times are then those of reading, and counted as such.
@@ -460,7 +443,7 @@ impl Worker {
             return;
         }
         // Where it is refused, it goes on as it was.
-        if watched.be_told_at(LOW_WATER, &stream.socket).is_ok() {
+        if watched.be_told_seldom(&stream.socket).is_ok() {
             watched.be_seldom(Some(place));
         }
     }

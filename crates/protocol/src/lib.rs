@@ -10,6 +10,7 @@ mod failure;
 pub mod http1;
 pub mod http_ts;
 pub mod media;
+pub mod messages;
 pub mod metrics;
 pub mod registry;
 pub mod rtsp;

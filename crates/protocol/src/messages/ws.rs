@@ -1,0 +1,296 @@
+//! Frames of WebSockets (RFC 6455, 5), without I/O.
+
+use super::frame::{Frame, Item, Malformed, Wanted};
+
+/// The opcode of text (RFC 6455, 5.2).
+pub const TEXT: u8 = 1;
+/// The opcode of what is not text.
+pub const BINARY: u8 = 2;
+/// The opcode of a close.
+pub const CLOSE: u8 = 8;
+/// The opcode of a ping.
+pub const PING: u8 = 9;
+/// The opcode of what answers a ping.
+pub const PONG: u8 = 10;
+
+const CONTINUATION: u8 = 0;
+const FIN: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const MASKED: u8 = 0x80;
+
+/// The longest payload of a control frame (RFC 6455, 5.5).
+const CONTROL_MAX: u64 = 125;
+
+/// The longest header.
+const HEADER_MAX: usize = 14;
+
+/// How many bytes the header of a frame has.
+pub const fn overhead(length: usize, masked: bool) -> usize {
+    let mask = if masked { 4 } else { 0 };
+    match length {
+        0..=125 => 2 + mask,
+        126..=0xffff => 4 + mask,
+        _ => 10 + mask,
+    }
+}
+
+/// Writes the header of a frame that is a whole message.
+#[inline]
+pub fn write_header(opcode: u8, length: usize, mask: Option<u32>, out: &mut Vec<u8>) {
+    let masked = if mask.is_some() { MASKED } else { 0 };
+    out.push(FIN | opcode);
+    match length {
+        0..=125 => out.push(masked | length as u8),
+        126..=0xffff => {
+            out.push(masked | 126);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(masked | 127);
+            out.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    if let Some(mask) = mask {
+        out.extend_from_slice(&mask.to_be_bytes());
+    }
+}
+
+/// Writes a control frame, of which the payload is cut off where it is too long.
+pub fn write_control(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Vec<u8>) {
+    let payload = &payload[..payload.len().min(CONTROL_MAX as usize)];
+    write_header(opcode, payload.len(), mask, out);
+    let from = out.len();
+    out.extend_from_slice(payload);
+    if let Some(key) = mask {
+        self::mask(key, 0, &mut out[from..]);
+    }
+}
+
+/// Masks bytes that begin at that offset of a payload, or takes the mask off (RFC 6455, 5.3).
+#[inline]
+pub fn mask(key: u32, offset: usize, bytes: &mut [u8]) {
+    let key = key.to_be_bytes();
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte ^= key[(offset + at) & 3];
+    }
+}
+
+/// A header, taken apart.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    fin: bool,
+    opcode: u8,
+    mask: Option<u32>,
+    length: u64,
+}
+
+/// A frame of which not all has come.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    header: Header,
+    /// How much of its payload has come.
+    come: u64,
+}
+
+/// Puts messages together out of frames. What it keeps is bounded as [`Wanted`] says.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly {
+    head: Vec<u8>,
+    open: Option<Open>,
+    /// The length so far of a message that has begun.
+    message: Option<u64>,
+    kept: Vec<u8>,
+    control: Vec<u8>,
+}
+
+impl Assembly {
+    /// Whether a message or a frame has begun and is not over.
+    pub fn is_within(&self) -> bool {
+        self.open.is_some() || self.message.is_some() || !self.head.is_empty()
+    }
+
+    /// The next thing that is over. `masked` says whether what comes has to be masked; the other way it must not be.
+    ///
+    /// # Errors
+    /// What is no frame.
+    pub fn next<'s, 'i: 's>(
+        &'s mut self,
+        masked: bool,
+        wanted: &Wanted,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Item<'s>>, Malformed> {
+        loop {
+            let mut open = match self.open {
+                Some(open) => open,
+                None => {
+                    let Some(header) = self.header(masked, input)? else {
+                        return Ok(None);
+                    };
+                    self.begin(&header, wanted)?;
+                    let whole = header.fin
+                        && header.opcode != CONTINUATION
+                        && header.opcode < CLOSE
+                        && header.mask.is_none();
+                    let length = usize::try_from(header.length).ok();
+                    if whole
+                        && let Some((body, rest)) =
+                            length.and_then(|length| input.split_at_checked(length))
+                    {
+                        *input = rest;
+                        self.message = None;
+                        return Ok(Some(Item::Frame(Frame {
+                            length: header.length,
+                            body: Some(body),
+                        })));
+                    }
+                    Open { header, come: 0 }
+                }
+            };
+            let left = open.header.length - open.come;
+            let here = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+            let (come, rest) = input.split_at(here);
+            *input = rest;
+            let is_control = open.header.opcode >= CLOSE;
+            let keeps = is_control
+                || self
+                    .message
+                    .is_some_and(|length| length <= wanted.keep as u64);
+            let into = if is_control {
+                &mut self.control
+            } else {
+                &mut self.kept
+            };
+            if keeps {
+                let from = into.len();
+                into.extend_from_slice(come);
+                if let Some(key) = open.header.mask {
+                    mask(key, (open.come & 3) as usize, &mut into[from..]);
+                }
+            } else {
+                *into = Vec::new();
+            }
+            open.come += here as u64;
+            if open.come < open.header.length {
+                self.open = Some(open);
+                return Ok(None);
+            }
+            self.open = None;
+            match open.header.opcode {
+                PING => return Ok(Some(Item::Ping(&self.control))),
+                CLOSE => {
+                    let code = self
+                        .control
+                        .first_chunk()
+                        .map(|code| u16::from_be_bytes(*code));
+                    return Ok(Some(Item::Close(code)));
+                }
+                PONG => {}
+                _ if !open.header.fin => {}
+                _ => {
+                    let length = self.message.take().unwrap_or(0);
+                    let body = (self.kept.len() as u64 == length && length <= wanted.keep as u64)
+                        .then_some(&*self.kept);
+                    return Ok(Some(Item::Frame(Frame { length, body })));
+                }
+            }
+        }
+    }
+
+    /// What a frame's header begins.
+    fn begin(&mut self, header: &Header, wanted: &Wanted) -> Result<(), Malformed> {
+        if header.opcode >= CLOSE {
+            self.control.clear();
+            return Ok(());
+        }
+        let before = match (header.opcode, self.message) {
+            (CONTINUATION, Some(length)) => length,
+            (CONTINUATION, None) => {
+                return Err(Malformed::WebSocket("the continuation of nothing"));
+            }
+            (_, Some(_)) => return Err(Malformed::WebSocket("a message within another")),
+            (_, None) => {
+                self.kept.clear();
+                0
+            }
+        };
+        let length = before.saturating_add(header.length);
+        if length > wanted.longest {
+            return Err(Malformed::TooLong(length));
+        }
+        self.message = Some(length);
+        Ok(())
+    }
+
+    fn header(&mut self, masked: bool, input: &mut &[u8]) -> Result<Option<Header>, Malformed> {
+        if self.head.is_empty()
+            && let Some((header, length)) = header(input, masked)?
+        {
+            *input = &input[length..];
+            return Ok(Some(header));
+        }
+        while let Some((&byte, rest)) = input.split_first() {
+            self.head.push(byte);
+            *input = rest;
+            if let Some((header, _)) = header(&self.head, masked)? {
+                self.head.clear();
+                return Ok(Some(header));
+            }
+            debug_assert!(self.head.len() < HEADER_MAX);
+        }
+        Ok(None)
+    }
+}
+
+/// The header at the beginning of `bytes`, and its own length; none where more has to come.
+fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malformed> {
+    let [first, second, rest @ ..] = bytes else {
+        return Ok(None);
+    };
+    if first & RESERVED != 0 {
+        return Err(Malformed::WebSocket(
+            "reserved bits are set, and no extension was agreed",
+        ));
+    }
+    if (second & MASKED != 0) != masked {
+        return Err(Malformed::WebSocket(match masked {
+            true => "a client's frame without a mask",
+            false => "a server's frame with a mask",
+        }));
+    }
+    let (fin, opcode) = (first & FIN != 0, first & 0x0f);
+    let (length, rest, size) = match second & 0x7f {
+        126 => match rest.split_first_chunk() {
+            Some((length, rest)) => (u64::from(u16::from_be_bytes(*length)), rest, 4),
+            None => return Ok(None),
+        },
+        127 => match rest.split_first_chunk() {
+            Some((length, rest)) => (u64::from_be_bytes(*length), rest, 10),
+            None => return Ok(None),
+        },
+        length => (u64::from(length), rest, 2),
+    };
+    match opcode {
+        CONTINUATION | TEXT | BINARY => {}
+        CLOSE | PING | PONG if length > CONTROL_MAX || !fin => {
+            return Err(Malformed::WebSocket(
+                "a control frame that is too long or in pieces",
+            ));
+        }
+        CLOSE | PING | PONG => {}
+        _ => return Err(Malformed::WebSocket("an opcode that is not defined")),
+    }
+    let (mask, size) = match masked {
+        false => (None, size),
+        true => match rest.first_chunk() {
+            Some(key) => (Some(u32::from_be_bytes(*key)), size + 4),
+            None => return Ok(None),
+        },
+    };
+    let header = Header {
+        fin,
+        opcode,
+        mask,
+        length,
+    };
+    Ok(Some((header, size)))
+}

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -74,9 +75,40 @@ impl ConnectPorts {
     }
 }
 
+/// Begins to connect, without waiting, from that address of this machine, or from the one that its routes name. The port is the kernel's choice, made when
+/// it is known where the connection goes: so an address has all its ports for each place that is connected to (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
+///
+/// # Errors
+/// `AddrNotAvailable` where the address has no port left for that place, or is none of this machine's; else what the operating system says.
+pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    if let Some(source) = source {
+        crate::options::choose_port_late(&socket)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    begin(socket, &to.into())
+}
+
+/// Connects to a Unix socket of streams (unix(7)), without waiting. It is handed out as what it is used as: a stream of bytes.
+///
+/// # Errors
+/// What the operating system says; `WouldBlock` where too many connections wait to be accepted.
+pub fn connect_unix(path: &Path) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    Ok(socket.into())
+}
+
+/// The ports that the kernel chooses from; none where it does not tell.
+pub fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let mut ends = text.split_ascii_whitespace().map(str::parse);
+    Some(ends.next()?.ok()?..=ends.next()?.ok()?)
+}
+
 fn connect(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
-    // linux/errno.h
-    const EINPROGRESS: i32 = 115;
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // A port that a closed connection to somewhere else had may be used at once.
@@ -86,7 +118,13 @@ fn connect(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     socket.bind(&SocketAddr::new(any, port).into())?;
-    match socket.connect(&to.into()) {
+    begin(socket, &to.into())
+}
+
+fn begin(socket: Socket, to: &socket2::SockAddr) -> io::Result<TcpStream> {
+    // linux/errno.h
+    const EINPROGRESS: i32 = 115;
+    match socket.connect(to) {
         Err(error) if error.raw_os_error() != Some(EINPROGRESS) => Err(error),
         _ => Ok(socket.into()),
     }
@@ -138,5 +176,43 @@ mod tests {
         let error = ports.connect(nowhere).expect_err("it is nobody's");
         assert_ne!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(ports.taken, [false]);
+    }
+
+    #[test]
+    fn each_source_address_has_all_ports() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let to = listener.local_addr().expect("bound");
+        for source in [None, Some("127.0.0.9".parse().expect("an address"))] {
+            let stream = connect_from(source, to).expect("it begins");
+            let (_, from) = listener.accept().expect("it connects");
+            assert_eq!(from, stream.local_addr().expect("bound"));
+            let expected = source.unwrap_or(to.ip());
+            assert_eq!(from.ip(), expected);
+            let ports = ephemeral_ports().expect("linux tells");
+            assert!(ports.contains(&from.port()), "{from}");
+        }
+        // An address for documentation (RFC 5737), which no machine has.
+        let nobodys = Some("192.0.2.1".parse().expect("an address"));
+        let error = connect_from(nobodys, to).expect_err("it is not this machine's");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+    }
+
+    #[test]
+    fn a_unix_socket_is_a_stream_of_bytes() {
+        use std::io::{Read, Write};
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        connect_unix(&path).expect_err("nobody is there");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("the folder is new");
+        let mut ours = connect_unix(&path).expect("it listens");
+        let (mut theirs, _) = listener.accept().expect("it is connected");
+        theirs.write_all(b"abc").expect("it takes them");
+        let mut bytes = [0; 3];
+        ours.read_exact(&mut bytes).expect("they came");
+        assert_eq!(&bytes, b"abc");
+        ours.write_all(b"abc").expect("it takes them");
+        assert!(crate::stream::unacknowledged(&ours).expect("it tells") > 0);
+        theirs.read_exact(&mut bytes).expect("they came");
+        assert_eq!(crate::stream::unacknowledged(&ours).expect("it tells"), 0);
     }
 }

@@ -51,6 +51,17 @@ pub fn own_table(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes these descriptors in the calling thread's table, of which other threads have copies in tables of their own ([`own_table`]): what they
+/// own there stays open, and ends with them.
+///
+/// The caller sees to it that no object of this table owns any of them.
+pub fn close_copies(copies: &[RawFd]) {
+    for &fd in copies {
+        // SAFETY: closing has no memory to be given. That nothing in this table refers to the descriptor is the caller's duty, as stated.
+        unsafe { libc::close(fd) };
+    }
+}
+
 /// Closes a range of descriptors, both ends included. A kernel that cannot (before Linux 5.9) leaves copies
 /// open, which end with the thread.
 fn close_range(first: u32, last: u32) {
@@ -102,5 +113,30 @@ mod tests {
         (&kept).write_all(b"from here!").expect("open in both");
         other.read_exact(&mut text).expect("it is open");
         assert_eq!(&text, b"from here!");
+    }
+
+    #[test]
+    fn what_was_handed_over_ends_with_the_thread_that_has_it() {
+        use std::os::fd::AsFd;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        // The object goes to the thread; its number stays behind.
+        let copy = listener.as_fd().try_clone_to_owned().expect("a descriptor");
+        drop(listener);
+        let handed = TcpListener::from(copy);
+        let number = handed.as_raw_fd();
+        let (standing, stands) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            own_table(&[handed.as_raw_fd()]).expect("memory");
+            standing.send(()).expect("somebody waits");
+            let _ = ended.recv();
+        });
+        stands.recv().expect("it stands");
+        close_copies(&[number]);
+        TcpStream::connect(address).expect("it listens still");
+        drop(end);
+        thread.join().expect("no panic");
+        TcpStream::connect(address).expect_err("nobody listens any more");
     }
 }

@@ -75,18 +75,27 @@ pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).recv_buffer_size()
 }
 
+/// Has the kernel choose a port when the socket is connected, and not when it is bound to an address (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
+///
+/// # Errors
+/// What the operating system says.
+pub fn choose_port_late(socket: &impl AsRawFd) -> io::Result<()> {
+    set(
+        socket.as_raw_fd(),
+        libc::IPPROTO_IP,
+        libc::IP_BIND_ADDRESS_NO_PORT,
+        1,
+    )
+}
+
 fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, name, value)
+}
+
+fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
     // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            name,
-            (&raw const value).cast(),
-            length,
-        )
-    };
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) };
     if result == 0 {
         Ok(())
     } else {

@@ -70,6 +70,21 @@ pub fn read_untimed(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> 
     Ok(count)
 }
 
+/// How many of the bytes sent the other side's machine has not acknowledged yet (`SIOCOUTQ`; tcp(7)). Once the sending side was closed, that counts as one
+/// more until it is acknowledged. Of a Unix socket: how much memory is taken by what the other side has not read.
+///
+/// # Errors
+/// What the operating system says: it is no such socket.
+pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: `TIOCOUTQ` (the number that `SIOCOUTQ` is another name of) writes one int, which `bytes` is, and keeps no reference to it.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match result {
+        0 => Ok(u64::try_from(bytes).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The timestamp in the control messages that the kernel left.
 fn arrival(header: &libc::msghdr) -> Option<i64> {
     // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages for
@@ -146,5 +161,29 @@ mod tests {
         assert_eq!((two.count, two.at >= before, two.exact), (2, true, false));
         let mut rest = || read(&ours, &mut buffer, &clock).expect("there is no more to come");
         assert_eq!((rest().count, rest().count), (1, 0));
+    }
+
+    #[test]
+    fn what_the_other_side_has_no_room_for_is_not_acknowledged() {
+        let (ours, mut theirs) = pair();
+        ours.set_nonblocking(true).expect("it can");
+        let mut sent = 0;
+        while let Ok(count) = (&ours).write(&[7; 65_536]) {
+            sent += count as u64;
+        }
+        let waiting = || unacknowledged(&ours).expect("it is a connection");
+        assert!(waiting() > 0 && waiting() < sent, "{} of {sent}", waiting());
+        let reader = std::thread::spawn(move || {
+            use std::io::Read;
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).map(|count| count as u64)
+        });
+        ours.shutdown(std::net::Shutdown::Write).expect("it stands");
+        assert_eq!(reader.join().expect("no panic").expect("it ends"), sent);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while waiting() > 0 {
+            assert!(std::time::Instant::now() < deadline, "{} wait", waiting());
+            std::thread::yield_now();
+        }
     }
 }

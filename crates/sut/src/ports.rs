@@ -110,6 +110,13 @@ pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner 
             inodes.remove(&inode);
         }
     }
+    // Nearly all processes have one table of descriptors.
+    if !inodes.is_empty() {
+        for &pid in tree {
+            let held = proc::sockets_of_threads(pid);
+            inodes.retain(|inode| !held.contains(inode));
+        }
+    }
     if inodes.is_empty() {
         return PortOwner::Ours;
     }

@@ -181,8 +181,20 @@ pub(crate) fn parse_descriptors_limit(text: &str) -> Option<u64> {
 
 /// The inodes of the sockets it holds; none where this user may not look.
 pub(crate) fn sockets(pid: u32) -> Option<HashSet<u64>> {
+    sockets_in(&format!("/proc/{pid}/fd"))
+}
+
+/// The inodes of the sockets that its threads hold, of which each may have a table of descriptors of its own (unshare(2), `CLONE_FILES`).
+pub(crate) fn sockets_of_threads(pid: u32) -> HashSet<u64> {
+    numbers(format!("/proc/{pid}/task"))
+        .filter_map(|thread| sockets_in(&format!("/proc/{pid}/task/{thread}/fd")))
+        .flatten()
+        .collect()
+}
+
+fn sockets_in(folder: &str) -> Option<HashSet<u64>> {
     let mut inodes = HashSet::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+    for entry in fs::read_dir(folder).ok()?.flatten() {
         let Ok(target) = fs::read_link(entry.path()) else {
             continue;
         };

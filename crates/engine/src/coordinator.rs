@@ -359,6 +359,9 @@ impl Coordinator<'_> {
                 bitrate: value("bitrate"),
                 wire_bitrate: value("wire_bitrate"),
                 sent_bitrate: value("sent_bitrate"),
+                messages: figures
+                    .named("delivered_rate", Statistic::Value)
+                    .map(|_| (value("sent_rate"), value("answered_rate"))),
                 expected: value("expected") as i64,
                 received: value("received") as i64,
             };

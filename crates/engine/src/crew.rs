@@ -1,5 +1,6 @@
 //! The threads of a run: starting the workers, telling them things, seeing that they have ended.
 
+use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ impl Crew {
             reporter: reports.clone(),
         };
         let (standing, stand) = bounded(duties.len());
+        let mut listeners = Vec::new();
         for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
             let mailbox = crew.mailboxes[index as usize].clone();
             let others = (0u32..).zip(&crew.mailboxes);
@@ -79,8 +81,7 @@ impl Crew {
                 resolver: resolver.clone(),
                 mailbox,
                 ports: duty.ports,
-                // A listener is handed over, and would stay open in the table it was made in.
-                own_files: duty.serving.is_empty(),
+                own_files: duty.serving.iter().all(|serving| serving.own_files),
                 ring: duty.ring,
                 goes_first: duty.goes_first,
                 populations: duty.populations,
@@ -88,6 +89,13 @@ impl Crew {
                 stop_timeout,
                 seed,
             };
+            listeners.extend(
+                config
+                    .serving
+                    .iter()
+                    .filter(|serving| serving.own_files)
+                    .map(|serving| serving.listener.as_raw_fd()),
+            );
             let (gate, begin) = bounded(1);
             let standing = standing.clone();
             let thread = std::thread::Builder::new()
@@ -99,7 +107,10 @@ impl Crew {
         }
         drop(standing);
         // It ends when every worker has said so or is gone.
-        stand.iter().for_each(drop);
+        if stand.iter().all(|stands| stands) {
+            // They are open in the workers' tables, and would else stay open in this one too.
+            net::files::close_copies(&listeners);
+        }
         Ok(crew)
     }
 

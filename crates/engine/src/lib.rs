@@ -11,6 +11,7 @@ mod error;
 mod linger;
 mod machine;
 mod media;
+mod message_server;
 mod messages;
 mod network;
 mod ownership;
@@ -32,6 +33,9 @@ pub use control::Control;
 pub use error::EngineError;
 pub use measure::Pacing;
 pub use media::{DESCRIBE_WITHIN, describe};
+pub use message_server::{
+    MessageCounts, MessageServerOptions, MessageServerProgress, serve_messages,
+};
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use relay::{RelayFinished, RelayOptions, RelayProgress, relay};

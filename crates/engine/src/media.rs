@@ -161,6 +161,8 @@ fn ask(
                 client: client.clone(),
                 tls: tls.clone(),
                 traced: Traced::default(),
+                media: true,
+                sources: Vec::new(),
             }),
         };
         let duty = Duty {

@@ -51,6 +51,8 @@ pub struct PopulationProgress {
     pub wire_bitrate: f64,
     /// Media payload that its clients sent in the last window, bit/s: 0 where they do not publish.
     pub sent_bitrate: f64,
+    /// Messages sent and answered in the last second; none where its clients send none.
+    pub messages: Option<(f64, f64)>,
     /// Packets expected in the last window.
     pub expected: i64,
     /// Packets received in the last window.

@@ -330,6 +330,7 @@ impl Run {
             serving.push(Serving {
                 apart: false,
                 listener,
+                own_files: false,
                 accept: accept.clone(),
                 tls: None,
             });

@@ -44,16 +44,18 @@ impl Reception {
     pub(crate) fn choose(scenario: &Scenario) -> Result<Reception, EngineError> {
         let tester = &scenario.tester;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
+            0 if !plan.media => 0,
             0 => plan.clients_max,
             ports => ports,
         };
         // Where media comes in the connection, the ring shows when its segments came.
         let populations = scenario.describe().populations;
         let mut each = populations.iter();
-        let segments = each.any(|plan| plan.udp_ports == 0 && !plan.multicast);
+        let segments = each.any(|plan| plan.media && plan.udp_ports == 0 && !plan.multicast);
         let mut each = populations.iter();
         let udp = each.any(|plan| plan.udp_ports > 0 || plan.multicast);
         let all_multicast = populations.iter().all(|plan| plan.multicast);
+        let no_media = populations.iter().all(|plan| !plan.media);
         let ports = populations.iter().map(of).sum();
         let named = named_ports(scenario)?;
         let claim = match named {
@@ -70,7 +72,7 @@ impl Reception {
                     "media of multicast groups comes by sockets alone".to_owned(),
                 ));
             }
-            Receive::Auto if all_multicast => (Path::Sockets { udp }, None),
+            Receive::Auto if all_multicast || no_media => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),

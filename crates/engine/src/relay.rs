@@ -91,6 +91,7 @@ pub fn relay(
     let (duties, listening) = stand(&options.listen, catalogue, |listener| Serving {
         apart: false,
         listener,
+        own_files: false,
         accept: accept.clone(),
         tls: None,
     })?;

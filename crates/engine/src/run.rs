@@ -502,6 +502,8 @@ fn duties(
                         client: maker.clone(),
                         tls: tls.clone(),
                         traced: Traced::default(),
+                        media: population.config.has_media(),
+                        sources: population.config.source_addresses().to_vec(),
                     }),
                 })
                 .collect(),

@@ -184,6 +184,8 @@ impl Sending {
                 authorities: None,
             })),
             traced: Traced::default(),
+            media: true,
+            sources: Vec::new(),
         };
         let duty = Duty {
             populations: vec![PopulationPlan {

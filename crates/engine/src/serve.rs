@@ -103,6 +103,7 @@ pub fn serve(
     let (duties, listening) = stand(&options.listen, server.catalogue(), |listener| Serving {
         apart: options.apart,
         listener,
+        own_files: false,
         accept: accept.clone(),
         tls: tls.clone(),
     })?;
@@ -181,7 +182,7 @@ pub(crate) fn stand(
     Ok((duties, listening))
 }
 
-fn settings(fault: net::tls::Fault) -> EngineError {
+pub(crate) fn settings(fault: net::tls::Fault) -> EngineError {
     EngineError::Settings(fault.text)
 }
 

@@ -76,7 +76,7 @@ crate::metrics! {
         /// was due to the moment right before the system call that took it; one call takes up to 64, and
         /// what it needs itself, a few microseconds each, is not in it. Of a packet that is interleaved in
         /// a connection: to the turn in which it was put into the connection's queue. Packets that were
-        /// refused (`sends_failed`) are not in it.
+        /// refused (`sends_failed`) are not in it. Of messages it counts too how late each round began, or with a rate, how late each message was sent.
         SEND_LATENESS = "send_lateness", Seconds, "sendmmsg(2)";
     }
     derived {

@@ -1,9 +1,9 @@
 //! The only list of protocols: what each is called, what may be configured, how a client is made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use measure::Catalogue;
@@ -15,6 +15,8 @@ use crate::http_ts::metrics::HTTP_TS;
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::Source;
 use crate::media::ts::metrics::TS;
+use crate::messages;
+use crate::messages::metrics::MESSAGES;
 use crate::metrics::CLIENTS;
 use crate::rtsp;
 use crate::rtsp::metrics::RTSP;
@@ -41,6 +43,7 @@ pub struct Protocol {
 enum Kind {
     Rtsp,
     HttpTs,
+    Messages,
 }
 
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
@@ -61,8 +64,17 @@ pub static HTTP_TS_PROTOCOL: Protocol = Protocol {
     kind: Kind::HttpTs,
 };
 
+/// Messages over TCP, TLS, WebSockets and Unix sockets.
+pub static MESSAGES_PROTOCOL: Protocol = Protocol {
+    name: "messages",
+    schemes: messages::url::SCHEMES,
+    default_port: 9000,
+    catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
+    kind: Kind::Messages,
+};
+
 /// All protocols.
-pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL, &MESSAGES_PROTOCOL];
 
 /// The configuration of a population's clients, whatever protocol they speak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,6 +84,8 @@ pub enum ClientConfig {
     Rtsp(rtsp::config::ClientConfig),
     /// Of transport streams over HTTP.
     HttpTs(http_ts::config::ClientConfig),
+    /// Of messages.
+    Messages(messages::config::ClientConfig),
 }
 
 /// The protocol of that name.
@@ -106,6 +120,8 @@ impl Protocol {
             Kind::HttpTs => {
                 http_ts::config::ClientConfig::deserialize(deserializer).map(ClientConfig::HttpTs)
             }
+            Kind::Messages => messages::config::ClientConfig::deserialize(deserializer)
+                .map(ClientConfig::Messages),
         }
     }
 
@@ -114,6 +130,7 @@ impl Protocol {
         match self.kind {
             Kind::Rtsp => ClientConfig::Rtsp(rtsp::config::ClientConfig::default()),
             Kind::HttpTs => ClientConfig::HttpTs(http_ts::config::ClientConfig::default()),
+            Kind::Messages => ClientConfig::Messages(messages::config::ClientConfig::default()),
         }
     }
 
@@ -122,6 +139,7 @@ impl Protocol {
         match self.kind {
             Kind::Rtsp => rtsp::config::ClientConfig::json_schema(generator),
             Kind::HttpTs => http_ts::config::ClientConfig::json_schema(generator),
+            Kind::Messages => messages::config::ClientConfig::json_schema(generator),
         }
     }
 
@@ -140,6 +158,7 @@ impl Protocol {
         match self.kind {
             Kind::Rtsp => rtsp::url::Url::parse(url).is_ok_and(|url| url.is_secure()),
             Kind::HttpTs => http1::Url::parse(url).is_ok_and(|url| url.is_secure()),
+            Kind::Messages => messages::url::Target::parse(url).is_ok_and(|url| url.is_secure()),
         }
     }
 
@@ -148,7 +167,7 @@ impl Protocol {
         match self.kind {
             Kind::Rtsp if self.is_secure(url) => rtsp::url::DEFAULT_TLS_PORT,
             Kind::HttpTs if self.is_secure(url) => http1::Url::DEFAULT_TLS_PORT,
-            Kind::Rtsp | Kind::HttpTs => self.default_port,
+            Kind::Rtsp | Kind::HttpTs | Kind::Messages => self.default_port,
         }
     }
 
@@ -159,6 +178,9 @@ impl Protocol {
                 .map(|_| ())
                 .map_err(|error| error.to_string()),
             Kind::HttpTs => http1::Url::parse(url)
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
+            Kind::Messages => messages::url::Target::parse(url)
                 .map(|_| ())
                 .map_err(|error| error.to_string()),
         }
@@ -175,6 +197,7 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(_) => &RTSP_PROTOCOL,
             ClientConfig::HttpTs(_) => &HTTP_TS_PROTOCOL,
+            ClientConfig::Messages(_) => &MESSAGES_PROTOCOL,
         }
     }
 
@@ -183,6 +206,7 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(config) => config.check(),
             ClientConfig::HttpTs(config) => config.check(),
+            ClientConfig::Messages(config) => config.check(),
         }
     }
 
@@ -191,6 +215,7 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(config) => &config.tls,
             ClientConfig::HttpTs(config) => &config.tls,
+            ClientConfig::Messages(config) => &config.tls,
         }
     }
 
@@ -198,7 +223,7 @@ impl ClientConfig {
     pub fn sockets_per_client(&self) -> usize {
         match self {
             ClientConfig::Rtsp(config) => config.sockets(USUAL_STREAMS),
-            ClientConfig::HttpTs(_) => 1,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => 1,
         }
     }
 
@@ -212,7 +237,7 @@ impl ClientConfig {
                 | rtsp::config::Transport::Http
                 | rtsp::config::Transport::Multicast => 0,
             },
-            ClientConfig::HttpTs(_) => 0,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => 0,
         }
     }
 
@@ -221,13 +246,14 @@ impl ClientConfig {
         match self {
             ClientConfig::Rtsp(config) => rtsp::actions::in_words(&config.actions),
             ClientConfig::HttpTs(config) => config.zap.map(|zap| zap.in_words()),
+            ClientConfig::Messages(_) => None,
         }
     }
 
     /// Whether clients change between the URLs of their population.
     pub fn changes_channel(&self) -> bool {
         match self {
-            ClientConfig::Rtsp(_) => false,
+            ClientConfig::Rtsp(_) | ClientConfig::Messages(_) => false,
             ClientConfig::HttpTs(config) => config.zap.is_some(),
         }
     }
@@ -243,7 +269,7 @@ impl ClientConfig {
     /// The multicast group that a server relays to who asks for that URL, as far as it is known.
     pub fn group_of(&self, url: &str) -> Option<IpAddr> {
         match self {
-            ClientConfig::Rtsp(_) => None,
+            ClientConfig::Rtsp(_) | ClientConfig::Messages(_) => None,
             ClientConfig::HttpTs(config) => {
                 let url = http1::Url::parse(url).ok()?;
                 Some(config.group_of(&url)?.ip())
@@ -255,7 +281,7 @@ impl ClientConfig {
     pub fn media(&self) -> Option<&MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_ref(),
-            ClientConfig::HttpTs(_) => None,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => None,
         }
     }
 
@@ -263,7 +289,7 @@ impl ClientConfig {
     pub fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         match self {
             ClientConfig::Rtsp(config) => config.media.as_mut(),
-            ClientConfig::HttpTs(_) => None,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => None,
         }
     }
 
@@ -271,7 +297,7 @@ impl ClientConfig {
     pub fn source_file(&self) -> Option<&PathBuf> {
         match self {
             ClientConfig::Rtsp(config) => config.publish.as_ref()?.file.as_ref(),
-            ClientConfig::HttpTs(_) => None,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => None,
         }
     }
 
@@ -284,6 +310,7 @@ impl ClientConfig {
                 config.tls.ca.as_mut().into_iter().chain(file).collect()
             }
             ClientConfig::HttpTs(config) => config.tls.ca.as_mut().into_iter().collect(),
+            ClientConfig::Messages(config) => config.tls.ca.as_mut().into_iter().collect(),
         }
     }
 
@@ -291,7 +318,7 @@ impl ClientConfig {
     pub fn publishes(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.publish.is_some(),
-            ClientConfig::HttpTs(_) => false,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => false,
         }
     }
 
@@ -299,7 +326,20 @@ impl ClientConfig {
     pub fn brings_time_codes(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.publish.is_some() || config.time_codes,
-            ClientConfig::HttpTs(_) => false,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => false,
+        }
+    }
+
+    /// Whether clients send or receive media at all.
+    pub fn has_media(&self) -> bool {
+        !matches!(self, ClientConfig::Messages(_))
+    }
+
+    /// The addresses of this machine that connections come from, in their order; none where its routes decide.
+    pub fn source_addresses(&self) -> &[IpAddr] {
+        match self {
+            ClientConfig::Rtsp(_) | ClientConfig::HttpTs(_) => &[],
+            ClientConfig::Messages(config) => &config.source_addresses,
         }
     }
 
@@ -307,7 +347,7 @@ impl ClientConfig {
     pub fn is_multicast(&self) -> bool {
         match self {
             ClientConfig::Rtsp(config) => config.transport == rtsp::config::Transport::Multicast,
-            ClientConfig::HttpTs(_) => false,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => false,
         }
     }
 }
@@ -361,7 +401,7 @@ impl Surroundings {
 fn stream_name(url: &str) -> Option<String> {
     match find_by_url(url)?.kind {
         Kind::Rtsp => Some(rtsp::url::Url::parse(url).ok()?.stream_name()),
-        Kind::HttpTs => None,
+        Kind::HttpTs | Kind::Messages => None,
     }
 }
 
@@ -373,6 +413,8 @@ pub struct Clients {
     /// What they change between.
     channels: Option<Arc<http_ts::client::Channels>>,
     surroundings: Surroundings,
+    /// Of clients of messages: what those that are sent to one URL have in common.
+    plans: Arc<Mutex<BTreeMap<String, Arc<messages::client::Plan>>>>,
 }
 
 impl Clients {
@@ -387,7 +429,7 @@ impl Clients {
     ) -> Result<Clients, String> {
         let source = match config {
             ClientConfig::Rtsp(config) => config.publish.as_ref(),
-            ClientConfig::HttpTs(_) => None,
+            ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => None,
         };
         let source = source.map(|source| Source::new(source, file)).transpose()?;
         Ok(Clients {
@@ -395,6 +437,7 @@ impl Clients {
             source: source.map(Arc::new),
             channels: None,
             surroundings: surroundings.clone(),
+            plans: Arc::default(),
         })
     }
 
@@ -428,6 +471,10 @@ impl Clients {
                 }
                 return Ok(Box::new(client));
             }
+            ClientConfig::Messages(config) => {
+                let plan = self.plan(config, url)?;
+                return Ok(Box::new(messages::client::Client::new(plan, seed)));
+            }
         };
         let mut client = rtsp::client::Client::new(config.clone(), url, seed)
             .map_err(|error| error.to_string())?;
@@ -443,6 +490,26 @@ impl Clients {
             client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
+    }
+}
+
+impl Clients {
+    /// What clients of messages that are sent to this URL have in common.
+    fn plan(
+        &self,
+        config: &messages::config::ClientConfig,
+        url: &str,
+    ) -> Result<Arc<messages::client::Plan>, String> {
+        // A thread that broke down in here left the plans as they were.
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = plans.get(url) {
+            return Ok(plan.clone());
+        }
+        let wall_clock = self.surroundings.wall_clock.get();
+        let wall_clock = wall_clock.copied().unwrap_or_default();
+        let plan = Arc::new(messages::client::Plan::new(config, url, wall_clock)?);
+        plans.insert(url.to_owned(), plan.clone());
+        Ok(plan)
     }
 }
 
@@ -467,7 +534,7 @@ pub fn asking(
                 .map_err(|error| error.to_string()),
         ),
         // Nothing describes what is to come.
-        ClientConfig::HttpTs(_) => None,
+        ClientConfig::HttpTs(_) | ClientConfig::Messages(_) => None,
     }
 }
 

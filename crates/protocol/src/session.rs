@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::media::rtp::{RtpReceiver, StreamSummary};
 
 mod flows;
 
+pub use crate::messages::exchange::{Ended as ExchangeEnded, Exchange};
 pub use crate::tls::TlsError;
 pub use flows::{Flow, FlowId, Flows, Lender};
 
@@ -158,6 +160,13 @@ pub enum Input<'a> {
         /// What was said.
         message: &'a Arc<str>,
     },
+    /// A connection that was handed over ([`Output::Exchange`]) is over; it is closed.
+    Exchanged {
+        /// Which.
+        channel: ChannelId,
+        /// How it ended.
+        how: ExchangeEnded,
+    },
     /// The time that [`Session::deadline`] named has come.
     Deadline,
     /// Come to a clean end, and be through by `until`: then the engine cuts what is left. Before it
@@ -219,6 +228,20 @@ pub enum Output {
         /// Which flow.
         flow: FlowId,
     },
+    /// Hand a stream channel over: from now on messages are sent and read on it without the session, by the exchange's own plan. Ends with
+    /// [`Input::Exchanged`]; until then the session hears nothing of the channel.
+    Exchange {
+        /// Which.
+        channel: ChannelId,
+        /// What is sent, and what becomes of what comes.
+        exchange: Box<Exchange>,
+    },
+    /// Plan no more messages on a channel that was handed over: what is on its way leaves, the other side is told that nothing more will come, and
+    /// what it still sends is taken in until it closes.
+    FinishExchange {
+        /// Which.
+        channel: ChannelId,
+    },
     /// Hear what is said on a topic from now on, and what was last said on it before.
     Listen {
         /// The topic.
@@ -278,6 +301,11 @@ pub enum Open {
         /// What the certificate must be for, where that is not `host`. Whose certificates are trusted is the
         /// population's ([`crate::tls::TlsConfig`]).
         server_name: Option<String>,
+    },
+    /// A connection to a Unix socket of streams (unix(7)). It stands at once or cannot be had. Its ends have no addresses: unspecified ones stand for them.
+    Unix {
+        /// The socket's path.
+        path: PathBuf,
     },
     /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
     UdpPair {

@@ -335,7 +335,7 @@ fn the_schema_refuses_what_no_report_has() {
     }
     for (pointer, key) in [
         ("", "windows"),
-        ("/populations/viewers/metrics", "loss"),
+        ("/populations/viewers/metrics", "failed"),
         ("/tester", "lag"),
     ] {
         let mut bad = good.clone();

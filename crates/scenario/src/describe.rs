@@ -46,6 +46,8 @@ pub struct PopulationPlan {
     pub udp_ports: u64,
     /// Whether its media comes from multicast groups, by sockets that its clients share.
     pub multicast: bool,
+    /// Whether its clients send or receive media.
+    pub media: bool,
 }
 
 impl Description {
@@ -242,6 +244,7 @@ fn plan(population: &Population) -> PopulationPlan {
         file_descriptors: each(config.sockets_per_client()),
         udp_ports: each(2 * config.udp_pairs_per_client()),
         multicast: config.is_multicast(),
+        media: config.has_media(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The command line: what can be asked, and with what.
 
+mod messages;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -9,6 +11,8 @@ use protocol::apart::Ports;
 use protocol::media::clip::FrameRate;
 use protocol::session::Interface;
 use scenario::OptionSetting;
+
+pub(crate) use messages::{ByteOrder, MessageMode, Messaging, ServeMessages, unescaped};
 
 /// Measures how much a real-time media server can carry, how well, and where it breaks.
 #[derive(Debug, Parser)]
@@ -320,6 +324,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "SERVER")]
     pub(crate) launch: Option<String>,
     #[command(flatten)]
+    pub(crate) messaging: Messaging,
+    #[command(flatten)]
     pub(crate) securing: Securing,
     #[command(flatten)]
     pub(crate) receiving: Receiving,
@@ -384,6 +390,8 @@ pub(crate) enum Serve {
     Rtsp(Box<ServeRtsp>),
     /// Pass multicast groups on over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 where the group has RTP
     HttpTs(Box<ServeHttpTs>),
+    /// Messages over TCP, TLS or WebSockets: takes them in, or sends them back, and counts them
+    Messages(Box<ServeMessages>),
 }
 
 #[derive(Debug, Args)]

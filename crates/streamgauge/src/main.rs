@@ -44,6 +44,9 @@ fn main() -> ExitCode {
         Command::Check(arguments) => commands::check::check(arguments, console),
         Command::Serve(Serve::Rtsp(arguments)) => commands::serve::rtsp(arguments, console),
         Command::Serve(Serve::HttpTs(arguments)) => commands::relay::http_ts(arguments, console),
+        Command::Serve(Serve::Messages(arguments)) => {
+            commands::message_server::messages(arguments, console)
+        }
         Command::Send(arguments) => commands::send::send(arguments, console),
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),

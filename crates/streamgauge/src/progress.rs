@@ -138,6 +138,16 @@ fn population_line(name: &str, population: &PopulationProgress, paint: Paint) ->
     };
     let publishes = population.sent_bitrate > 0.0 && population.expected == 0;
     let (does, rest) = match publishes {
+        _ if let Some((sent, answered)) = population.messages => {
+            let answered = match answered > 0.0 {
+                true => format!(", {} answered/s", count(answered.round())),
+                false => String::new(),
+            };
+            (
+                "sending",
+                format!("{} messages/s{answered}", count(sent.round())),
+            )
+        }
         true => {
             let sent = figure(Unit::BitsPerSecond, population.sent_bitrate);
             ("publishing", format!("{sent} sent"))
@@ -231,6 +241,7 @@ mod tests {
             bitrate: 120e6,
             wire_bitrate: 130e6,
             sent_bitrate: 0.0,
+            messages: None,
             expected: 10_000,
             received: 9_990,
         };

@@ -4,9 +4,11 @@
 //! comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same for clients
 //! and for a reference server's side: both are [`Session`]s.
 
+mod exchanges;
 mod flows;
 mod groups;
 mod held;
+mod origins;
 mod outputs;
 mod own;
 mod pacer;
@@ -41,6 +43,7 @@ use slab::Slab;
 
 use crate::messages::{Command, Report};
 use crate::resolver::{Addresses, Resolver};
+use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
 use net::ring::RingSettings;
@@ -81,6 +84,8 @@ pub(crate) struct Serving {
     /// Whether each datagram leaves by itself.
     pub(crate) apart: bool,
     pub(crate) listener: std::net::TcpListener,
+    /// Whether its worker has a table of descriptors of its own, and with it the process's limit to itself.
+    pub(crate) own_files: bool,
     pub(crate) accept: Accept,
     /// What it speaks TLS with; none where its connections are plain.
     pub(crate) tls: Option<net::tls::Server>,
@@ -194,6 +199,8 @@ struct Worker {
     sinks: Sinks,
     flows: Flows,
     sending: Sending,
+    /// Connections that sessions have handed over.
+    exchanges: Exchanges,
     populations: Vec<Population>,
     acceptors: Vec<Acceptor>,
     timers: Timers,
@@ -253,11 +260,11 @@ struct Topic {
 ///
 /// It says when it stands, and then waits for the run's clock: the run begins for all at once, and none
 /// has to make up for the time that threads take to start. Without a clock there is no run.
-pub(crate) fn run(config: Config, standing: Sender<()>, begin: &Receiver<Clock>) {
+pub(crate) fn run(config: Config, standing: Sender<bool>, begin: &Receiver<Clock>) {
     let index = config.index;
     let reports = config.reports.clone();
     let worker = Worker::new(config);
-    let _ = standing.send(());
+    let _ = standing.send(worker.is_ok());
     drop(standing);
     let Ok(clock) = begin.recv() else { return };
     let result = worker.and_then(|mut worker| {
@@ -318,6 +325,7 @@ impl Worker {
             sinks: Sinks::default(),
             flows: Flows::default(),
             sending: Sending::default(),
+            exchanges: Exchanges::default(),
             populations,
             acceptors: Vec::new(),
             timers: Timers::default(),
@@ -373,7 +381,7 @@ impl Worker {
         while !self.is_done() {
             self.work_that_is_due();
             self.timer.set(self.next_work(), &self.clock)?;
-            let more = !self.unread.is_empty();
+            let more = !self.unread.is_empty() || self.exchanges.is_busy();
             let wait = more.then_some(Duration::ZERO);
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -454,6 +462,7 @@ impl Worker {
             .min(self.window_begins + WINDOW)
             .min(self.timers.next())
             .min(self.sending.next())
+            .min(self.exchanges.next())
             .min(self.waiting_ends())
             .min(self.rings_due())
             .min(plans.unwrap_or(Time::NEVER))
@@ -483,6 +492,7 @@ impl Worker {
             self.settle();
         }
         self.send_flows(now);
+        self.send_messages(now);
         self.settle();
     }
 
@@ -628,6 +638,7 @@ impl Worker {
             );
         }
         self.look_at_itself();
+        self.look_at_exchanges();
         self.collect_drops();
         self.collect_ring_drops();
         let (sessions, sockets) = (&self.sessions, &self.sockets);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use measure::tester;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, FlowId, Input, MediaEvent, Note, Open, Outcome, Output, Port,
-    SinkId,
+    ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, Note, Open, Outcome,
+    Output, Port, SinkId,
 };
 use slab::Slab;
 
@@ -42,6 +42,10 @@ pub(super) enum Pending {
     FlowEnded {
         flow: FlowId,
     },
+    Exchanged {
+        channel: ChannelId,
+        how: ExchangeEnded,
+    },
     Told {
         topic: Arc<str>,
         message: Arc<str>,
@@ -73,6 +77,10 @@ impl Pending {
                 event: *event,
             },
             Pending::FlowEnded { flow } => Input::FlowEnded { flow: *flow },
+            Pending::Exchanged { channel, how } => Input::Exchanged {
+                channel: *channel,
+                how: how.clone(),
+            },
             Pending::Told { topic, message } => Input::Told { topic, message },
         };
         worker.deliver(key, input);
@@ -104,6 +112,8 @@ impl Worker {
                 self.start_flow(key, flow, channel, framing);
             }
             Output::StopFlow { flow } => self.stop_flow(key, flow),
+            Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, *exchange),
+            Output::FinishExchange { channel } => self.finish_exchange_of(key, channel),
             Output::Listen { topic } => self.listen_to(key, topic.into()),
             Output::Tell { topic, message } => {
                 let topic: Arc<str> = topic.into();
@@ -171,6 +181,7 @@ impl Worker {
                 }
                 return self.open_stream(key, channel, host, port, timeout);
             }
+            Open::Unix { path } => return self.connect_unix(key, channel, &path),
             Open::UdpPair {
                 local,
                 sink,

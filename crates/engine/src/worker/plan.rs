@@ -1,6 +1,7 @@
 //! Clients as the plan wants them: when they begin, which media they ask for, when they leave.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use load::{Action, Share};
@@ -31,6 +32,10 @@ pub(crate) struct ClientPlan {
     pub(crate) client: MakeClient,
     /// What they speak TLS with, where a URL asks for it.
     pub(crate) tls: Arc<net::tls::Client>,
+    /// Whether they send or receive media.
+    pub(crate) media: bool,
+    /// The addresses of this machine that connections come from; none where its routes decide.
+    pub(crate) sources: Vec<IpAddr>,
     /// The clients that are traced, whichever worker plays them.
     pub(crate) traced: Traced,
 }
@@ -47,7 +52,11 @@ pub(super) struct Population {
     pub(super) next: Recorder,
     pub(super) active: Level,
     pub(super) playing: Level,
-    plan: Option<ClientPlan>,
+    pub(super) plan: Option<ClientPlan>,
+    /// Which of the source addresses is taken now.
+    pub(super) source: usize,
+    /// How many connections it has had in a row.
+    pub(super) from_source: usize,
     by_slot: HashMap<u64, SessionKey>,
 }
 
@@ -83,6 +92,8 @@ impl Population {
             active: Level::default(),
             playing: Level::default(),
             plan: plan.clients,
+            source: 0,
+            from_source: 0,
             by_slot: HashMap::new(),
         }
     }

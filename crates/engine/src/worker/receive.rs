@@ -77,6 +77,13 @@ impl Worker {
     pub(super) fn readable(&mut self, place: usize) {
         match self.sockets.get(place) {
             Some(Socket::Listener { .. }) => self.accept(place),
+            Some(Socket::Stream(Stream {
+                state: State::Exchange { line },
+                ..
+            })) => {
+                let line = *line;
+                self.read_exchange(place, line);
+            }
             Some(Socket::Stream(_)) => {
                 let wanted = self.wanted_when_told(place);
                 self.read_stream(place, &wanted);
@@ -98,6 +105,8 @@ impl Worker {
             self.lose_stream(place, Closed::Reset);
         } else if done {
             self.sockets.remove(place);
+        } else {
+            self.go_on(place);
         }
     }
 
@@ -212,7 +221,7 @@ impl Worker {
             };
             let (key, channel) = match stream.state {
                 State::Open { session, channel } => (session, channel),
-                State::Connecting { .. } => break,
+                State::Connecting { .. } | State::Exchange { .. } => break,
                 // Nobody hears of a handshake. What still comes at the end is of no interest; that the other side
                 // has closed is.
                 State::Securing { .. } | State::Closing { .. } => (NOBODY, ACCEPTED),

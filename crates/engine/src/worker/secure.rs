@@ -174,6 +174,11 @@ impl Worker {
         let Some(Socket::Stream(stream)) = self.sockets.get(place) else {
             return false;
         };
+        // Its session may have handed it over at once, and a message have come with the end of the handshake.
+        if let State::Exchange { line } = stream.state {
+            let at = plain_runs.last().map_or(self.turn, |run| run.at);
+            return self.exchange_opened(place, line, plain, at, (taken.ended, sent.is_ok()));
+        }
         let State::Open { session, channel } = stream.state else {
             return sent.is_ok() && !self.lost_securing(place, taken.ended);
         };
@@ -302,7 +307,7 @@ impl Worker {
 }
 
 /// What a fault means for a channel.
-fn error_of(reason: Reason) -> TlsError {
+pub(super) fn error_of(reason: Reason) -> TlsError {
     match reason {
         Reason::Expired => TlsError::Expired,
         Reason::NotYetValid => TlsError::NotYetValid,

@@ -8,7 +8,9 @@ use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Interest, Token};
 use net::ports::Pair;
 use net::tls::Layer;
-use protocol::session::{ChannelError, ChannelId, Closed, Interface, Port, SinkId, TlsError};
+use protocol::session::{
+    ChannelError, ChannelId, Closed, ExchangeEnded, Interface, Port, SinkId, TlsError,
+};
 
 use super::groups::GroupEnd;
 use super::outputs::Pending;
@@ -207,12 +209,22 @@ impl Worker {
         others: Vec<SocketAddr>,
         layer: &mut Option<Layer>,
     ) -> io::Result<()> {
-        let (mut socket, watched) = match self.connect_watched(to)? {
+        let media = self.has_media(key);
+        let watched = if media {
+            self.connect_watched(to)?
+        } else {
+            None
+        };
+        let (mut socket, watched) = match watched {
             Some((socket, watched)) => (socket, Some(watched)),
-            None => (TcpStream::connect(to)?, None),
+            None if media => (TcpStream::connect(to)?, None),
+            None => (self.connect_from(key, to)?, None),
         };
         socket.set_nodelay(true)?;
-        net::stream::ask_arrival_time(&socket)?;
+        // To have it costs each packet of this machine a look at the clock.
+        if media {
+            net::stream::ask_arrival_time(&socket)?;
+        }
         let entry = self.sockets.vacant_entry();
         let place = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -564,6 +576,12 @@ impl Worker {
             Channel::Resolving => {}
             Channel::Group(place) => self.leave_group(place, key),
             Channel::Stream(place) => {
+                if self
+                    .drop_exchange(place, &ExchangeEnded::OnPurpose)
+                    .is_some()
+                {
+                    return;
+                }
                 let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
                     return;
                 };
@@ -636,6 +654,13 @@ impl Worker {
 
     /// Takes a connection away that broke or was closed by the other side.
     pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
+        if let Some(Socket::Stream(Stream {
+            state: State::Exchange { .. },
+            ..
+        })) = self.sockets.get(place)
+        {
+            return self.end_exchange(place, ExchangeEnded::Closed(how));
+        }
         let Some(Socket::Stream(mut stream)) = self.sockets.try_remove(place) else {
             return;
         };
@@ -660,7 +685,7 @@ impl Worker {
             } => {
                 self.fail_to_open(session, channel, ChannelError::Refused);
             }
-            State::Closing { .. } => {}
+            State::Exchange { .. } | State::Closing { .. } => {}
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Stream {
     pub(super) watched: Option<Watched>,
     /// What seals and opens its bytes; none of a plain connection.
     pub(super) tls: Option<Layer>,
+    /// Whether it is to a Unix socket.
+    pub(super) unix: bool,
     queue: VecDeque<u8>,
 }
 
@@ -55,6 +57,8 @@ pub(super) enum State {
         session: SessionKey,
         channel: ChannelId,
     },
+    /// It stands, and its session has handed it over; its place among such.
+    Exchange { line: usize },
     /// Its session has done with it; what is queued still has to leave.
     Closing { serial: u64 },
 }
@@ -68,6 +72,7 @@ impl Stream {
             trace: None,
             watched: None,
             tls: None,
+            unix: false,
             queue: VecDeque::new(),
         }
     }
@@ -145,6 +150,56 @@ impl Stream {
             // Whoever is gone need not hear it.
             let _ = self.flush();
         }
+    }
+
+    /// How many bytes wait for the connection to take them.
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Sends a message if the connection takes it, or at least its beginning, whose rest is then queued. Says whether it did. While
+    /// anything is queued it takes none.
+    #[inline]
+    pub(super) fn send_message(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        if !self.queue.is_empty() {
+            return Ok(false);
+        }
+        if self.tls.is_some() || self.trace.is_some() {
+            return self.send_all(bytes).map(|()| true);
+        }
+        loop {
+            match self.socket.write(bytes) {
+                Ok(sent) if sent == bytes.len() => return Ok(true),
+                Ok(sent) => {
+                    self.queue.extend(&bytes[sent..]);
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends bytes, and queues what the connection does not take. Whoever calls it sees to a bound.
+    pub(super) fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let plain = self.tls.is_none() && self.trace.is_none();
+        if plain && self.queue.is_empty() {
+            return match self.send_message(bytes)? {
+                true => Ok(()),
+                false => {
+                    self.queue.extend(bytes);
+                    Ok(())
+                }
+            };
+        }
+        // A record has a bound of its own, and so has what TLS takes at once.
+        for part in bytes.chunks(16 * 1024) {
+            if !self.put([part], usize::MAX) {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+        }
+        self.flush()
     }
 
     pub(super) fn is_drained(&self) -> bool {

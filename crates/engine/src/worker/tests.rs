@@ -183,6 +183,8 @@ fn run_on(
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 client: client.clone(),
                 traced: crate::trace::Traced::default(),
+                media: true,
+                sources: Vec::new(),
             }),
         }],
         goes_first: false,

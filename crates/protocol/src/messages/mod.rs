@@ -1,7 +1,19 @@
 //! Short messages over TCP, TLS, WebSockets and Unix sockets: as chats, games and telemetry send them.
+//!
+//! One connection is one client. Its session makes the connection, exchanges what has to come first, and then hands the connection
+//! over as an [`exchange::Exchange`]: the worker sends and reads messages on it without asking the session for each.
 
+pub mod client;
+pub mod config;
+pub mod exchange;
+pub mod failure;
 pub mod frame;
+pub mod metrics;
+pub mod schedule;
+pub mod server;
 pub mod template;
+pub mod upgrade;
+pub mod url;
 pub mod ws;
 
 /// Several numbers to one that looks random (SplitMix64's finisher), the same for the same numbers.

@@ -141,6 +141,7 @@ impl Session for Source {
             | Input::Datagram { .. }
             | Input::Closed { .. }
             | Input::Media { .. }
+            | Input::Exchanged { .. }
             | Input::Told { .. }
             | Input::Deadline => {}
         }

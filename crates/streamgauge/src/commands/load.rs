@@ -38,6 +38,7 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     let mut overrides = overrides();
     overrides.options = arguments.receiving.settings();
     overrides.options.extend(arguments.securing.settings());
+    overrides.options.extend(arguments.messaging.settings());
     let launch = arguments.launch.as_ref();
     overrides
         .set

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod listings;
 pub(crate) mod load;
+pub(crate) mod message_server;
 pub(crate) mod play;
 pub(crate) mod receive;
 pub(crate) mod relay;

@@ -12,6 +12,7 @@ mod faults;
 mod http_ts;
 mod limits;
 mod media;
+mod messages;
 mod multicast;
 mod namespace;
 mod network;

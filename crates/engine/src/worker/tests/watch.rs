@@ -102,6 +102,8 @@ fn heard_of_at(
                 client,
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 traced: crate::trace::Traced::default(),
+                media: true,
+                sources: Vec::new(),
             }),
         }],
         goes_first: false,

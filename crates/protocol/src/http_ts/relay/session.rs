@@ -580,7 +580,8 @@ impl Session for RelaySession {
             Input::Datagram { .. }
             | Input::Media { .. }
             | Input::FlowEnded { .. }
-            | Input::Told { .. } => {}
+            | Input::Told { .. }
+            | Input::Exchanged { .. } => {}
         }
     }
 

@@ -524,7 +524,7 @@ impl Session for ServerSession {
                     self.told(cx, topic, message);
                 }
             }
-            Input::Closed { .. } | Input::Media { .. } => {}
+            Input::Closed { .. } | Input::Media { .. } | Input::Exchanged { .. } => {}
         }
     }
 

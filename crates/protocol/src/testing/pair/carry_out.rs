@@ -90,6 +90,8 @@ impl Pair {
                 self.connect(place, channel, port, timeout);
                 return;
             }
+            // There is one network only.
+            Open::Unix { .. } => Err(ChannelError::Unreachable),
             Open::UdpPair { sink, shared, .. } => {
                 let port = if shared {
                     Some(SHARED_PORT)

@@ -1,0 +1,662 @@
+//! Connections that sessions have handed over: messages are sent and read on them without a session's being asked for each.
+//!
+//! All connections of a population on a worker share one schedule, so the loop has one time to wake for and not one for each; when that
+//! has come, one connection after the other gets its message, with nothing between two system calls but making the message and two additions. Sockets
+//! that bring nothing are not looked at: readiness is told at edges.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use measure::{Recorder, Time, tester};
+use net::stream::Read;
+use protocol::messages::exchange::{After, CONGESTED, Ended, Exchange, Tools};
+use protocol::messages::metrics as m;
+use protocol::messages::schedule::{Schedule, Turn};
+use protocol::metrics as clients;
+use protocol::session::{ChannelId, Closed};
+use slab::Slab;
+
+use super::Worker;
+use super::outputs::{Pending, mix};
+use super::sessions::{Channel, SessionKey};
+use super::sockets::Socket;
+use super::stream::{State, Stream};
+
+/// How long messages are sent before the loop looks at what came.
+const SENDING: Duration = Duration::from_millis(1);
+
+/// How many reads a connection gets before others have their turn.
+const READS_A_TURN: usize = 4;
+
+/// How long nothing is tried where no connection took anything, and the next round would follow at once.
+const NOBODY_TAKES: Duration = Duration::from_millis(1);
+
+/// What TLS adds to a message: the header of a record, its type and the tag (RFC 8446, 5.2), and with TLS 1.2 a nonce.
+const SEALING: usize = 5 + 1 + 16;
+
+/// A connection that was handed over.
+struct Line {
+    exchange: Exchange,
+    /// Its place among the sockets.
+    place: usize,
+    session: SessionKey,
+    channel: ChannelId,
+    population: usize,
+    serial: u64,
+    /// When what it has for later is looked at; [`Time::NEVER`] where it has nothing.
+    armed: Time,
+    /// Whether nothing more is planned on it.
+    finishing: bool,
+    /// Whether the other side was told so.
+    shut: bool,
+    /// Whether the other side has nothing more to say.
+    ended: bool,
+    /// Whether it is not read, because it takes nothing.
+    held: bool,
+}
+
+/// All connections of a worker that were handed over.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    lines: Slab<Line>,
+    /// The schedule of each population.
+    schedules: Vec<Option<Schedule>>,
+    /// What is to be looked at later, by time.
+    later: BinaryHeap<Reverse<(Time, usize, u64)>>,
+    /// Connections that broke while a schedule was worked off.
+    broken: Vec<usize>,
+    /// Whether any message of the running round was sent.
+    taken: bool,
+    out: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Exchanges {
+    /// When there is something to do, work that is under way left out.
+    pub(super) fn next(&self) -> Time {
+        let schedules = self.schedules.iter().flatten().map(Schedule::next_due);
+        let next = schedules.filter(|&due| due > Time::ZERO).min();
+        let later = self.later.peek().map(|Reverse((at, ..))| *at);
+        next.unwrap_or(Time::NEVER)
+            .min(later.unwrap_or(Time::NEVER))
+    }
+
+    /// Whether a round is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        let mut schedules = self.schedules.iter().flatten();
+        schedules.any(|schedule| schedule.next_due() == Time::ZERO)
+    }
+
+    /// What an exchange may use.
+    fn tools<'a>(
+        out: &'a mut Vec<u8>,
+        scratch: &'a mut Vec<u8>,
+        recorder: &'a mut Recorder,
+        now: Time,
+    ) -> Tools<'a> {
+        out.clear();
+        Tools {
+            now,
+            recorder,
+            out,
+            scratch,
+        }
+    }
+
+    fn leave(&mut self, line: usize) {
+        let population = self.lines[line].population;
+        if let Some(Some(schedule)) = self.schedules.get_mut(population) {
+            schedule.leave(number(line));
+        }
+    }
+}
+
+/// What a schedule calls a connection.
+fn number(line: usize) -> u32 {
+    u32::try_from(line).expect("there are not so many descriptors")
+}
+
+impl Worker {
+    /// A session hands a connection over.
+    pub(super) fn begin_exchange(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        exchange: Exchange,
+    ) {
+        let Some(slot) = self.slot(key) else { return };
+        let population = slot.population;
+        let Some(Channel::Stream(place)) = slot.channel(channel) else {
+            return;
+        };
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        if !stream.is_open() {
+            return;
+        }
+        if exchange.wants_times() {
+            // Where it cannot be had, times are those of reading.
+            let _ = net::stream::ask_arrival_time(&stream.socket);
+        }
+        self.serial += 1;
+        let serial = self.serial;
+        let now = self.clock.now();
+        let exchanges = &mut self.exchanges;
+        let pace = exchange.pace();
+        let line = exchanges.lines.insert(Line {
+            exchange,
+            place,
+            session: key,
+            channel,
+            population,
+            serial,
+            armed: Time::NEVER,
+            finishing: false,
+            shut: false,
+            ended: false,
+            held: false,
+        });
+        stream.state = State::Exchange { line };
+        if exchanges.schedules.len() <= population {
+            exchanges.schedules.resize_with(population + 1, || None);
+        }
+        exchanges.schedules[population]
+            .get_or_insert_with(|| Schedule::new(pace))
+            .join(number(line), now, mix(&[self.seed, serial]));
+        let recorder = &mut self.populations[population].recorder;
+        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        exchanges.lines[line].exchange.begin(&mut tools);
+        self.send_out(line);
+        // What came behind the last read was told of already.
+        self.unread.push(place);
+    }
+
+    /// Sends what an exchange has added; queues what the connection does not take. Says whether it stands.
+    fn send_out(&mut self, line: usize) -> bool {
+        let place = self.exchanges.lines[line].place;
+        if self.exchanges.out.is_empty() {
+            return true;
+        }
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return false;
+        };
+        let sent = stream.send_all(&self.exchanges.out);
+        // What was long once should not stay.
+        self.exchanges.out.shrink_to(1 << 20);
+        if sent.is_err() {
+            self.end_exchange(place, Ended::Closed(Closed::Reset));
+            return false;
+        }
+        true
+    }
+
+    /// Sends what is due by schedules, for as long as the loop can bear it, and what was to be sent later.
+    pub(super) fn send_messages(&mut self, now: Time) {
+        for population in 0..self.exchanges.schedules.len() {
+            let Some(mut schedule) =
+                self.exchanges.schedules[population].take_if(|own| own.next_due() <= now)
+            else {
+                continue;
+            };
+            self.work_off(population, &mut schedule, now + SENDING);
+            self.exchanges.schedules[population] = Some(schedule);
+            for place in std::mem::take(&mut self.exchanges.broken) {
+                self.end_exchange(place, Ended::Closed(Closed::Reset));
+            }
+        }
+        while let Some(&Reverse((at, line, serial))) = self.exchanges.later.peek()
+            && at <= now
+        {
+            self.exchanges.later.pop();
+            self.do_later(line, serial);
+        }
+    }
+
+    fn work_off(&mut self, population: usize, schedule: &mut Schedule, until: Time) {
+        let mut now = self.clock.now();
+        while let Some(turn) = schedule.next(now) {
+            match turn {
+                Turn::Send(line, planned) => {
+                    self.send_planned(population, line as usize, planned, now);
+                    if !schedule.goes_round() {
+                        self.tester
+                            .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
+                    }
+                    now = self.clock.now();
+                    if now >= until {
+                        return;
+                    }
+                }
+                Turn::RoundBegins(planned) => {
+                    self.exchanges.taken = false;
+                    self.tester
+                        .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
+                }
+                Turn::RoundEnded(began) => {
+                    let recorder = &mut self.populations[population].recorder;
+                    recorder.add(m::ROUNDS, 1);
+                    recorder.record(m::ROUND_DURATION, now.since(began).as_nanos() as u64);
+                    if !self.exchanges.taken {
+                        schedule.put_off(now + NOBODY_TAKES);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the message of a connection that was planned for `planned`. The hot path.
+    #[inline]
+    fn send_planned(&mut self, population: usize, line: usize, planned: Time, now: Time) {
+        let exchanges = &mut self.exchanges;
+        let Some(own) = exchanges.lines.get_mut(line) else {
+            return;
+        };
+        let Some(caller) = own.exchange.caller() else {
+            return;
+        };
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(own.place) else {
+            return;
+        };
+        let recorder = &mut self.populations[population].recorder;
+        if caller.is_spent() {
+            return;
+        }
+        let sent = match caller.may_send() {
+            false => Ok(false),
+            true => {
+                exchanges.out.clear();
+                caller.write_next(now, &mut exchanges.out);
+                stream.send_message(&exchanges.out)
+            }
+        };
+        match sent {
+            Ok(true) => {
+                exchanges.taken = true;
+                caller.sent(planned, now, exchanges.out.len(), recorder);
+                if caller.is_done() {
+                    // Not now: its schedule is being worked off.
+                    exchanges.later.push(Reverse((now, line, own.serial)));
+                }
+            }
+            Ok(false) => recorder.add(m::DUE_NOT_SENT, 1),
+            Err(_) => exchanges.broken.push(own.place),
+        }
+    }
+
+    fn do_later(&mut self, line: usize, serial: u64) {
+        let now = self.clock.now();
+        let exchanges = &mut self.exchanges;
+        let Some(own) = exchanges
+            .lines
+            .get_mut(line)
+            .filter(|own| own.serial == serial)
+        else {
+            return;
+        };
+        own.armed = Time::NEVER;
+        let recorder = &mut self.populations[own.population].recorder;
+        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        own.exchange.due(&mut tools);
+        let done = own.exchange.caller().is_some_and(|caller| caller.is_done());
+        let place = own.place;
+        if self.send_out(line) {
+            self.arm_exchange(line);
+            if done {
+                self.finish_exchange(line);
+            } else {
+                self.go_on(place);
+            }
+        }
+    }
+
+    /// Sees to it that what an exchange has for later is looked at.
+    fn arm_exchange(&mut self, line: usize) {
+        let own = &mut self.exchanges.lines[line];
+        if let Some(due) = own.exchange.next_due()
+            && due < own.armed
+        {
+            own.armed = due;
+            self.exchanges.later.push(Reverse((due, line, own.serial)));
+        }
+    }
+
+    /// Reads a connection that was handed over.
+    pub(super) fn read_exchange(&mut self, place: usize, line: usize) {
+        let mut buffer = std::mem::take(&mut self.read_buffer);
+        for turn in 1.. {
+            let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+                break;
+            };
+            let Some(own) = self
+                .exchanges
+                .lines
+                .get_mut(line)
+                .filter(|own| own.place == place && !own.ended)
+            else {
+                break;
+            };
+            own.held = stream.queued().max(own.exchange.waiting()) > CONGESTED;
+            if own.held {
+                break;
+            }
+            let ended = stream.ended;
+            let read = match own.exchange.wants_times() {
+                true => net::stream::read(&stream.socket, &mut buffer, &self.clock),
+                false => net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| Read {
+                    count,
+                    at: self.turn,
+                    exact: false,
+                }),
+            };
+            match read {
+                Ok(Read { count: 0, .. }) => {
+                    if stream.tls.is_some() {
+                        let recorder = &mut self.populations[own.population].recorder;
+                        recorder.add(clients::TLS_CUT_OFF, 1);
+                    }
+                    self.exchange_heard_all(line);
+                    break;
+                }
+                Ok(Read { count, at, .. }) => {
+                    if !self.exchange_heard(place, line, &buffer[..count], at) {
+                        break;
+                    }
+                    // A read that leaves room has taken all there was; but not an end that was there already.
+                    if count < buffer.len() && !ended {
+                        break;
+                    }
+                    if turn >= READS_A_TURN {
+                        self.unread.push(place);
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.end_exchange(place, Ended::Closed(Closed::Reset));
+                    break;
+                }
+            }
+        }
+        self.read_buffer = buffer;
+    }
+
+    /// Takes in what came, which is opened first where it is sealed; says whether the connection is to be read on.
+    fn exchange_heard(&mut self, place: usize, line: usize, bytes: &[u8], at: Time) -> bool {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return false;
+        };
+        if stream.tls.is_none() {
+            if let Some(trace) = &mut stream.trace {
+                trace.received(bytes, at);
+            }
+            return self.exchange_takes(line, bytes, at);
+        }
+        let mut plain = std::mem::take(&mut self.plain);
+        let mut runs = std::mem::take(&mut self.plain_runs);
+        plain.clear();
+        runs.clear();
+        let mut came = std::mem::take(&mut self.runs);
+        came.clear();
+        net::segments::not_seen(bytes.len(), at, false, &mut came);
+        let opened = stream.open_sealed(bytes, &came, &mut plain, &mut runs);
+        self.runs = came;
+        if let Some(trace) = &mut stream.trace
+            && !plain.is_empty()
+        {
+            trace.received(&plain, at);
+        }
+        let stands = match opened {
+            Ok(taken) => {
+                // What TLS itself has to say.
+                let flushed = stream.flush().is_ok();
+                self.exchange_opened(place, line, &plain, at, (taken.ended, flushed))
+            }
+            Err(fault) => {
+                self.end_exchange(
+                    place,
+                    Ended::Closed(Closed::Tls(super::secure::error_of(fault.reason))),
+                );
+                false
+            }
+        };
+        self.plain = plain;
+        self.plain_runs = runs;
+        stands
+    }
+
+    /// Takes in what was sealed, which may be nothing, and whether the other side has ended TLS, and what TLS itself had to say was sent; says
+    /// whether the connection is to be read on.
+    pub(super) fn exchange_opened(
+        &mut self,
+        place: usize,
+        line: usize,
+        plain: &[u8],
+        at: Time,
+        (ended, flushed): (bool, bool),
+    ) -> bool {
+        if !plain.is_empty() && !self.exchange_takes(line, plain, at) {
+            return false;
+        }
+        if ended {
+            self.exchange_heard_all(line);
+        } else if !flushed {
+            self.end_exchange(place, Ended::Closed(Closed::Reset));
+        }
+        !ended && flushed
+    }
+
+    fn exchange_takes(&mut self, line: usize, bytes: &[u8], at: Time) -> bool {
+        let now = self.clock.now();
+        let exchanges = &mut self.exchanges;
+        let own = &mut exchanges.lines[line];
+        let place = own.place;
+        let recorder = &mut self.populations[own.population].recorder;
+        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        // Who is about to end starts nothing new.
+        let after = own.exchange.received(bytes, at, &mut tools);
+        let after = match after {
+            Ok(after) => after,
+            Err(failure) => {
+                self.end_exchange(place, Ended::Failed(failure));
+                return false;
+            }
+        };
+        if !self.send_out(line) {
+            return false;
+        }
+        self.arm_exchange(line);
+        match after {
+            After::Go => true,
+            After::Finish => {
+                self.finish_exchange(line);
+                self.exchanges.lines.contains(line)
+            }
+            After::Close => {
+                self.end_exchange(place, Ended::OnPurpose);
+                false
+            }
+        }
+    }
+
+    /// The other side has nothing more to say.
+    fn exchange_heard_all(&mut self, line: usize) {
+        let own = &mut self.exchanges.lines[line];
+        own.ended = true;
+        if own.exchange.caller().is_some() && !own.finishing {
+            let place = own.place;
+            return self.end_exchange(place, Ended::Closed(Closed::End));
+        }
+        // A server still answers what came.
+        self.finish_exchange(line);
+    }
+
+    /// A session wants nothing more to be planned.
+    pub(super) fn finish_exchange_of(&mut self, key: SessionKey, channel: ChannelId) {
+        let Some(Channel::Stream(place)) = self.slot(key).and_then(|slot| slot.channel(channel))
+        else {
+            return;
+        };
+        if let Some(Socket::Stream(Stream {
+            state: State::Exchange { line },
+            ..
+        })) = self.sockets.get(place)
+        {
+            let line = *line;
+            // What came is taken in first: the other side may have ended it, and what it reads now it was sent before.
+            self.read_exchange(place, line);
+            if self
+                .exchanges
+                .lines
+                .get(line)
+                .is_some_and(|own| own.place == place)
+            {
+                self.finish_exchange(line);
+            }
+        }
+    }
+
+    fn finish_exchange(&mut self, line: usize) {
+        let own = &mut self.exchanges.lines[line];
+        let place = own.place;
+        if !own.finishing {
+            own.finishing = true;
+            if let Some(caller) = own.exchange.caller() {
+                caller.finish();
+            }
+            self.exchanges.leave(line);
+        }
+        self.go_on(place);
+    }
+
+    /// A connection has taken what was queued, or something else that was waited for has happened.
+    pub(super) fn go_on(&mut self, place: usize) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return;
+        };
+        let State::Exchange { line } = stream.state else {
+            return;
+        };
+        let own = &mut self.exchanges.lines[line];
+        let waiting = own.exchange.waiting().max(stream.queued());
+        if own.held && waiting <= CONGESTED {
+            self.unread.push(place);
+        }
+        if !own.finishing || waiting > 0 {
+            return;
+        }
+        if !own.shut {
+            own.shut = true;
+            stream.say_goodbye();
+            // One that broke is found so by reading it.
+            let _ = stream.socket.shutdown(Shutdown::Write);
+        }
+        if own.ended {
+            self.end_exchange(place, Ended::InOrder);
+        }
+    }
+
+    /// Takes a connection away, and tells its session.
+    pub(super) fn end_exchange(&mut self, place: usize, how: Ended) {
+        let Some((key, channel)) = self.drop_exchange(place, &how) else {
+            return;
+        };
+        if let Some(slot) = self.slot(key) {
+            slot.forget_channel(channel);
+            self.pending
+                .push_back((key, Pending::Exchanged { channel, how }));
+        }
+    }
+
+    /// Takes a connection away, whose it was being returned.
+    pub(super) fn drop_exchange(
+        &mut self,
+        place: usize,
+        how: &Ended,
+    ) -> Option<(SessionKey, ChannelId)> {
+        let Some(Socket::Stream(Stream {
+            state: State::Exchange { line },
+            ..
+        })) = self.sockets.get(place)
+        else {
+            return None;
+        };
+        let line = *line;
+        self.exchanges.leave(line);
+        self.take_up_acknowledged(line);
+        let Some(Socket::Stream(mut stream)) = self.sockets.try_remove(place) else {
+            return None;
+        };
+        if let Some(trace) = &mut stream.trace {
+            match how {
+                Ended::InOrder | Ended::Closed(Closed::End) => trace.closed_by_peer(),
+                Ended::Closed(Closed::Reset) => trace.broke(),
+                _ => {}
+            }
+        }
+        let mut own = self.exchanges.lines.remove(line);
+        own.exchange
+            .ended(how, &mut self.populations[own.population].recorder);
+        Some((own.session, own.channel))
+    }
+
+    /// Takes up how much of what was sent the other side's machine has.
+    fn take_up_acknowledged(&mut self, line: usize) {
+        let own = &mut self.exchanges.lines[line];
+        let Some(Socket::Stream(stream)) = self.sockets.get(own.place) else {
+            return;
+        };
+        if !own.exchange.wants_acknowledged() {
+            return;
+        }
+        let Ok(waiting) = net::stream::unacknowledged(&stream.socket) else {
+            return;
+        };
+        // Of a Unix socket the kernel tells how much memory it takes, and not how many bytes.
+        if stream.unix && waiting > 0 {
+            return;
+        }
+        // That nothing more comes has a number of its own (RFC 9293, 3.4).
+        let waiting = waiting.saturating_sub(u64::from(own.shut)) + stream.queued() as u64;
+        let sealing = if stream.tls.is_some() { SEALING } else { 0 };
+        let recorder = &mut self.populations[own.population].recorder;
+        own.exchange.acknowledged(waiting, sealing, recorder);
+    }
+
+    /// Has a look at all connections that were handed over: at the end of each window.
+    pub(super) fn look_at_exchanges(&mut self) {
+        if self.exchanges.lines.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        for line in 0..self.exchanges.lines.capacity() {
+            if !self.exchanges.lines.contains(line) {
+                continue;
+            }
+            self.take_up_acknowledged(line);
+            let exchanges = &mut self.exchanges;
+            let own = &mut exchanges.lines[line];
+            let recorder = &mut self.populations[own.population].recorder;
+            let mut tools =
+                Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+            let after = own.exchange.look(&mut tools);
+            if self.send_out(line) && after == After::Finish {
+                self.finish_exchange(line);
+            }
+        }
+        // What is no more was taken out of the heap only where its time had come.
+        let lines = &self.exchanges.lines;
+        if self.exchanges.later.len() > 2 * lines.len() + 1024 {
+            let there = |&Reverse((_, line, serial)): &Reverse<(Time, usize, u64)>| {
+                lines
+                    .get(line)
+                    .is_some_and(|own: &Line| own.serial == serial)
+            };
+            self.exchanges.later.retain(there);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+use measure::Recorder;
+
+use super::*;
+use crate::registry::MESSAGES_PROTOCOL;
+use crate::session::{Flows, Sinks};
+
+/// A client, and what it may use.
+struct Alone {
+    client: Client,
+    now: Time,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+}
+
+impl Alone {
+    fn new(keys: &str, url: &str) -> Alone {
+        let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
+        config.check().expect("they make sense");
+        let plan = Plan::new(&config, url, Duration::from_secs(1_700_000_000)).expect("a URL");
+        let mut alone = Alone {
+            client: Client::new(Arc::new(plan), 5),
+            now: Time::ZERO,
+            recorder: Recorder::new(MESSAGES_PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+        };
+        let first = alone.hear(Input::Start { due: Time::ZERO });
+        assert!(matches!(first[..], [Output::Open { .. }]), "{first:?}");
+        alone
+    }
+
+    fn hear(&mut self, input: Input<'_>) -> Vec<Output> {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+        };
+        self.client.handle(&mut cx, input);
+        out.into()
+    }
+
+    fn open(&mut self) -> Vec<Output> {
+        self.hear(Input::Opened {
+            channel: CHANNEL,
+            local: "127.0.0.1:5".parse().expect("an address"),
+            remote: None,
+        })
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Vec<Output> {
+        self.hear(Input::Bytes {
+            channel: CHANNEL,
+            bytes,
+            at: self.now,
+            runs: &[],
+        })
+    }
+
+    fn after(&mut self, time: Duration, input: Input<'_>) -> Vec<Output> {
+        self.now += time;
+        self.hear(input)
+    }
+}
+
+fn is_handed_over(out: &[Output]) -> bool {
+    matches!(out, [.., Output::Playing { .. }, Output::Exchange { .. }])
+}
+
+fn sent(out: &[Output]) -> Vec<String> {
+    let text = |output: &Output| match output {
+        Output::Send { bytes, .. } => Some(bytes.escape_ascii().to_string()),
+        _ => None,
+    };
+    out.iter().filter_map(text).collect()
+}
+
+fn reason(out: &[Output]) -> &'static str {
+    match out {
+        [.., Output::Ended(Outcome::Failed(failure))] => failure.reason,
+        [.., Output::Ended(Outcome::Stopped)] => "stopped",
+        [.., Output::Ended(Outcome::Completed)] => "completed",
+        other => panic!("it has not ended: {other:?}"),
+    }
+}
+
+#[test]
+fn a_connection_without_a_greeting_is_handed_over_at_once() {
+    let mut alone = Alone::new("{}", "tcp://h:1");
+    assert!(is_handed_over(&alone.open()));
+    let out = alone.hear(Input::Stop {
+        until: alone.now + Duration::from_secs(9),
+    });
+    assert!(matches!(out[..], [Output::FinishExchange { .. }]));
+    let out = alone.hear(Input::Exchanged {
+        channel: CHANNEL,
+        how: Ended::InOrder,
+    });
+    assert_eq!(reason(&out), "stopped");
+}
+
+#[test]
+fn a_server_that_does_not_close_is_not_waited_for() {
+    let mut alone = Alone::new("{}", "tcp://h:1");
+    alone.open();
+    alone.hear(Input::Stop {
+        until: alone.now + Duration::from_secs(9),
+    });
+    assert_eq!(
+        alone.client.deadline(),
+        Some(alone.now + Duration::from_secs(2))
+    );
+    let out = alone.after(Duration::from_secs(2), Input::Deadline);
+    assert_eq!(reason(&out), "stopped");
+}
+
+#[test]
+fn a_greeting_goes_step_by_step_however_it_is_cut() {
+    let keys = r#"{"framing":{"length":{"bytes":2}},"greeting":[{"expect":"READY"},{"send":"LOGIN"},{"expect_hex":"4f4b"},{"send_hex":"00"}]}"#;
+    let mut alone = Alone::new(keys, "tcp://h:1");
+    assert!(alone.open().is_empty());
+    assert!(alone.bytes(b"\0\x05BUSY!\0\x09RE").is_empty());
+    assert!(alone.bytes(b"ADY 1.").is_empty());
+    assert_eq!(sent(&alone.bytes(b"0\0")), ["\\x00\\x05LOGIN"]);
+    let out = alone.bytes(b"\x02OK");
+    assert_eq!(sent(&out), ["\\x00\\x01\\x00"]);
+    assert!(is_handed_over(&out));
+    assert_eq!(alone.recorder.counter(m::GREETINGS_SENT), 2);
+    assert!(alone.recorder.histogram(m::GREETING_DELAY).is_some());
+}
+
+#[test]
+fn without_framing_a_greeting_waits_for_its_text() {
+    let mut alone = Alone::new(
+        r#"{"greeting":[{"expect":"220"},{"send":"HI"},{"expect":"250"}]}"#,
+        "unix:///run/s",
+    );
+    assert!(alone.open().is_empty());
+    assert!(alone.bytes(b"2").is_empty());
+    assert_eq!(sent(&alone.bytes(b"20 250 ok")), ["HI"]);
+    assert!(is_handed_over(&alone.bytes(b"250")));
+}
+
+#[test]
+fn greetings_that_do_not_come_fail_by_name() {
+    let keys = r#"{"greeting":[{"expect":"OK"}]}"#;
+    let mut alone = Alone::new(keys, "tcp://h:1");
+    alone.open();
+    assert_eq!(
+        alone.client.deadline(),
+        Some(Time::ZERO + Duration::from_secs(10))
+    );
+    assert_eq!(
+        reason(&alone.after(Duration::from_secs(10), Input::Deadline)),
+        "timeout_greeting"
+    );
+    let mut alone = Alone::new(keys, "tcp://h:1");
+    alone.open();
+    assert_eq!(
+        reason(&alone.bytes(&[b'x'; GREETING_MAX + 1])),
+        "wrong_greeting"
+    );
+    let mut alone = Alone::new(keys, "tcp://h:1");
+    alone.open();
+    let closed = Input::Closed {
+        channel: CHANNEL,
+        how: Closed::End,
+    };
+    assert_eq!(reason(&alone.hear(closed)), "closed_in_greeting");
+    let stop = Input::Stop {
+        until: Time::ZERO + Duration::from_secs(9),
+    };
+    let mut alone = Alone::new(keys, "tcp://h:1");
+    alone.open();
+    assert_eq!(
+        reason(&alone.after(Duration::from_secs(3), stop)),
+        "timeout_greeting"
+    );
+}
+
+#[test]
+fn a_websocket_is_asked_for_first() {
+    let mut alone = Alone::new("{}", "ws://h/chat");
+    let request = sent(&alone.open());
+    assert!(request[0].starts_with("GET /chat HTTP/1.1"), "{request:?}");
+    assert_eq!(
+        reason(&alone.bytes(b"HTTP/1.1 403 No\r\n\r\n")),
+        "websocket_refused"
+    );
+}
+
+#[test]
+fn what_ends_a_connection_is_the_reason() {
+    for (how, expected) in [
+        (Ended::InOrder, "completed"),
+        (Ended::Closed(Closed::End), "closed_by_server"),
+        (Ended::Closed(Closed::Reset), "reset"),
+        (
+            Ended::Failed(Failure::MalformedAnswer.with("x")),
+            "malformed_answer",
+        ),
+    ] {
+        let mut alone = Alone::new("{}", "tcp://h:1");
+        alone.open();
+        assert_eq!(
+            reason(&alone.hear(Input::Exchanged {
+                channel: CHANNEL,
+                how
+            })),
+            expected
+        );
+    }
+}

@@ -1,0 +1,351 @@
+//! When which of many connections sends its next message: pure, without a clock.
+//!
+//! One schedule is for all connections of a population on a worker, so that the worker has one time to wake for, and not one for each.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::mix;
+
+/// By what messages are planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// One message on each connection in turn, then so long a sleep, and again: the rounds come as the machine lets them.
+    Sleep(Duration),
+    /// One message on each connection in turn, a round so often by planned times, however long one takes.
+    Every(Duration),
+    /// A message on each connection so often by planned times, the connections spread evenly at random.
+    Rate(Duration),
+    /// When answers let it: nothing is planned.
+    Answers,
+}
+
+/// Not among the connections.
+const NOWHERE: u32 = u32::MAX;
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A round begins that was planned for this time.
+    RoundBegins(Time),
+    /// This connection is to send, what was planned for this time.
+    Send(u32, Time),
+    /// The round that began then has been once round.
+    RoundEnded(Time),
+}
+
+/// The order of the connections of a population on one worker. They are named by small numbers.
+#[derive(Debug)]
+pub struct Schedule {
+    pace: Pace,
+    /// In rounds: the connections in their order.
+    order: Vec<u32>,
+    /// Where in `order` each is, by its number; else how often a number was given out again.
+    places: Vec<u32>,
+    /// By rate: when the next message of each is due, the earliest first, each with how often its number had been given out.
+    queue: VecDeque<(Time, u32, u32)>,
+    /// The round under way: when it was planned, when it began, who is next and where it ends.
+    round: Option<Round>,
+    next_round: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    planned: Time,
+    began: Time,
+    next: usize,
+    end: usize,
+}
+
+impl Schedule {
+    /// A schedule without connections.
+    pub fn new(pace: Pace) -> Schedule {
+        Schedule {
+            pace,
+            order: Vec::new(),
+            places: Vec::new(),
+            queue: VecDeque::new(),
+            round: None,
+            next_round: Time::ZERO,
+        }
+    }
+
+    /// Takes a connection in. `seed` decides where in the interval its messages lie, where that is spread.
+    pub fn join(&mut self, number: u32, now: Time, seed: u64) {
+        let index = number as usize;
+        match self.pace {
+            Pace::Sleep(_) | Pace::Every(_) => {
+                if self.places.len() <= index {
+                    self.places.resize(index + 1, NOWHERE);
+                }
+                if self.order.is_empty() && self.round.is_none() {
+                    self.next_round = self.next_round.max(now);
+                }
+                self.places[index] = u32::try_from(self.order.len()).expect("numbers are as large");
+                self.order.push(number);
+            }
+            Pace::Rate(every) => {
+                if self.places.len() <= index {
+                    self.places.resize(index + 1, 0);
+                }
+                let share = mix(&[seed, 3]) as f64 / u64::MAX as f64;
+                self.plan(now + every.mul_f64(share), number);
+            }
+            Pace::Answers => {}
+        }
+    }
+
+    /// Takes a connection out.
+    pub fn leave(&mut self, number: u32) {
+        let Some(place) = self.places.get_mut(number as usize) else {
+            return;
+        };
+        match self.pace {
+            Pace::Sleep(_) | Pace::Every(_) => {
+                let at = std::mem::replace(place, NOWHERE);
+                if at != NOWHERE {
+                    self.take_out(at as usize);
+                }
+            }
+            Pace::Rate(_) => *place = place.wrapping_add(1),
+            Pace::Answers => {}
+        }
+    }
+
+    /// Takes out who is at that place, so that nobody else misses the round or gets two turns.
+    fn take_out(&mut self, mut at: usize) {
+        if let Some(round) = &mut self.round {
+            let mut borders = [0; 2];
+            if at < round.next {
+                round.next -= 1;
+                borders[0] = round.next;
+            } else {
+                borders[0] = at;
+            }
+            if at < round.end {
+                round.end -= 1;
+                borders[1] = round.end;
+            } else {
+                borders[1] = borders[0];
+            }
+            for border in borders {
+                self.order.swap(at, border);
+                self.moved(at);
+                at = border;
+            }
+        }
+        self.order.swap_remove(at);
+        self.moved(at);
+    }
+
+    fn moved(&mut self, at: usize) {
+        if let Some(&number) = self.order.get(at)
+            && self.places[number as usize] != NOWHERE
+        {
+            self.places[number as usize] = u32::try_from(at).expect("numbers are as large");
+        }
+    }
+
+    fn plan(&mut self, at: Time, number: u32) {
+        let serial = self.places[number as usize];
+        // Nearly always at the end: all have one interval.
+        let place = match self.queue.back() {
+            Some((last, ..)) if *last > at => self.queue.partition_point(|(due, ..)| *due <= at),
+            _ => self.queue.len(),
+        };
+        self.queue.insert(place, (at, number, serial));
+    }
+
+    /// Whether its connections are gone round.
+    pub fn goes_round(&self) -> bool {
+        matches!(self.pace, Pace::Sleep(_) | Pace::Every(_))
+    }
+
+    /// Nothing could be sent in the last round: the next one does not come before that, unless it is planned.
+    pub fn put_off(&mut self, until: Time) {
+        if let Pace::Sleep(_) = self.pace {
+            self.next_round = self.next_round.max(until);
+        }
+    }
+
+    /// When there is something to be done next; a time that has passed while a round is under way.
+    #[inline]
+    pub fn next_due(&self) -> Time {
+        match self.pace {
+            Pace::Sleep(_) | Pace::Every(_) => match self.round {
+                Some(_) => Time::ZERO,
+                None if self.order.is_empty() => Time::NEVER,
+                None => self.next_round,
+            },
+            Pace::Rate(_) => self.queue.front().map_or(Time::NEVER, |(due, ..)| *due),
+            Pace::Answers => Time::NEVER,
+        }
+    }
+
+    /// What is to be done, where anything is.
+    #[inline]
+    pub fn next(&mut self, now: Time) -> Option<Turn> {
+        match self.pace {
+            Pace::Sleep(_) | Pace::Every(_) => self.next_of_round(now),
+            Pace::Rate(every) => loop {
+                let &(due, number, serial) = self.queue.front().filter(|(due, ..)| *due <= now)?;
+                self.queue.pop_front();
+                if self.places[number as usize] == serial {
+                    self.plan(due + every, number);
+                    return Some(Turn::Send(number, due));
+                }
+            },
+            Pace::Answers => None,
+        }
+    }
+
+    #[inline]
+    fn next_of_round(&mut self, now: Time) -> Option<Turn> {
+        let Some(round) = &mut self.round else {
+            if self.order.is_empty() || now < self.next_round {
+                return None;
+            }
+            let planned = self.next_round;
+            self.round = Some(Round {
+                planned,
+                began: now,
+                next: 0,
+                end: self.order.len(),
+            });
+            return Some(Turn::RoundBegins(planned));
+        };
+        if round.next < round.end {
+            round.next += 1;
+            return Some(Turn::Send(self.order[round.next - 1], round.planned));
+        }
+        let (planned, began) = (round.planned, round.began);
+        self.round = None;
+        self.next_round = match self.pace {
+            Pace::Every(every) => planned + every,
+            Pace::Sleep(sleep) => now + sleep,
+            Pace::Rate(_) | Pace::Answers => Time::NEVER,
+        };
+        Some(Turn::RoundEnded(began))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    fn all(schedule: &mut Schedule, now: Time) -> Vec<Turn> {
+        std::iter::from_fn(|| schedule.next(now)).collect()
+    }
+
+    #[test]
+    fn rounds_go_once_round_and_sleep_or_keep_their_planned_times() {
+        let span = Duration::from_millis(100);
+        for (pace, second) in [(Pace::Sleep(span), ms(130)), (Pace::Every(span), ms(110))] {
+            let mut schedule = Schedule::new(pace);
+            assert_eq!(schedule.next_due(), Time::NEVER);
+            for number in [4, 2, 9] {
+                schedule.join(number, ms(10), 0);
+            }
+            assert_eq!(schedule.next_due(), ms(10));
+            let sends = [4, 2, 9].map(|number| Turn::Send(number, ms(10)));
+            assert_eq!(schedule.next(ms(20)), Some(Turn::RoundBegins(ms(10))));
+            assert_eq!(schedule.next(ms(20)), Some(sends[0]));
+            // It is under way: whoever comes now is in the next.
+            schedule.join(5, ms(25), 0);
+            assert!(schedule.next_due() <= ms(20));
+            assert_eq!(
+                all(&mut schedule, ms(30)),
+                [sends[1], sends[2], Turn::RoundEnded(ms(20))]
+            );
+            assert_eq!(schedule.next_due(), second);
+            assert_eq!(all(&mut schedule, second).len(), 6);
+        }
+    }
+
+    #[test]
+    fn a_rate_keeps_planned_times_and_spreads_connections() {
+        let mut schedule = Schedule::new(Pace::Rate(Duration::from_millis(100)));
+        for number in 0..100 {
+            schedule.join(number, ms(0), u64::from(number));
+        }
+        let first = all(&mut schedule, ms(99));
+        let half = all(&mut schedule, ms(150)).len();
+        assert!(
+            first.len() <= 100 && (120..180).contains(&(first.len() + half)),
+            "{half}"
+        );
+        let mut sends = vec![0; 100];
+        for turn in all(&mut schedule, ms(1150)) {
+            let Turn::Send(number, _) = turn else {
+                panic!("{turn:?}")
+            };
+            sends[number as usize] += 1;
+        }
+        assert!(sends.iter().all(|&sends| sends == 10), "{sends:?}");
+        schedule.leave(7);
+        schedule.join(7, ms(1150), 1);
+        let sevens = |turn: &&Turn| matches!(turn, Turn::Send(7, _));
+        assert_eq!(
+            all(&mut schedule, ms(2150)).iter().filter(sevens).count(),
+            10
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn in_a_round_everybody_has_one_turn_whoever_leaves(
+            count in 1u32..40,
+            leaving in prop::collection::vec((0u32..40, 0usize..40), 0..30),
+            joining in prop::collection::vec(0usize..40, 0..5),
+        ) {
+            let mut schedule = Schedule::new(Pace::Every(Duration::from_millis(100)));
+            for number in 0..count {
+                schedule.join(number, ms(0), 0);
+            }
+            let mut there: std::collections::BTreeSet<u32> = (0..count).collect();
+            let mut expected = there.clone();
+            let mut newcomers = 0;
+            for round in 0..3 {
+                let now = ms(100 * round);
+                prop_assert_eq!(schedule.next(now), Some(Turn::RoundBegins(now)));
+                let mut sent = Vec::new();
+                loop {
+                    for _ in joining.iter().filter(|&&at| round == 0 && at == sent.len()) {
+                        schedule.join(100 + newcomers, now, 0);
+                        there.insert(100 + newcomers);
+                        newcomers += 1;
+                    }
+                    for &(number, _) in leaving.iter().filter(|&&(_, at)| round == 1 && at == sent.len()) {
+                        schedule.leave(number);
+                        there.remove(&number);
+                        if !sent.contains(&number) {
+                            expected.remove(&number);
+                        }
+                    }
+                    match schedule.next(now) {
+                        Some(Turn::Send(number, _)) => sent.push(number),
+                        Some(Turn::RoundEnded(_)) => break,
+                        other => panic!("{other:?}"),
+                    }
+                    if sent.len() > 200 {
+                        break;
+                    }
+                }
+                sent.sort_unstable();
+                prop_assert_eq!(&sent, &expected.iter().copied().collect::<Vec<_>>());
+                expected = there.clone();
+                if there.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The reference server of messages: takes them in or sends them back, does wrong what it is told to, and counts exactly what it did.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::units::{Ratio, TimeSpan};
+use measure::{Catalogue, Recorder, Time};
+
+use super::exchange::{After, Ended, Exchange, Tools};
+use super::failure::Failure;
+use super::frame::{Framing, Item, Reader, Wanted};
+use super::metrics::{self as m, SERVED};
+use super::{mix, upgrade, ws};
+use crate::metrics::CLIENTS;
+use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
+
+/// The longest message that the server takes apart in order to spoil, to delay or to leave out the answer.
+const KEEP: usize = 64 * 1024;
+
+/// The longest message that it takes.
+const LONGEST: u64 = 64 << 20;
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is counted.
+    Sink,
+    /// It is counted and sent back.
+    #[default]
+    Echo,
+}
+
+/// What the server does wrong on purpose. Nothing by default. Shares are from 0 to 1, and of the messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MessageFaults {
+    /// How long an answer waits.
+    pub delay: Duration,
+    /// The share that is not answered.
+    pub drop: f64,
+    /// The share whose answer is not what came: its last byte is another.
+    pub wrong: f64,
+    /// The share after which the connection is closed, without an answer.
+    pub close: f64,
+    /// Whether nothing is ever read.
+    pub deaf: bool,
+}
+
+/// The faults, as they are written.
+const KNOWN: [&str; 5] = ["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"];
+
+impl MessageFaults {
+    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what there is.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let (name, value) = (name.trim(), value.trim());
+        let share = || {
+            value
+                .parse::<Ratio>()
+                .map(|share| share.0)
+                .map_err(|error| error.to_string())
+        };
+        let result = match name {
+            "delay" => value
+                .parse::<TimeSpan>()
+                .map(|span| self.delay = span.0)
+                .map_err(|error| error.to_string()),
+            "drop" => share().map(|share| self.drop = share),
+            "wrong" => share().map(|share| self.wrong = share),
+            "close" => share().map(|share| self.close = share),
+            "deaf" if value.is_empty() => {
+                self.deaf = true;
+                Ok(())
+            }
+            _ => {
+                let known: Vec<String> = KNOWN.iter().map(|known| format!("`{known}`")).collect();
+                Err(format!(
+                    "there is no such fault; there are {}",
+                    known.join(", ")
+                ))
+            }
+        };
+        result.map_err(|error| format!("fault `{text}`: {error}"))
+    }
+
+    /// Whether each message is to be taken apart.
+    fn look_at_each(&self) -> bool {
+        !self.delay.is_zero() || self.drop > 0.0 || self.wrong > 0.0 || self.close > 0.0
+    }
+}
+
+/// The settings of the reference server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageServerConfig {
+    /// What becomes of a message.
+    pub mode: Mode,
+    /// How messages are told apart.
+    pub framing: Framing,
+    /// How many bytes a message has, where there is no framing.
+    pub size: usize,
+    /// What is done wrong.
+    pub faults: MessageFaults,
+    /// Seed of all that is drawn.
+    pub seed: u64,
+}
+
+impl MessageServerConfig {
+    /// The metrics of its connections.
+    pub const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &SERVED]);
+
+    /// A session for the connection that was accepted as number `number`.
+    pub fn session(self: &Arc<MessageServerConfig>, number: u64) -> Box<dyn Session> {
+        Box::new(ServerSession {
+            config: self.clone(),
+            number,
+            state: State::New,
+            heard: Vec::new(),
+        })
+    }
+}
+
+/// A server's side of a connection.
+#[derive(Debug)]
+pub struct Answerer {
+    config: Arc<MessageServerConfig>,
+    number: u64,
+    /// Messages so far.
+    messages: u64,
+    /// Bytes of a message without framing that has begun.
+    begun: usize,
+    reader: Reader,
+    /// Answers that wait, with when they are due.
+    delayed: VecDeque<(Time, Box<[u8]>)>,
+    waiting: usize,
+}
+
+impl Answerer {
+    pub(super) fn new(config: Arc<MessageServerConfig>, number: u64) -> Answerer {
+        Answerer {
+            config,
+            number,
+            messages: 0,
+            begun: 0,
+            reader: Reader::default(),
+            delayed: VecDeque::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Whether a fault of that share strikes this message; `which` tells faults apart.
+    fn strikes(&self, share: f64, which: u64) -> bool {
+        share > 0.0
+            && (mix(&[self.config.seed, self.number, self.messages, which]) as f64)
+                < share * u64::MAX as f64
+    }
+
+    pub(super) fn received(
+        &mut self,
+        bytes: &[u8],
+        tools: &mut Tools<'_>,
+    ) -> Result<After, session::Failure> {
+        tools.recorder.add(m::RECEIVED_BYTES, bytes.len() as u64);
+        let config = self.config.clone();
+        if !config.faults.look_at_each() && !matches!(config.framing, Framing::WebSocket { .. }) {
+            return self.pass(&config, bytes, tools);
+        }
+        let wanted = Wanted {
+            fixed: config.size,
+            keep: KEEP,
+            longest: LONGEST,
+        };
+        let mut input = bytes;
+        loop {
+            let item = self.reader.next(&config.framing, &wanted, &mut input);
+            let frame = match item.map_err(Failure::of_malformed)? {
+                None => break,
+                Some(Item::Frame(frame)) => frame,
+                Some(Item::Ping(payload)) => {
+                    ws::write_control(ws::PONG, payload, None, tools.out);
+                    continue;
+                }
+                Some(Item::Close(code)) => {
+                    let code = code.map(u16::to_be_bytes);
+                    ws::write_control(
+                        ws::CLOSE,
+                        code.as_ref().map_or(&[], |code| code),
+                        None,
+                        tools.out,
+                    );
+                    return Ok(After::Finish);
+                }
+            };
+            self.messages += 1;
+            tools.recorder.add(m::RECEIVED, 1);
+            tools.scratch.clear();
+            match frame.body {
+                Some(body) => config.framing.write(body, 0, tools.scratch),
+                None => {
+                    let detail = format!(
+                        "a message of {} bytes, and faults are of such with at most {KEEP}",
+                        frame.length
+                    );
+                    return Err(Failure::MalformedAnswer.with(detail));
+                }
+            }
+            let body = frame.length as usize;
+            if self.strikes(config.faults.close, 1) {
+                tools.recorder.add(m::CLOSED, 1);
+                return Ok(After::Close);
+            }
+            if config.mode == Mode::Sink {
+                continue;
+            }
+            if self.strikes(config.faults.drop, 2) {
+                tools.recorder.add(m::DROPPED, 1);
+                continue;
+            }
+            if self.strikes(config.faults.wrong, 3) && body > 0 {
+                tools.recorder.add(m::SPOILT, 1);
+                spoil(&config.framing, body, tools.scratch);
+            }
+            self.answer(&config, tools);
+        }
+        self.reader.rest();
+        Ok(After::Go)
+    }
+
+    /// Sends the answer in `scratch`, or keeps it as long as it is to wait.
+    fn answer(&mut self, config: &MessageServerConfig, tools: &mut Tools<'_>) {
+        if config.faults.delay.is_zero() {
+            tools.out.extend_from_slice(tools.scratch);
+            replied(tools.scratch.len(), tools.recorder);
+        } else {
+            self.waiting += tools.scratch.len();
+            let due = tools.now + config.faults.delay;
+            self.delayed
+                .push_back((due, tools.scratch.as_slice().into()));
+        }
+    }
+
+    /// The way of a server without faults: messages are counted, and bytes are sent back as they came.
+    fn pass(
+        &mut self,
+        config: &MessageServerConfig,
+        bytes: &[u8],
+        tools: &mut Tools<'_>,
+    ) -> Result<After, session::Failure> {
+        let before = self.messages;
+        match &config.framing {
+            Framing::None => {
+                let all = self.begun + bytes.len();
+                let size = config.size.max(1);
+                self.messages += (all / size) as u64;
+                self.begun = all % size;
+            }
+            framing => {
+                let wanted = Wanted {
+                    fixed: 0,
+                    keep: 0,
+                    longest: LONGEST,
+                };
+                let mut input = bytes;
+                while let Some(item) = self
+                    .reader
+                    .next(framing, &wanted, &mut input)
+                    .map_err(Failure::of_malformed)?
+                {
+                    self.messages += u64::from(matches!(item, Item::Frame(_)));
+                }
+            }
+        }
+        let messages = self.messages - before;
+        tools.recorder.add(m::RECEIVED, messages);
+        if config.mode == Mode::Echo {
+            tools.out.extend_from_slice(bytes);
+            tools.recorder.add(m::REPLIES, messages);
+            tools.recorder.add(m::REPLIED_BYTES, bytes.len() as u64);
+        }
+        Ok(After::Go)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.delayed.front().map(|(due, _)| *due)
+    }
+
+    pub(super) fn due(&mut self, tools: &mut Tools<'_>) {
+        while let Some((due, _)) = self.delayed.front()
+            && *due <= tools.now
+            && let Some((_, bytes)) = self.delayed.pop_front()
+        {
+            self.waiting -= bytes.len();
+            tools.out.extend_from_slice(&bytes);
+            replied(bytes.len(), tools.recorder);
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        match self.config.faults.deaf {
+            // Nothing is read before that has left.
+            true => usize::MAX,
+            false => self.waiting,
+        }
+    }
+
+    pub(super) fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
+        recorder.add(m::CONNECTIONS_ENDED, 1);
+        let broken = !matches!(how, Ended::InOrder | Ended::OnPurpose);
+        recorder.add(m::BROKEN, u64::from(broken));
+    }
+}
+
+fn replied(bytes: usize, recorder: &mut Recorder) {
+    recorder.add(m::REPLIES, 1);
+    recorder.add(m::REPLIED_BYTES, bytes as u64);
+}
+
+/// Makes the last byte of a framed message of `body` bytes another, and never one that means the end of a message.
+fn spoil(framing: &Framing, body: usize, framed: &mut [u8]) {
+    let behind = match framing {
+        Framing::Delimiter(delimiter) => delimiter.len(),
+        _ => 0,
+    };
+    let last = framed.len() - behind - 1;
+    debug_assert!(body > 0 && behind + body <= framed.len());
+    let ends =
+        |byte: u8| matches!(framing, Framing::Delimiter(delimiter) if delimiter.contains(&byte));
+    let other = [1, 2, 4, 8, 16]
+        .into_iter()
+        .map(|bit| framed[last] ^ bit)
+        .find(|&byte| !ends(byte));
+    framed[last] = other.unwrap_or(framed[last] ^ 1);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    HandedOver,
+    Ended,
+}
+
+/// The channel of an accepted connection.
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// The session of a connection: it hands it over, and hears how it ended.
+struct ServerSession {
+    config: Arc<MessageServerConfig>,
+    number: u64,
+    state: State,
+    /// What came of a WebSocket's handshake.
+    heard: Vec<u8>,
+}
+
+impl ServerSession {
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.state != State::Ended {
+            self.state = State::Ended;
+            cx.out.push_back(Output::Ended(outcome));
+        }
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>) {
+        cx.recorder.add(m::CONNECTIONS, 1);
+        if !matches!(self.config.framing, Framing::WebSocket { .. }) {
+            self.hand_over(cx);
+        }
+    }
+
+    /// Answers a WebSocket's handshake once all of it has come.
+    fn upgrade(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        self.heard.extend_from_slice(bytes);
+        let (answer, used) = match upgrade::accept(&self.heard) {
+            Ok(None) => return,
+            Ok(Some(answer)) => answer,
+            Err(why) => {
+                cx.recorder.add(m::CONNECTIONS_ENDED, 1);
+                cx.recorder.add(m::BROKEN, 1);
+                let failure = Failure::WebSocketRefused.with(why);
+                return self.end(cx, Outcome::Failed(failure));
+            }
+        };
+        cx.out.push_back(Output::Send {
+            channel: CHANNEL,
+            port: Port::Media,
+            bytes: answer,
+        });
+        // A client waits for the answer before it sends more (RFC 6455, 4.1).
+        if used < self.heard.len() {
+            cx.recorder.add(m::BROKEN, 1);
+        }
+        self.heard = Vec::new();
+        self.hand_over(cx);
+    }
+
+    fn hand_over(&mut self, cx: &mut Context<'_>) {
+        self.state = State::HandedOver;
+        let answerer = Answerer::new(self.config.clone(), self.number);
+        cx.out.push_back(Output::Exchange {
+            channel: CHANNEL,
+            exchange: Box::new(Exchange::Answerer(answerer)),
+        });
+    }
+}
+
+impl Session for ServerSession {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Opened { .. } => self.opened(cx),
+            Input::Bytes { bytes, .. } if self.state == State::New => self.upgrade(cx, bytes),
+            Input::Exchanged { .. } => self.end(cx, Outcome::Completed),
+            Input::Closed { .. } => {
+                cx.recorder.add(m::CONNECTIONS_ENDED, 1);
+                self.end(cx, Outcome::Completed);
+            }
+            Input::Stop { until } if self.state == State::HandedOver && cx.now < until => {
+                cx.out
+                    .push_back(Output::FinishExchange { channel: CHANNEL });
+            }
+            Input::Stop { .. } => self.end(cx, Outcome::Stopped),
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let mut faults = MessageFaults::default();
+        for known in KNOWN {
+            faults.add(known).expect("it is known");
+        }
+        let expected = MessageFaults {
+            delay: Duration::from_millis(5),
+            drop: 0.01,
+            wrong: 0.01,
+            close: 0.01,
+            deaf: true,
+        };
+        assert_eq!(faults, expected);
+        for wrong in ["", "lose=1%", "drop", "drop=2", "delay=5", "deaf=1"] {
+            let error = faults.add(wrong).expect_err("it is wrong");
+            assert!(error.contains(&format!("`{wrong}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_spoilt_keeps_its_framing() {
+        let mut framed = b"ab\x0b\n".to_vec();
+        spoil(&Framing::Delimiter(b"\n".as_slice().into()), 3, &mut framed);
+        assert_eq!(framed, b"ab\x09\n");
+        let mut framed = b"\x02ab".to_vec();
+        spoil(&Framing::None, 3, &mut framed);
+        assert_eq!(framed, b"\x02ac");
+    }
+}

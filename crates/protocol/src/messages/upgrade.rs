@@ -1,0 +1,246 @@
+//! How a connection becomes a WebSocket (RFC 6455, 4), for both sides, without I/O.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::mix;
+use crate::http1::{self, Decoder, Item, Url, Version};
+
+/// What the server adds to the client's key (RFC 6455, 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The longest request that a server takes.
+const REQUEST_MAX: usize = 16 * 1024;
+
+/// A client's handshake.
+#[derive(Debug)]
+pub struct Upgrade {
+    decoder: Decoder,
+    accept: String,
+}
+
+impl Upgrade {
+    /// A handshake, and the request that begins it.
+    pub fn begin(url: &Url, seed: u64) -> (Upgrade, Vec<u8>) {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
+        nonce[8..].copy_from_slice(&mix(&[seed, 12]).to_be_bytes());
+        let key = STANDARD.encode(nonce);
+        let credentials = url
+            .user_info()
+            .map(|user| format!("Basic {}", STANDARD.encode(user)));
+        let mut headers = vec![
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Key", key.as_str()),
+            ("Sec-WebSocket-Version", "13"),
+            (
+                "User-Agent",
+                concat!("streamgauge/", env!("CARGO_PKG_VERSION")),
+            ),
+        ];
+        if let Some(credentials) = &credentials {
+            headers.push(("Authorization", credentials));
+        }
+        let request = http1::write_request("GET", url, Version::Http11, &headers);
+        let upgrade = Upgrade {
+            decoder: Decoder::new(),
+            accept: accept_of(key.as_bytes()),
+        };
+        (upgrade, request)
+    }
+
+    /// Takes the answer in, out of `bytes`; says whether it is whole. What is behind it is left in `bytes`.
+    ///
+    /// # Errors
+    /// What the server answered instead.
+    pub fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, String> {
+        let mut at = 0;
+        let item = self
+            .decoder
+            .next(bytes, &mut at)
+            .map_err(|malformed| malformed.to_string())?;
+        let head = match item {
+            Some(Item::Head(head)) => head,
+            Some(_) => return Err("a body without a head".to_owned()),
+            None => {
+                *bytes = &[];
+                return Ok(false);
+            }
+        };
+        *bytes = &bytes[at..];
+        if head.status != 101 {
+            return Err(format!("it answered {} {}", head.status, head.reason));
+        }
+        let says = |name: &str, value: &str| {
+            head.headers
+                .get(name)
+                .is_some_and(|found| found.eq_ignore_ascii_case(value))
+        };
+        if !says("Upgrade", "websocket") {
+            return Err("it answered 101 without `Upgrade: websocket`".to_owned());
+        }
+        match head.headers.get("Sec-WebSocket-Accept") {
+            Some(accept) if accept == self.accept => Ok(true),
+            _ => Err("its `Sec-WebSocket-Accept` does not belong to the key".to_owned()),
+        }
+    }
+}
+
+/// What a server answers to a request, and how long that is, once it is whole.
+///
+/// # Errors
+/// What is wrong with the request.
+pub fn accept(request: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
+    let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return match request.len() > REQUEST_MAX {
+            true => Err("a request that does not end"),
+            false => Ok(None),
+        };
+    };
+    let key = request[..end]
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            Some((line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()))
+        })
+        .find(|(name, _)| name.eq_ignore_ascii_case(b"Sec-WebSocket-Key"));
+    let Some((_, key)) = key else {
+        return Err("a request without `Sec-WebSocket-Key`");
+    };
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n",
+        accept_of(key)
+    );
+    Ok(Some((answer.into_bytes(), end + 4)))
+}
+
+fn accept_of(key: &[u8]) -> String {
+    STANDARD.encode(sha1(&[key, GUID].concat()))
+}
+
+/// SHA-1 (FIPS 180-4, 6.1), which the handshake needs to be answered, and nothing else does.
+fn sha1(bytes: &[u8]) -> [u8; 20] {
+    let mut state: [u32; 5] = [
+        0x6745_2301,
+        0xefcd_ab89,
+        0x98ba_dcfe,
+        0x1032_5476,
+        0xc3d2_e1f0,
+    ];
+    let mut padded = bytes.to_vec();
+    padded.push(0x80);
+    padded.resize(padded.len().next_multiple_of(64), 0);
+    if padded.len() - bytes.len() < 9 {
+        padded.resize(padded.len() + 64, 0);
+    }
+    let end = padded.len() - 8;
+    padded[end..].copy_from_slice(&(8 * bytes.len() as u64).to_be_bytes());
+    for block in padded.chunks_exact(64) {
+        let mut words = [0u32; 80];
+        for (word, four) in words.iter_mut().zip(block.chunks_exact(4)) {
+            *word = four
+                .iter()
+                .fold(0, |word, &byte| word << 8 | u32::from(byte));
+        }
+        for at in 16..80 {
+            words[at] =
+                (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16]).rotate_left(1);
+        }
+        let [mut a, mut b, mut c, mut d, mut e] = state;
+        for (at, word) in words.into_iter().enumerate() {
+            let (mixed, constant) = match at {
+                0..20 => ((b & c) | (!b & d), 0x5a82_7999),
+                20..40 => (b ^ c ^ d, 0x6ed9_eba1),
+                40..60 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
+                _ => (b ^ c ^ d, 0xca62_c1d6),
+            };
+            let next = a
+                .rotate_left(5)
+                .wrapping_add(mixed)
+                .wrapping_add(e)
+                .wrapping_add(constant)
+                .wrapping_add(word);
+            (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
+        }
+        for (sum, part) in state.iter_mut().zip([a, b, c, d, e]) {
+            *sum = sum.wrapping_add(part);
+        }
+    }
+    let mut out = [0; 20];
+    for (bytes, word) in out.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_the_standard() {
+        let hex = |bytes: &[u8]| {
+            sha1(bytes)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
+        assert_eq!(hex(b""), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+        assert_eq!(hex(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        let long = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+        assert_eq!(hex(long), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
+        assert_eq!(
+            hex(&[b'a'; 1_000_000]),
+            "34aa973cd4c4daa4f61eeb2bdbad27316534016f"
+        );
+    }
+
+    #[test]
+    fn the_answer_is_that_of_the_example() {
+        // RFC 6455, 1.3.
+        assert_eq!(
+            accept_of(b"dGhlIHNhbXBsZSBub25jZQ=="),
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        );
+    }
+
+    #[test]
+    fn both_sides_understand_each_other() {
+        let url = Url::parse("http://h:9000/chat?x=1").expect("a URL");
+        let (mut client, request) = Upgrade::begin(&url, 3);
+        assert_eq!(accept(&request[..request.len() - 1]), Ok(None));
+        let (answer, used) = accept(&request).expect("a good request").expect("whole");
+        assert_eq!(used, request.len());
+        let with_more = [&answer[..], b"frames"].concat();
+        let (mut first, mut rest) = with_more.split_at(20);
+        assert_eq!(client.answered(&mut first), Ok(false));
+        assert_eq!(client.answered(&mut rest), Ok(true));
+        assert_eq!(rest, b"frames");
+    }
+
+    #[test]
+    fn who_speaks_no_websocket_is_found_out() {
+        let url = Url::parse("http://h/").expect("a URL");
+        for (answer, why) in [
+            (
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+                "404 Not Found",
+            ),
+            ("HTTP/1.1 101 Yes\r\n\r\n", "without"),
+            (
+                "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n",
+                "belong",
+            ),
+            ("SSH-2.0-OpenSSH\r\n", "HTTP"),
+        ] {
+            let (mut client, _) = Upgrade::begin(&url, 3);
+            let error = client
+                .answered(&mut answer.as_bytes())
+                .expect_err("it is no WebSocket");
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(accept(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").is_err());
+        assert!(accept(&[b'a'; REQUEST_MAX + 1]).is_err());
+    }
+}

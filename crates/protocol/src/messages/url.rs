@@ -1,0 +1,196 @@
+//! URLs of servers of messages: `tcp://127.0.0.1:9000`, `tls://host:9000`, `ws://host/chat`, `wss://host/chat`, `unix:///run/server.sock`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::http1;
+
+/// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that ends it).
+pub const MAX_PATH: usize = 107;
+
+/// The schemes that there are.
+pub const SCHEMES: &[&str] = &["tcp", "tls", "ws", "wss", "unix"];
+
+/// Where a client connects to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A port, plain or by TLS.
+    Port {
+        /// Name or address; an IPv6 address stands without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Whether over TLS.
+        secure: bool,
+        /// What is asked for where messages go over a WebSocket.
+        websocket: Option<Box<http1::Url>>,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// Why a text is no URL that a client can be sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// None of the schemes.
+    #[error(
+        "`{0}` is no URL of a server of messages: it must begin with tcp://, tls://, ws://, wss:// or unix://"
+    )]
+    Scheme(String),
+    /// Something else is wrong with it.
+    #[error("`{url}`: {why}")]
+    Other {
+        /// The URL.
+        url: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Target {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn parse(url: &str) -> Result<Target, UrlError> {
+        let wrong = |why: &str| UrlError::Other {
+            url: url.to_owned(),
+            why: why.to_owned(),
+        };
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| UrlError::Scheme(url.to_owned()))?;
+        let scheme = scheme.to_ascii_lowercase();
+        let (like, websocket) = match scheme.as_str() {
+            "unix" => return Target::unix(rest).map_err(wrong),
+            "tcp" => ("http", false),
+            "tls" => ("https", false),
+            "ws" => ("http", true),
+            "wss" => ("https", true),
+            _ => return Err(UrlError::Scheme(url.to_owned())),
+        };
+        // The rest is written as in URLs of HTTP.
+        let parsed = http1::Url::parse(&format!("{like}://{rest}")).map_err(|error| {
+            let text = error.to_string();
+            wrong(text.rsplit_once("` ").map_or(text.as_str(), |(_, why)| why))
+        })?;
+        if !websocket {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            if authority.len() < rest.trim_end_matches('/').len() {
+                return Err(wrong("it names a path, which means nothing here"));
+            }
+            let names_port = authority
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            if !names_port {
+                return Err(wrong("it names no port: write tcp://host:9000"));
+            }
+        }
+        Ok(Target::Port {
+            host: parsed.host().to_owned(),
+            port: parsed.port(),
+            secure: parsed.is_secure(),
+            websocket: websocket.then(|| Box::new(parsed)),
+        })
+    }
+
+    fn unix(rest: &str) -> Result<Target, &'static str> {
+        if !rest.starts_with('/') {
+            return Err(
+                "a Unix socket is named by its absolute path: write unix:///run/server.sock",
+            );
+        }
+        if rest.len() > MAX_PATH || rest.contains('\0') {
+            return Err("the path of a Unix socket has at most 107 bytes");
+        }
+        Ok(Target::Unix(PathBuf::from(rest)))
+    }
+
+    /// Whether it is over TLS.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Target::Port { secure: true, .. })
+    }
+
+    /// Whether messages go over a WebSocket.
+    pub fn is_websocket(&self) -> bool {
+        matches!(
+            self,
+            Target::Port {
+                websocket: Some(_),
+                ..
+            }
+        )
+    }
+
+    /// The path of the Unix socket, where it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Unix(path) => Some(path),
+            Target::Port { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Port { host, port, .. } if host.contains(':') => write!(out, "[{host}]:{port}"),
+            Target::Port { host, port, .. } => write!(out, "{host}:{port}"),
+            Target::Unix(path) => path.display().fmt(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let shown = |url| {
+            Target::parse(url).map(|target| {
+                (
+                    target.to_string(),
+                    target.is_secure(),
+                    target.is_websocket(),
+                )
+            })
+        };
+        for (url, place, secure, websocket) in [
+            ("tcp://127.0.0.1:9000", "127.0.0.1:9000", false, false),
+            ("TCP://h:1/", "h:1", false, false),
+            ("tls://[::1]:9000", "[::1]:9000", true, false),
+            ("ws://h/chat?a=b", "h:80", false, true),
+            ("wss://h:7000", "h:7000", true, true),
+            ("unix:///run/a b", "/run/a b", false, false),
+        ] {
+            assert_eq!(
+                shown(url),
+                Ok((place.to_owned(), secure, websocket)),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_refused_with_the_reason() {
+        for (url, why) in [
+            ("h:1", "must begin with"),
+            ("udp://h:1", "must begin with"),
+            ("tcp://h", "no port"),
+            ("tcp://:1", "host"),
+            ("tcp://h:0", "65535"),
+            ("tcp://h:70000", "65535"),
+            ("tcp://h:1/a", "path"),
+            ("unix://run/a", "absolute"),
+            ("ws://h a", "blank"),
+        ] {
+            let error = Target::parse(url)
+                .expect_err("it leads nowhere")
+                .to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let long = format!("unix:///{}", "a".repeat(107));
+        assert!(Target::parse(&long).is_err());
+    }
+}

@@ -1,0 +1,541 @@
+//! Messages: both sides count alike, faults are found exactly, back-pressure does not slow the schedule, and hostile servers are named.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Finished, Process, RUN_WITHIN, Report, alone, folder, free_port, have, listens, number, run,
+    streamgauge, wait_for,
+};
+
+/// A reference server of messages.
+struct Server {
+    process: Process,
+    port: u16,
+    report: PathBuf,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Server {
+        let port = free_port();
+        let report = folder.join(format!("served-{port}.jsonl"));
+        let mut command =
+            streamgauge(["serve", "messages", "--port", &port.to_string(), "--report"]);
+        command.arg(&report).args(arguments);
+        let mut process = Process::start(command, folder);
+        wait_for("the server listens", Duration::from_secs(20), || {
+            assert!(process.runs(), "the server ended: {}", process.said());
+            listens(port).then_some(())
+        });
+        Server {
+            process,
+            port,
+            report,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("tcp://127.0.0.1:{}", self.port)
+    }
+
+    /// Stops it; what it counted in all.
+    fn stop(self) -> Value {
+        self.process.signal("TERM");
+        self.process.finish(Duration::from_secs(10)).expect(0);
+        let text = fs::read_to_string(&self.report).expect("the server wrote its report");
+        let last = text.lines().last().expect("a last line");
+        let last: Value = serde_json::from_str(last).expect("it is JSON");
+        // Each second has a line, and together they are all.
+        let seconds = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let messages = seconds.filter_map(|line| line["counts"]["messages"].as_u64());
+        assert_eq!(messages.sum::<u64>(), number(&last["messages"]["messages"]));
+        last["messages"].clone()
+    }
+}
+
+fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> Report {
+    let json = folder.join("report.json");
+    let run_file = folder.join("report.run");
+    let fixed = [
+        "--json",
+        json.to_str().expect("UTF-8"),
+        "-o",
+        run_file.to_str().expect("UTF-8"),
+    ];
+    patiently(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
+    let _ = fs::remove_file(&run_file);
+    Report::read(&json)
+}
+
+/// Runs the command, however busy the machine is: what is looked at here are counts.
+fn patiently<'a>(folder: &Path, arguments: impl IntoIterator<Item = &'a &'a str>) -> Finished {
+    let mut command = streamgauge(arguments);
+    for (bound, value) in [
+        ("CPU_WAIT", "100%"),
+        ("WORKER_CPU", "100%"),
+        ("LAG_P99", "10s"),
+        ("SEND_LATENESS_P99", "10s"),
+        ("LONGEST_STALL", "10s"),
+    ] {
+        command.env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value);
+    }
+    Process::start(command, folder).finish(RUN_WITHIN)
+}
+
+fn count(report: &Report, name: &str) -> u64 {
+    number(report.metric(name))
+}
+
+#[test]
+fn both_sides_count_every_message() {
+    let _alone = alone();
+    let folder = folder();
+    for (mode, pattern) in [
+        ("sink", &["--every", "20ms"][..]),
+        ("sink", &["--sleep", "1ms"]),
+        ("sink", &["--rate", "50/s"]),
+        ("echo", &["--rate", "50/s", "--answers", "echo"]),
+        ("echo", &["--in-flight", "3"]),
+    ] {
+        let server = Server::start(folder.path(), &["--mode", mode]);
+        let report = load(
+            folder.path(),
+            &server.url(),
+            &[&["-c", "40", "-d", "2s"], pattern].concat(),
+            0,
+        );
+        let served = server.stop();
+        let sent = count(&report, "sent");
+        assert!(sent > 1000, "{sent} with {pattern:?}");
+        assert_eq!(sent, number(&served["messages"]), "{pattern:?}: {served}");
+        assert_eq!(sent, count(&report, "delivered"));
+        assert_eq!(count(&report, "closed_in_order"), 40);
+        assert_eq!(
+            count(&report, "answered"),
+            number(&served["replies"]).min(if mode == "echo" { u64::MAX } else { 0 })
+        );
+        assert_eq!(
+            count(&report, "lost_in_flight")
+                + count(&report, "unanswered")
+                + count(&report, "answers_wrong"),
+            0
+        );
+        if mode == "echo" {
+            assert_eq!(number(&report.metric("round_trip")["count"]), sent);
+            let least = report.metric("round_trip_from_sent")["p50"]
+                .as_f64()
+                .expect("it was measured");
+            let whole = report.metric("round_trip")["p50"]
+                .as_f64()
+                .expect("it was measured");
+            assert!(least > 0.0 && least <= whole, "{least} and {whole}");
+        }
+    }
+}
+
+#[test]
+fn stopped_in_the_middle_both_sides_still_count_alike() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--mode", "echo"]);
+    let json = folder.path().join("report.json");
+    let command = streamgauge([
+        "load",
+        &server.url(),
+        "-c",
+        "50",
+        "--every",
+        "2ms",
+        "--answers",
+        "echo",
+        "--json",
+        json.to_str().expect("UTF-8"),
+    ]);
+    let client = Process::start(command, folder.path());
+    wait_for("messages come", Duration::from_secs(20), || {
+        let text = fs::read_to_string(&server.report).unwrap_or_default();
+        let last: Value = serde_json::from_str(text.lines().last()?).ok()?;
+        (last["counts"]["messages"].as_u64()? > 1000).then_some(())
+    });
+    client.signal("INT");
+    client.finish(RUN_WITHIN).expect(105);
+    let report = Report::read(&json);
+    let served = server.stop();
+    assert_eq!(count(&report, "sent"), number(&served["messages"]));
+    assert_eq!(count(&report, "answered"), number(&served["replies"]));
+    assert_eq!(
+        count(&report, "lost_in_flight") + count(&report, "unanswered"),
+        0
+    );
+}
+
+#[test]
+fn what_the_server_does_wrong_is_found_exactly() {
+    let _alone = alone();
+    let folder = folder();
+    for framing in [&[][..], &["--delimiter", "\\r\\n"]] {
+        let faults = [
+            "--fault",
+            "drop=2%",
+            "--fault",
+            "wrong=3%",
+            "--fault",
+            "delay=5ms",
+        ];
+        let server = Server::start(folder.path(), &[&faults, framing].concat());
+        let pattern = [
+            "-c",
+            "20",
+            "--rate",
+            "100/s",
+            "--answers",
+            "echo",
+            "-d",
+            "2s",
+        ];
+        let report = load(
+            folder.path(),
+            &server.url(),
+            &[&pattern, framing].concat(),
+            0,
+        );
+        let served = server.stop();
+        assert!(
+            number(&served["dropped"]) > 20 && number(&served["spoilt"]) > 20,
+            "{served}"
+        );
+        assert_eq!(count(&report, "sent"), number(&served["messages"]));
+        assert_eq!(
+            count(&report, "answered") + count(&report, "answers_wrong"),
+            number(&served["replies"])
+        );
+        assert_eq!(
+            count(&report, "answers_missed") + count(&report, "unanswered"),
+            number(&served["dropped"])
+        );
+        // A wrong answer behind one that was left out is taken for the one before it.
+        assert_eq!(count(&report, "answers_wrong"), number(&served["spoilt"]));
+        let delay = report.metric("round_trip_from_sent")["p50"]
+            .as_f64()
+            .expect("it was measured");
+        assert!(delay >= 0.005, "{delay}");
+    }
+    let server = Server::start(folder.path(), &["--fault", "close=1%"]);
+    let report = load(
+        folder.path(),
+        &server.url(),
+        &["-c", "20", "--rate", "100/s", "-d", "3s"],
+        99,
+    );
+    let served = server.stop();
+    let closed = number(&served["closed"]);
+    assert!(closed >= 10, "{served}");
+    assert_eq!(
+        report.failures("closed_by_server") + report.failures("reset"),
+        closed
+    );
+}
+
+#[test]
+fn a_server_that_does_not_read_shows_as_messages_not_sent() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--fault", "deaf"]);
+    let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
+    let report = load(folder.path(), &server.url(), &pattern, 0);
+    server.stop();
+    let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
+    assert!(not_sent > 100, "{sent} sent, {not_sent} not");
+    // Three seconds of a hundred rounds: the schedule went on.
+    assert!(
+        (280..=301).contains(&count(&report, "rounds")),
+        "{}",
+        count(&report, "rounds")
+    );
+    assert_eq!(sent + not_sent, count(&report, "due"));
+    assert!(count(&report, "lost_in_flight") > 0);
+    assert_eq!(
+        count(&report, "delivered") + count(&report, "lost_in_flight"),
+        sent
+    );
+    report.tester_was_fit();
+}
+
+#[test]
+fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
+    let _alone = alone();
+    let folder = folder();
+    let port = free_port();
+    let file = folder.path().join("scenario.yaml");
+    let text = format!(
+        "duration: 3s\nserver:\n  command: [\"{}\", serve, messages, --mode, sink, --port, \"{port}\"]\n  ready: {{port: {port}}}\n\
+         clients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:{port}\"]\n    rounds: {{every: 10ms}}\n    load: {{clients: 50}}\n",
+        env!("CARGO_BIN_EXE_streamgauge")
+    );
+    fs::write(&file, text).expect("it can be written");
+    let finished = patiently(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
+    let shown = finished.stdout + &finished.stderr;
+    assert!(
+        shown.contains("a message") && shown.contains("of a core"),
+        "{shown}"
+    );
+    assert!(shown.contains("delivered"), "{shown}");
+}
+
+/// What a server does with a connection.
+type Act = fn(TcpStream) -> std::io::Result<()>;
+
+/// Does this with each connection; its threads end with the connections, which end with the client.
+fn each(act: Act) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // A client that has gone is no error.
+            thread::spawn(move || act(stream));
+        }
+    });
+    format!("tcp://127.0.0.1:{port}")
+}
+
+fn until_the_end(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut buffer = [0; 4096];
+    while stream.read(&mut buffer)? > 0 {}
+    Ok(())
+}
+
+#[test]
+fn hostile_servers_are_named() {
+    let _alone = alone();
+    let folder = folder();
+    let scenario = |url: &str, keys: &str| {
+        format!(
+            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"{url}\"]\n    load: {{clients: 3}}\n    {keys}\n"
+        )
+    };
+    let cases: [(&str, Act, &str); 5] = [
+        (
+            "malformed_answer",
+            |mut stream| {
+                stream.write_all(b"\xff\xff\xff\xff and so on")?;
+                until_the_end(stream)
+            },
+            "{framing: {length: {bytes: 4}}, rate: 10/s, answers: any}",
+        ),
+        (
+            "malformed_answer",
+            |mut stream| loop {
+                stream.write_all(&[b'x'; 65536])?;
+            },
+            "{framing: {delimiter: \"\\n\"}, rate: 10/s, answers: echo, longest_answer: 1MiB}",
+        ),
+        ("closed_by_server", |_| Ok(()), "{rate: 10/s}"),
+        (
+            "wrong_greeting",
+            |mut stream| {
+                stream.write_all(&[b'x'; 100_000])?;
+                until_the_end(stream)
+            },
+            "{greeting: [{expect: OK}]}",
+        ),
+        (
+            "timeout_greeting",
+            until_the_end,
+            "{greeting: [{send: hello}, {expect: OK}], greeting_timeout: 500ms}",
+        ),
+    ];
+    for (reason, act, keys) in cases {
+        let keys = keys.trim_matches(['{', '}']);
+        // Every key on a line of its own.
+        let file = folder.path().join("scenario.yaml");
+        let keys = split_keys(keys).join("\n    ");
+        fs::write(&file, scenario(&each(act), &keys)).expect("it can be written");
+        let json = folder.path().join("hostile.json");
+        let command = [
+            "run",
+            file.to_str().expect("UTF-8"),
+            "--json",
+            json.to_str().expect("UTF-8"),
+        ];
+        run(folder.path(), command).expect(99);
+        let report = Report::read(&json);
+        assert_eq!(
+            report.failures(reason),
+            3,
+            "{reason}: {}",
+            report.0["populations"]
+        );
+    }
+    // Half a frame and then nothing is no answer.
+    let half = each(|mut stream| {
+        stream.write_all(b"\0\0\x01\0abc")?;
+        until_the_end(stream)
+    });
+    let file = folder.path().join("scenario.yaml");
+    let keys = "framing: {length: {bytes: 4}}\n    rate: 10/s\n    answers: echo\n    answer_timeout: 500ms";
+    fs::write(&file, scenario(&half, keys)).expect("it can be written");
+    let json = folder.path().join("half.json");
+    run(
+        folder.path(),
+        [
+            "run",
+            file.to_str().expect("UTF-8"),
+            "--json",
+            json.to_str().expect("UTF-8"),
+        ],
+    )
+    .expect(0);
+    let report = Report::read(&json);
+    assert_eq!(count(&report, "answered"), 0);
+    assert_eq!(
+        count(&report, "answers_timed_out") + count(&report, "unanswered"),
+        count(&report, "sent")
+    );
+}
+
+/// Keys of a flow mapping, told apart at commas that are in no brackets.
+fn split_keys(text: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut keys) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                keys.push(text[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    keys.push(text[from..].trim());
+    keys
+}
+
+#[test]
+fn messages_go_over_tls_and_websockets() {
+    let _alone = alone();
+    let folder = folder();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate =
+        rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
+            .and_then(|parameters| parameters.self_signed(&key))
+            .expect("a certificate");
+    fs::write(folder.path().join("own.pem"), certificate.pem()).expect("written");
+    fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("written");
+    let tls = ["--tls-cert", "own.pem", "--tls-key", "key.pem"];
+    for (scheme, arguments) in [
+        ("tls", &tls[..]),
+        ("ws", &["--websocket"]),
+        (
+            "wss",
+            &[
+                "--websocket",
+                "--tls-cert",
+                "own.pem",
+                "--tls-key",
+                "key.pem",
+            ],
+        ),
+    ] {
+        let server = Server::start(folder.path(), arguments);
+        let url = format!("{scheme}://127.0.0.1:{}", server.port);
+        let mut load_it = vec![
+            "-c",
+            "10",
+            "--rate",
+            "50/s",
+            "--answers",
+            "echo",
+            "-d",
+            "2s",
+        ];
+        if scheme.ends_with('s') && scheme != "ws" {
+            load_it.extend(["--tls-ca", "own.pem"]);
+        }
+        let report = load(folder.path(), &url, &load_it, 0);
+        let served = server.stop();
+        assert!(count(&report, "sent") > 500, "{scheme}");
+        assert_eq!(
+            count(&report, "sent"),
+            number(&served["messages"]),
+            "{scheme}"
+        );
+        assert_eq!(
+            count(&report, "answered"),
+            count(&report, "sent"),
+            "{scheme}"
+        );
+        assert_eq!(
+            count(&report, "delivered"),
+            count(&report, "sent"),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
+fn messages_go_over_unix_sockets() {
+    let _alone = alone();
+    let folder = folder();
+    let path = folder.path().join("echo.sock");
+    let listener = UnixListener::bind(&path).expect("the folder is new");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut out = stream.try_clone()?;
+                let mut stream = stream;
+                std::io::copy(&mut stream, &mut out)
+            });
+        }
+    });
+    let url = format!("unix://{}", path.display());
+    let report = load(
+        folder.path(),
+        &url,
+        &["-c", "5", "--in-flight", "1", "--messages", "200"],
+        0,
+    );
+    assert_eq!(
+        (count(&report, "answered"), count(&report, "delivered")),
+        (1000, 1000)
+    );
+    assert_eq!(report.clients("completed"), 5);
+}
+
+#[test]
+fn socat_echoes() {
+    if !have("socat") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let port = free_port();
+    let mut command = Command::new("socat");
+    command.args([
+        &format!("TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr"),
+        "EXEC:cat",
+    ]);
+    let mut socat = Process::start(command, folder.path());
+    wait_for("socat listens", Duration::from_secs(20), || {
+        assert!(socat.runs(), "socat ended: {}", socat.said());
+        listens(port).then_some(())
+    });
+    let report = load(
+        folder.path(),
+        &format!("tcp://127.0.0.1:{port}"),
+        &["-c", "5", "--in-flight", "1", "--messages", "100"],
+        0,
+    );
+    assert_eq!(count(&report, "answered"), 500);
+    assert_eq!(report.clients("completed"), 5);
+}

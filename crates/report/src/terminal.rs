@@ -4,6 +4,7 @@
 //! the tester fit to tell? Where is the rest?
 
 mod given_back;
+mod messages;
 mod multiplex;
 mod published;
 mod sources;
@@ -66,6 +67,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     }
     if let Some(server) = &report.server {
         screen.server(server, &report.events);
+        screen.cost_of_messages(report);
         if let Some(given_back) = &report.server_gave_back {
             screen.given_back(given_back);
         }
@@ -242,6 +244,9 @@ impl Screen {
         let clients = &population.clients;
         let metrics = &population.metrics;
         self.heading(&population.name, &clients_line(clients, metrics));
+        if self.messages(metrics, clients) {
+            return;
+        }
         let sends = self.published(metrics);
         let receives = metrics
             .value("expected")

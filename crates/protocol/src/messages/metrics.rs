@@ -1,5 +1,8 @@
 //! What is measured of messages.
 
+use measure::TableColumn;
+use measure::totals::Statistic;
+
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
@@ -67,6 +70,17 @@ measure::metrics! {
         "sent_bitrate", BitsPerSecond, "", Rate(BYTES_SENT, 8);
         /// Messages that were due and could not be sent, as a share of those sent.
         "back_pressure", Ratio, "", Share(DUE_NOT_SENT, SENT);
+    }
+    table {
+        TableColumn::larger("playing", "playing", Statistic::Max, ["connected", ""]);
+        TableColumn::larger("messages", "delivered_rate", Statistic::Value, ["messages", "/s"]);
+        TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::smaller("due_not_sent", "due_not_sent", Statistic::Value, ["not", "taken"]);
+        TableColumn::smaller("lost_in_flight", "lost_in_flight", Statistic::Value, ["lost in", "flight"]);
+        TableColumn::smaller("answers_wrong", "answers_wrong", Statistic::Value, ["answers", "wrong"]);
+        TableColumn::smaller("round_trip_p50", "round_trip", Statistic::Quantile(0.5), ["trip", "p50 ms"]);
+        TableColumn::smaller("round_trip_p99", "round_trip", Statistic::Quantile(0.99), ["trip", "p99 ms"]);
+        TableColumn::smaller("cpu_per_message", "", Statistic::Value, ["CPU per", "message µs"]);
     }
 }
 

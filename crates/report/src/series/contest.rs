@@ -15,10 +15,14 @@ use crate::model::Report;
 pub(super) const THRESHOLD: &str = "a threshold failed";
 
 /// How much of the media of each population may be wrong or missing, as a share.
-pub(super) struct Allowed(Vec<(String, f64)>);
+pub(super) struct Allowed {
+    media: Vec<(String, f64)>,
+    /// How many messages the server may be too slow for, of those sent: as many as where most may be.
+    back_pressure: f64,
+}
 
 impl Allowed {
-    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else that on `loss`.
+    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else that on `loss`; of messages that on `back_pressure`.
     pub(super) fn of(report: &Report) -> Allowed {
         let written = |population: &str, metric: &str| {
             let limits = report.thresholds.iter().filter_map(|result| {
@@ -33,22 +37,26 @@ impl Allowed {
             limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED))
         };
         let populations = report.populations.iter();
-        Allowed(
-            populations
+        let back_pressure = populations
+            .clone()
+            .filter_map(|population| written(&population.name, "back_pressure"));
+        Allowed {
+            back_pressure: back_pressure.fold(WRONG_ALLOWED, f64::max),
+            media: populations
                 .map(|population| (population.name.clone(), of_it(&population.name)))
                 .collect(),
-        )
+        }
     }
 
     fn share(&self, population: &str) -> f64 {
-        let mut all = self.0.iter();
+        let mut all = self.media.iter();
         all.find(|(name, _)| name == population)
             .map_or(WRONG_ALLOWED, |(_, share)| *share)
     }
 
     /// What is allowed of all together: as much as where most is.
     fn most(&self) -> f64 {
-        let shares = self.0.iter().map(|(_, share)| *share);
+        let shares = self.media.iter().map(|(_, share)| *share);
         shares.fold(WRONG_ALLOWED, f64::max)
     }
 }
@@ -143,12 +151,49 @@ impl Broken {
     }
 }
 
+/// What became of messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Messages {
+    pub(super) sent: f64,
+    /// Sent, and never delivered.
+    pub(super) lost: f64,
+    /// Sent, and not sent because the server took no more.
+    pub(super) due: f64,
+    pub(super) not_taken: f64,
+    pub(super) answers_wrong: f64,
+    /// Those whose answer was left out or did not come in time.
+    pub(super) unanswered: f64,
+}
+
+impl Messages {
+    /// What of it is too much, in words.
+    fn in_words(self, allowed: &Allowed) -> Option<String> {
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let of_sent = [
+            (self.lost, "lost in flight"),
+            (self.answers_wrong, "answered wrong"),
+            (self.unanswered, "not answered"),
+        ];
+        let too_many = |part: f64| share(part, self.sent) > WRONG_ALLOWED;
+        if let Some((part, what)) = of_sent.into_iter().find(|(part, _)| too_many(*part)) {
+            let share = share(part, self.sent);
+            return Some(format!("{} % {what}", digits(share * 100.0)));
+        }
+        // The threshold is on the share of those sent.
+        (share(self.not_taken, self.sent) > allowed.back_pressure).then(|| {
+            let share = share(self.not_taken, self.due);
+            format!("{} % not taken", digits(share * 100.0))
+        })
+    }
+}
+
 /// Why the figures of a run say that it did not serve what was asked.
 pub(super) fn why(
     report: &Report,
     figures: &Figures,
     allowed: &Allowed,
     broken: Broken,
+    messages: Messages,
 ) -> Option<String> {
     let mut words = Vec::new();
     if figures.failed > 0 {
@@ -180,6 +225,7 @@ pub(super) fn why(
     } else if figures.loss.is_none() && broken.share() > most {
         words.push(format!("{} continuity errors", count(broken.errors)));
     }
+    words.extend(messages.in_words(allowed));
     let unserved = figures.asked - figures.served;
     if words.is_empty() && unserved > 0 {
         let (some, all) = (count(unserved as f64), count(figures.asked as f64));

@@ -15,18 +15,20 @@ use crate::model::{Metrics, Report, tidy};
 /// The figures of one run, over all its populations. What is null is unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Figures {
-    /// The most clients that got media at the end of any second.
+    /// The most clients that got media, or whose connection for messages stood, at the end of any second.
     pub playing: u64,
-    /// Clients that asked for media. Who was ended by the plan before any came is not among them.
+    /// Clients that asked for media, or for such a connection. Who was ended by the plan before any came is not among them.
     pub asked: u64,
-    /// Of these, the clients that were served: they did not fail, their media came, and no more of it was lost or wrong than is
+    /// Of these, the clients that were served: they did not fail, what they asked for came, and no more of it was lost or wrong than is
     /// allowed (0.1 %, or what the scenario's own threshold on `wrong` or else `loss` allows, if that is more).
     pub served: u64,
-    /// Media, in bit/s: half of the seconds in which media came had at least as much. So neither a beginning
+    /// Media, or messages sent, in bit/s: half of the seconds in which there was any had at least as much. So neither a beginning
     /// nor an end in which few play makes it smaller.
     pub bitrate: Option<f64>,
-    /// Media, in bit/s: all of it over the whole run, as the run's own report says.
+    /// The same over the whole run, as the run's own report says.
     pub bitrate_mean: Option<f64>,
+    /// Messages that were delivered a second: half of the seconds in which any were had at least as many. Null where none are sent.
+    pub messages: Option<f64>,
     /// Packets of media that came, first copies only; where their source stamps datagrams, these.
     pub received: u64,
     /// The share of the expected packets that never came.
@@ -48,6 +50,8 @@ pub struct Figures {
     /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came again, was foreign or damaged). Null where it
     /// cannot be told what is right.
     pub cpu_per_gbit: Option<f64>,
+    /// The server's processor time for each message that was delivered, in seconds. Null where clients do anything else too.
+    pub cpu_per_message: Option<f64>,
     /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident set.
     pub server_memory: Option<f64>,
     /// Clients that failed.
@@ -77,6 +81,7 @@ pub(super) struct Shown {
 struct Sums {
     playing: f64,
     rates: Vec<f64>,
+    message_rates: Vec<f64>,
     payload: f64,
     seconds: f64,
     totals: Vec<Totals>,
@@ -104,7 +109,7 @@ impl Sums {
         let warm_up = reader.header().warm_up_windows();
         for row in reader.windows() {
             let row = row?;
-            let (mut playing, mut payload) = (0.0, 0.0);
+            let (mut playing, mut payload, mut messages) = (0.0, 0.0, 0.0);
             for (subject, totals) in subjects.iter().zip(&mut sums.totals) {
                 let Some(window) = row.subjects.get(&subject.name) else {
                     continue;
@@ -114,6 +119,9 @@ impl Sums {
                     continue;
                 }
                 payload += counter(subject, window, "payload_bytes");
+                // Messages have no other media.
+                payload += counter(subject, window, "bytes_sent");
+                messages += counter(subject, window, "delivered");
                 totals.add(window, row.seconds);
             }
             sums.playing = sums.playing.max(playing);
@@ -126,18 +134,11 @@ impl Sums {
             if payload > 0.0 && row.seconds > 0.5 && sums.rates.len() < MOST_WINDOWS {
                 sums.rates.push(payload * 8.0 / row.seconds);
             }
+            if messages > 0.0 && row.seconds > 0.5 && sums.message_rates.len() < MOST_WINDOWS {
+                sums.message_rates.push(messages / row.seconds);
+            }
         }
         Ok(sums)
-    }
-
-    /// The bit rate that half of the seconds with media reached.
-    fn middle_rate(&mut self) -> Option<f64> {
-        let middle = self.rates.len() / 2;
-        if self.rates.is_empty() {
-            return None;
-        }
-        let (_, rate, _) = self.rates.select_nth_unstable_by(middle, f64::total_cmp);
-        Some(*rate)
     }
 
     fn figure(&self, name: &str, statistic: Statistic) -> Option<f64> {
@@ -176,6 +177,14 @@ impl Sums {
         (self.seconds > 0.0).then(|| sum * 8.0 / self.seconds)
     }
 
+    /// How many messages were delivered, where all populations send such.
+    fn messages_alone(&self) -> Option<f64> {
+        let all = self.totals.iter();
+        let of_messages = |totals: &Totals| totals.catalogue().find("delivered").is_some();
+        let messages = self.count("delivered");
+        (all.clone().all(of_messages) && messages > 0.0).then_some(messages)
+    }
+
     fn column(&self, column: &TableColumn) -> Option<f64> {
         let any = |names: &[&str]| names.iter().any(|name| self.count(name) > 0.0);
         let known = column.known_with.is_empty() || any(column.known_with);
@@ -184,6 +193,16 @@ impl Sums {
         }
         self.figure(column.metric, column.statistic)
     }
+}
+
+/// What half of them reached.
+fn middle_of(rates: &mut [f64]) -> Option<f64> {
+    let middle = rates.len() / 2;
+    if rates.is_empty() {
+        return None;
+    }
+    let (_, rate, _) = rates.select_nth_unstable_by(middle, f64::total_cmp);
+    Some(*rate)
 }
 
 fn counter(subject: &Subject, window: &Window, name: &str) -> f64 {
@@ -222,8 +241,9 @@ impl Figures {
             playing: sums.playing.max(0.0) as u64,
             asked: clients.asked,
             served: clients.served,
-            bitrate: sums.middle_rate().map(tidy),
+            bitrate: middle_of(&mut sums.rates).map(tidy),
             bitrate_mean: (sums.seconds > 0.0).then(|| tidy(sums.payload * 8.0 / sums.seconds)),
+            messages: middle_of(&mut sums.message_rates).map(tidy),
             received: sums.count("received").max(0.0) as u64,
             loss: sums.value("loss"),
             wrong: sums.value("wrong"),
@@ -238,6 +258,9 @@ impl Figures {
             cpu_per_gbit: server_cpu
                 .zip(gbits.filter(|&rate| rate > 0.0))
                 .map(|(cpu, rate)| tidy(cpu / rate)),
+            cpu_per_message: server_cpu
+                .zip(sums.messages_alone())
+                .map(|(cpu, messages)| tidy(cpu * sums.seconds / messages)),
             server_memory: of_server(|server| {
                 let level = server.level("uss").or_else(|| server.level("rss"))?;
                 Some(level.max)
@@ -260,6 +283,7 @@ impl Figures {
                 let metric = subject.catalogue.find(column.metric);
                 let unit = match metric {
                     Some(metric) => metric.unit,
+                    None if column.name == "cpu_per_message" => Unit::Seconds,
                     None if column.name == "cpu_per_gbit" => Unit::Cores,
                     None => Unit::Count,
                 };
@@ -274,7 +298,18 @@ impl Figures {
             lost: sums.count("continuity_lost"),
             packets: sums.count("ts_packets"),
         };
-        figures.contest = contest::why(report, &figures, &allowed, broken);
+        let messages = contest::Messages {
+            sent: sums.count("sent"),
+            lost: sums.count("lost_in_flight"),
+            due: sums.count("due"),
+            not_taken: sums.count("due_not_sent"),
+            answers_wrong: sums.count("answers_wrong"),
+            unanswered: ["answers_missed", "answers_timed_out", "unanswered"]
+                .iter()
+                .map(|name| sums.count(name))
+                .sum(),
+        };
+        figures.contest = contest::why(report, &figures, &allowed, broken, messages);
         Ok(figures)
     }
 
@@ -292,6 +327,8 @@ impl Figures {
             "server_cpu" => self.server_cpu,
             "server_cpu_peak" => self.server_cpu_peak,
             "cpu_per_gbit" => self.cpu_per_gbit,
+            "cpu_per_message" => self.cpu_per_message,
+            "messages" => self.messages,
             "server_memory" => self.server_memory,
             "failed" => Some(self.failed as f64),
             _ => return None,

@@ -85,7 +85,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     if series.runs.iter().any(|row| !row.best.is_empty()) {
         legend.push(
             "* the best of its column among the runs that passed and served every client right: the most clients, \
-             Mb/s and packets, the least of all others"
+             messages, Mb/s and packets, the least of all others"
                 .to_owned(),
         );
     }
@@ -200,7 +200,10 @@ fn cell(row: &Row, column: &TableColumn, unit: Unit) -> Cell {
         if column.name == "loss" && value.is_none() && figures.bitrate.is_some() {
             return Some("unknown".to_owned());
         }
-        let text = shown(unit, value?);
+        let text = match column.name {
+            "cpu_per_message" => digits(value? * 1e6),
+            _ => shown(unit, value?),
+        };
         Some(match column.name {
             "served" => format!("{text} of {}", count(figures.asked as f64)),
             _ if figures.is_doubtful(column) => format!("~{text}"),
@@ -241,19 +244,20 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     };
     let clients = best::of_clients(&series.runs);
     let mut columns: Vec<Column> = Vec::new();
-    let mut per_gbit = None;
+    // What the server's processor is shared by stands beside it.
+    let mut shared_by = Vec::new();
     let has = |name: &str| clients.iter().any(|shown| shown.column.name == name);
     for Shown { column, unit } in &clients {
         let made = of(column, *unit);
-        if column.name == "cpu_per_gbit" {
-            per_gbit = Some(made);
+        if matches!(column.name, "cpu_per_gbit" | "cpu_per_message") {
+            shared_by.push(made);
         } else {
             columns.push(made);
         }
     }
     let [cpu, peak, memory] = &best::SERVER;
     columns.extend([of(cpu, Unit::Cores), of(peak, Unit::Cores)]);
-    columns.extend(per_gbit);
+    columns.extend(shared_by);
     columns.push(of(memory, Unit::Bytes));
     // What is served says it already.
     if !has("served") {

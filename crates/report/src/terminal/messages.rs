@@ -1,0 +1,126 @@
+//! What is shown of short messages.
+
+use std::fmt::Write;
+
+use measure::Unit;
+
+use super::Screen;
+use crate::human::{count, figure, plural};
+use crate::model::{Clients, Metrics, Report};
+
+impl Screen {
+    /// What clients of messages saw; says whether they are such.
+    pub(super) fn messages(&mut self, metrics: &Metrics, clients: &Clients) -> bool {
+        if metrics.find("delivered_rate").is_none() {
+            return false;
+        }
+        let value = |name| metrics.value(name).unwrap_or(0.0);
+        let rate = |name| format!("{}/s", count(value(name).round()));
+        self.row(
+            "messages",
+            &format!(
+                "{} sent, {} of {} delivered ({})",
+                rate("sent_rate"),
+                count(value("delivered")),
+                count(value("sent")),
+                rate("delivered_rate"),
+            ),
+        );
+        let due = value("due_not_sent");
+        if due > 0.0 {
+            let text = format!(
+                "{} were due and could not be sent, {} of those that were",
+                plural(due, "message", "messages"),
+                figure(Unit::Ratio, value("back_pressure")),
+            );
+            self.row("back-pressure", &text);
+        }
+        let lost = value("lost_in_flight");
+        if lost > 0.0 {
+            let text = format!(
+                "{} in flight, when their connection ended",
+                plural(lost, "message", "messages")
+            );
+            self.row("lost", &text);
+        }
+        self.answers(metrics);
+        for (label, name, first) in [
+            ("round trip", "round_trip", "p50"),
+            ("  from sending", "round_trip_from_sent", "p50"),
+            ("round took", "round_duration", "mean"),
+            ("greeting", "greeting_delay", "p50"),
+            ("connecting", "connect_delay", "p50"),
+        ] {
+            if let Some(found) = metrics
+                .find(name)
+                .filter(|_| metrics.distribution(name).is_some())
+            {
+                self.distribution(label, found, first);
+            }
+        }
+        self.failures(clients);
+        true
+    }
+
+    fn answers(&mut self, metrics: &Metrics) {
+        let value = |name| metrics.value(name).unwrap_or(0.0);
+        let mut text = String::new();
+        if value("answered") > 0.0 {
+            let _ = write!(
+                text,
+                "{} right ({}/s)",
+                count(value("answered")),
+                count(value("answered_rate").round())
+            );
+        }
+        let waits = value("answered") > 0.0 || value("answers_timed_out") > 0.0;
+        for (name, what) in [
+            ("answers_wrong", "wrong"),
+            ("answers_missed", "left out"),
+            ("answers_timed_out", "too late"),
+            ("unanswered", "not come by the end"),
+            ("unasked", "unasked"),
+        ] {
+            let number = value(name);
+            if number > 0.0 {
+                let _ = write!(
+                    text,
+                    "{}{} {what}",
+                    if text.is_empty() { "" } else { ", " },
+                    count(number)
+                );
+            }
+        }
+        if !text.is_empty() {
+            self.row("answers", &text);
+        } else if waits {
+            self.row("answers", "none");
+        }
+    }
+
+    /// What a message cost the server, where all that it did was messages.
+    pub(super) fn cost_of_messages(&mut self, report: &Report) {
+        let delivered = |metrics: &Metrics| {
+            metrics
+                .find("delivered_rate")
+                .and_then(|_| metrics.value("delivered"))
+        };
+        let delivered: Option<Vec<f64>> = report
+            .populations
+            .iter()
+            .map(|own| delivered(&own.metrics))
+            .collect();
+        let messages: f64 = delivered.unwrap_or_default().iter().sum();
+        let cpu = report
+            .server
+            .as_ref()
+            .and_then(|server| server.level("cpu"));
+        if let Some(cpu) = cpu.filter(|_| messages > 0.0) {
+            let seconds = cpu.mean * (report.run.duration - report.run.warm_up) / messages;
+            self.row(
+                "a message",
+                &format!("{} of a core", figure(Unit::Seconds, seconds)),
+            );
+        }
+    }
+}

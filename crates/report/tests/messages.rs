@@ -1,0 +1,187 @@
+//! What a series says of servers of messages: who can be the best, and what a message costs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use measure::{
+    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Verdict,
+    VerdictResult, server,
+};
+use protocol::messages::metrics as m;
+use report::Layout;
+use report::series::{Series, table};
+use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
+use serde_json::json;
+
+fn catalogue_of(kind: &str) -> Option<Catalogue> {
+    match kind {
+        "server" => Some(SERVER_CATALOGUE),
+        "tester" => Some(TESTER_CATALOGUE),
+        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+    }
+}
+
+const SENT: u64 = 100_000;
+
+/// What became of so many messages in each of two seconds.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    lost: u64,
+    not_taken: u64,
+    wrong: u64,
+    unanswered: u64,
+    /// What the scenario allows of back-pressure.
+    allowed: Option<f64>,
+    cores: f64,
+}
+
+fn write(folder: &Path, at: usize, made: Made) {
+    let subject = |name: &str, kind: &str| SubjectHeader {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        catalogue: catalogue_of(kind).expect("it is a known kind"),
+    };
+    let value = at.to_string();
+    let header = Header {
+        version: "0.1.0".to_owned(),
+        scenario: json!({"name": "chats", "varied": [{"key": "server.launch", "value": value}]}),
+        machine: Machine::default(),
+        seed: 7,
+        started_at: Duration::from_secs(1_798_761_599),
+        warm_up: Duration::ZERO,
+        window: Duration::from_secs(1),
+        subjects: vec![
+            subject("users", "messages"),
+            subject("server", "server"),
+            subject("tester", "tester"),
+        ],
+    };
+    let run = RunFile::create(&folder.join(format!("{at}.run")), &header).expect("can be made");
+    for index in 0..2u64 {
+        let mut users = Recorder::new(catalogue_of("messages").expect("it is a protocol"));
+        users.add(m::SENT, SENT);
+        users.add(m::DELIVERED, SENT - made.lost);
+        users.add(m::BYTES_SENT, 36 * SENT);
+        users.add(m::LOST_IN_FLIGHT, made.lost);
+        users.add(m::DUE_NOT_SENT, made.not_taken);
+        users.add(m::ANSWERS_WRONG, made.wrong);
+        users.add(m::ANSWERS_TIMED_OUT, made.unanswered);
+        users.record(m::ROUND_TRIP, 2_000_000);
+        let mut server = Recorder::new(SERVER_CATALOGUE);
+        server.set(server::CPU, made.cores);
+        let mut tester = Recorder::new(TESTER_CATALOGUE);
+        run.window(WindowRow {
+            index,
+            start: Time::from_start(Duration::from_secs(index)),
+            seconds: 1.0,
+            subjects: BTreeMap::from([
+                ("users".to_owned(), users.take_window()),
+                ("server".to_owned(), server.take_window()),
+                ("tester".to_owned(), tester.take_window()),
+            ]),
+        });
+    }
+    let verdict = Verdict {
+        result: VerdictResult::Pass,
+        reasons: Vec::new(),
+        stopped_by_user: false,
+    };
+    let threshold = made.allowed.map(|limit| ThresholdResult {
+        text: format!("users.back_pressure < {}%", limit * 100.0),
+        subject: "users".to_owned(),
+        unit: measure::Unit::Ratio,
+        limit,
+        value: Some(limit / 2.0),
+        passed: true,
+        window: None,
+        no_data: false,
+        implied: false,
+        in_doubt: false,
+    });
+    run.verdict(&verdict, threshold.as_slice());
+    run.finish().expect("it can be written");
+}
+
+#[test]
+fn only_who_takes_and_answers_all_messages_can_be_the_best() {
+    let good = Made {
+        cores: 0.8,
+        ..Made::default()
+    };
+    let cheap = Made { cores: 0.1, ..good };
+    let runs = [
+        (good, None),
+        // Few are nothing.
+        (
+            Made {
+                not_taken: 90,
+                ..good
+            },
+            None,
+        ),
+        (
+            Made {
+                lost: 2_000,
+                ..cheap
+            },
+            Some("2 % lost in flight"),
+        ),
+        (
+            Made {
+                wrong: 500,
+                ..cheap
+            },
+            Some("0.5 % answered wrong"),
+        ),
+        (
+            Made {
+                unanswered: 30_000,
+                ..cheap
+            },
+            Some("30 % not answered"),
+        ),
+        (
+            Made {
+                not_taken: 100_000,
+                ..cheap
+            },
+            Some("50 % not taken"),
+        ),
+        (
+            Made {
+                not_taken: 50_000,
+                allowed: Some(1.0),
+                cores: 0.9,
+                ..good
+            },
+            None,
+        ),
+    ];
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    for (at, (made, _)) in runs.iter().enumerate() {
+        write(folder.path(), at, *made);
+    }
+    let series = Series::open(folder.path(), catalogue_of).expect("it is a series");
+    for (row, (_, word)) in series.runs.iter().zip(&runs) {
+        assert_eq!(row.out_of_contest.as_deref(), *word, "{row:?}");
+        assert!(word.is_none() || row.best.is_empty(), "{row:?}");
+    }
+    let first = &series.runs[0];
+    assert!(first.best.contains(&"cpu_per_message"), "{first:?}");
+    let figures = first.figures.as_ref().expect("it was measured");
+    assert_eq!(figures.messages, Some(100_000.0));
+    assert_eq!(figures.bitrate, Some(28_800_000.0));
+    assert_eq!(figures.cpu_per_message, Some(8e-6));
+    let layout = Layout {
+        width: 140,
+        ..Layout::default()
+    };
+    let table = table(&series, layout);
+    for part in ["messages", "100,000", "28.8", "PASS, 50 % not taken", "8*"] {
+        assert!(table.contains(part), "no `{part}` in:\n{table}");
+    }
+    for part in ["loss", "jitter", "startup"] {
+        assert!(!table.contains(part), "`{part}` in:\n{table}");
+    }
+}

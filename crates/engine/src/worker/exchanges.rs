@@ -50,7 +50,9 @@ struct Line {
     armed: Time,
     /// Whether nothing more is planned on it.
     finishing: bool,
-    /// Whether the other side was told so.
+    /// Until when answers are waited for before the other side is told so.
+    patience: Time,
+    /// Whether the sending side is closed.
     shut: bool,
     /// Whether the other side has nothing more to say.
     ended: bool,
@@ -156,6 +158,7 @@ impl Worker {
             serial,
             armed: Time::NEVER,
             finishing: false,
+            patience: Time::ZERO,
             shut: false,
             ended: false,
             held: false,
@@ -462,7 +465,10 @@ impl Worker {
         let after = match after {
             Ok(after) => after,
             Err(failure) => {
-                self.end_exchange(place, Ended::Failed(failure));
+                // A WebSocket's close is answered.
+                if self.send_out(line) {
+                    self.end_exchange(place, Ended::Failed(failure));
+                }
                 return false;
             }
         };
@@ -528,6 +534,11 @@ impl Worker {
             if let Some(caller) = own.exchange.caller() {
                 caller.finish();
             }
+            if let Some(patience) = own.exchange.patience() {
+                own.patience = self.clock.now() + patience;
+                let later = Reverse((own.patience, line, own.serial));
+                self.exchanges.later.push(later);
+            }
             self.exchanges.leave(line);
         }
         self.go_on(place);
@@ -541,7 +552,8 @@ impl Worker {
         let State::Exchange { line } = stream.state else {
             return;
         };
-        let own = &mut self.exchanges.lines[line];
+        let exchanges = &mut self.exchanges;
+        let own = &mut exchanges.lines[line];
         let waiting = own.exchange.waiting().max(stream.queued());
         if own.held && waiting <= CONGESTED {
             self.unread.push(place);
@@ -549,7 +561,20 @@ impl Worker {
         if !own.finishing || waiting > 0 {
             return;
         }
-        if !own.shut {
+        let waits = own.exchange.patience().is_some() && !own.ended;
+        if waits && self.clock.now() < own.patience {
+            return;
+        }
+        exchanges.out.clear();
+        own.exchange.goodbye(&mut exchanges.out);
+        if !exchanges.out.is_empty() {
+            // One that broke is found so by reading it.
+            let _ = stream.send_all(&exchanges.out);
+            if stream.queued() > 0 {
+                return;
+            }
+        }
+        if !own.shut && !own.exchange.waits_for_goodbye() {
             own.shut = true;
             stream.say_goodbye();
             // One that broke is found so by reading it.

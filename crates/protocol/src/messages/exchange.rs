@@ -84,6 +84,7 @@ pub struct Script {
     limit: u64,
     longest: u64,
     answer_timeout: Duration,
+    patience: Duration,
     /// What the wall clock showed, in nanoseconds since 1970, when the run's time began.
     wall_nanos: u64,
 }
@@ -115,6 +116,7 @@ impl Script {
             limit: config.messages.unwrap_or(u64::MAX),
             longest: config.longest_answer.0,
             answer_timeout: config.answer_timeout.0,
+            patience: config.close_timeout.0 / 2,
             wall_nanos: u64::try_from(wall_clock.as_nanos()).unwrap_or(0),
             answers: config.expects(),
             template,
@@ -156,6 +158,10 @@ pub struct Caller {
     gave_up: bool,
     /// Whether nothing more is to be sent.
     finished: bool,
+    /// Of a WebSocket: whether its close was sent (RFC 6455, 7.1.2).
+    said_close: bool,
+    /// Of a WebSocket: whether that of the server has come.
+    heard_close: bool,
 }
 
 impl Caller {
@@ -170,6 +176,8 @@ impl Caller {
             reader: Reader::default(),
             gave_up: false,
             finished: false,
+            said_close: false,
+            heard_close: false,
         }
     }
 
@@ -194,6 +202,19 @@ impl Caller {
     /// Sends nothing more.
     pub fn finish(&mut self) {
         self.finished = true;
+    }
+
+    fn is_websocket(&self) -> bool {
+        matches!(self.script.framing, Framing::WebSocket { .. })
+    }
+
+    /// Adds the close of a WebSocket, once.
+    fn goodbye(&mut self, out: &mut Vec<u8>) {
+        if self.is_websocket() && !self.said_close {
+            self.said_close = true;
+            let mask = mix(&[self.seed, self.sent, 8]) as u32;
+            ws::write_control(ws::CLOSE, &ws::NORMAL.to_be_bytes(), Some(mask), out);
+        }
     }
 
     /// Whether it is spent, and waits for nothing.
@@ -243,9 +264,7 @@ impl Caller {
         tools: &mut Tools<'_>,
     ) -> Result<After, session::Failure> {
         tools.recorder.add(m::BYTES_RECEIVED, bytes.len() as u64);
-        if self.script.answers == Answers::None
-            && !matches!(self.script.framing, Framing::WebSocket { .. })
-        {
+        if self.script.answers == Answers::None && !self.is_websocket() {
             tools.recorder.add(m::UNASKED, 1);
             return Ok(After::Go);
         }
@@ -272,7 +291,13 @@ impl Caller {
                     let mask = mix(&[self.seed, self.sent]) as u32;
                     ws::write_control(ws::PONG, payload, Some(mask), tools.out);
                 }
+                Some(Item::Close(_)) if self.finished => {
+                    self.heard_close = true;
+                    return Ok(After::Finish);
+                }
                 Some(Item::Close(code)) => {
+                    // It is answered (RFC 6455, 5.5.1).
+                    self.goodbye(tools.out);
                     let code = code.map_or_else(String::new, |code| format!(" with code {code}"));
                     let detail = format!("the server closed the WebSocket{code}");
                     return Err(Failure::ClosedByServer.with(detail));
@@ -335,6 +360,11 @@ impl Caller {
 
     /// Takes up what has been delivered; `waiting` bytes have not, and TLS adds `sealing` to each message.
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
+        let close = match self.said_close {
+            true => ws::overhead(2, true) + 2 + sealing,
+            false => 0,
+        };
+        let waiting = waiting.saturating_sub(close as u64);
         let delivered = self.sent - self.messages_in(waiting, sealing);
         if let Some(more) = delivered.checked_sub(self.delivered) {
             recorder.add(m::DELIVERED, more);
@@ -521,6 +551,33 @@ impl Exchange {
     pub fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         if let Exchange::Caller(caller) = self {
             caller.acknowledged(waiting, sealing, recorder);
+        }
+    }
+
+    /// How long answers are waited for when nothing more is planned, before the other side is told so: many servers answer nothing any more once they are.
+    /// None where no answer is to come.
+    pub fn patience(&self) -> Option<Duration> {
+        match self {
+            Exchange::Caller(caller) => {
+                let waits = !caller.pending.is_empty() && !caller.heard_close;
+                waits.then_some(caller.script.patience)
+            }
+            Exchange::Answerer(_) => None,
+        }
+    }
+
+    /// Adds what tells the other side that nothing more comes, where messages have a way of their own to say so. Called when nothing else is to be sent.
+    pub fn goodbye(&mut self, out: &mut Vec<u8>) {
+        if let Exchange::Caller(caller) = self {
+            caller.goodbye(out);
+        }
+    }
+
+    /// Whether the other side is to answer that before the connection is closed (RFC 6455, 7.1.1).
+    pub fn waits_for_goodbye(&self) -> bool {
+        match self {
+            Exchange::Caller(caller) => caller.said_close && !caller.heard_close,
+            Exchange::Answerer(_) => false,
         }
     }
 

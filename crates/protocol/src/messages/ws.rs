@@ -13,6 +13,9 @@ pub const PING: u8 = 9;
 /// The opcode of what answers a ping.
 pub const PONG: u8 = 10;
 
+/// The code of a close after all was done (RFC 6455, 7.4.1).
+pub const NORMAL: u16 = 1000;
+
 const CONTINUATION: u8 = 0;
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;

@@ -130,6 +130,65 @@ fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
     assert_eq!(bench.recorder.counter(m::ANSWERED), 5);
 }
 
+/// A client of a WebSocket that has sent two messages, of which the first was answered.
+fn of_websocket(bench: &mut Bench) -> Exchange {
+    let keys = r#"{"size":3,"echo":{"in_flight":2},"messages":2}"#;
+    let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
+    let script = Script::new(&config, true, Duration::ZERO).expect("it makes sense");
+    let mut exchange = Exchange::Caller(Caller::new(Arc::new(script), 9));
+    bench.with(ms(0), |tools| exchange.begin(tools));
+    let after = bench.with(ms(1), |tools| {
+        exchange.received(b"\x81\x03001", ms(1), tools)
+    });
+    assert_eq!(after, Ok(After::Go));
+    exchange
+}
+
+#[test]
+fn a_websocket_is_closed_by_both_sides() {
+    let mut bench = Bench::of_client();
+    let mut exchange = of_websocket(&mut bench);
+    exchange.caller().expect("it is a client's").finish();
+    assert_eq!(exchange.patience(), Some(Duration::from_secs(1)));
+    bench
+        .with(ms(2), |tools| {
+            exchange.received(b"\x81\x03002", ms(2), tools)
+        })
+        .expect("it is framed");
+    assert_eq!(
+        (exchange.patience(), exchange.waits_for_goodbye()),
+        (None, false)
+    );
+    bench.with(ms(3), |tools| exchange.goodbye(tools.out));
+    // Masked, with a code (RFC 6455, 5.5.1): and said once.
+    assert_eq!((bench.out.len(), &bench.out[..2]), (8, &b"\x88\x82"[..]));
+    assert!(exchange.waits_for_goodbye());
+    exchange.acknowledged(8, 0, &mut bench.recorder);
+    assert_eq!(bench.recorder.counter(m::DELIVERED), 2);
+    bench.with(ms(3), |tools| exchange.goodbye(tools.out));
+    assert!(bench.out.is_empty());
+    let after = bench.with(ms(4), |tools| {
+        exchange.received(b"\x88\x02\x03\xe8", ms(4), tools)
+    });
+    assert_eq!(
+        (after, exchange.waits_for_goodbye()),
+        (Ok(After::Finish), false)
+    );
+}
+
+#[test]
+fn a_websocket_that_the_server_closes_is_answered_and_has_failed() {
+    let mut bench = Bench::of_client();
+    let mut exchange = of_websocket(&mut bench);
+    let after = bench.with(ms(4), |tools| {
+        exchange.received(b"\x88\x02\x03\xe9", ms(4), tools)
+    });
+    let failure = after.expect_err("messages were to come");
+    assert_eq!(failure.reason, "closed_by_server");
+    assert!(failure.detail.contains("1001"), "{}", failure.detail);
+    assert_eq!(bench.out.len(), 8);
+}
+
 #[test]
 fn a_server_that_never_answers_is_bounded() {
     let mut bench = Bench::of_client();

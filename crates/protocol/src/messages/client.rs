@@ -94,6 +94,8 @@ struct Greeting {
     reader: Reader,
     /// Without framing: what came, and no step has used.
     heard: Vec<u8>,
+    /// How much of that was looked through in vain.
+    looked: usize,
     /// How much came in all.
     bytes: usize,
     since: Time,
@@ -369,13 +371,23 @@ impl Greeting {
                     cx.recorder.add(m::GREETINGS_SENT, 1);
                     send(cx, out);
                 }
-                Made::Expect(expected) if unframed => match find(&self.heard, expected) {
-                    true => self.heard.clear(),
-                    false => return self.still_waits(plan),
-                },
+                Made::Expect(expected) if unframed => {
+                    // What is expected may begin with the end of what was there before.
+                    let from = self.looked.saturating_sub(expected.len() - 1);
+                    match find(&self.heard[from..], expected) {
+                        Some(at) => {
+                            self.heard.drain(..from + at + expected.len());
+                            self.looked = 0;
+                        }
+                        None => {
+                            self.looked = self.heard.len();
+                            return self.still_waits(plan);
+                        }
+                    }
+                }
                 Made::Expect(expected) => loop {
                     match heard.pop_front() {
-                        Some(message) if find(&message, expected) => break,
+                        Some(message) if find(&message, expected).is_some() => break,
                         Some(_) => {}
                         None => return self.still_waits(plan),
                     }
@@ -421,11 +433,11 @@ impl Greeting {
     }
 }
 
-/// Whether `wanted` is somewhere in `bytes`.
-fn find(bytes: &[u8], wanted: &[u8]) -> bool {
+/// Where `wanted`, which is not empty, begins in `bytes`.
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len().max(1))
-        .any(|window| window == wanted)
+        .position(|window| window == wanted)
 }
 
 impl Session for Client {

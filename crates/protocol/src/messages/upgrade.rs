@@ -80,6 +80,19 @@ impl Upgrade {
         if !says("Upgrade", "websocket") {
             return Err("it answered 101 without `Upgrade: websocket`".to_owned());
         }
+        let connection = head.headers.get("Connection").unwrap_or_default();
+        let mut words = connection.split(',').map(str::trim);
+        if !words.any(|word| word.eq_ignore_ascii_case("upgrade")) {
+            return Err("it answered 101 without `Connection: Upgrade`".to_owned());
+        }
+        // None was asked for (RFC 6455, 4.1).
+        for name in ["Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol"] {
+            if let Some(chosen) = head.headers.get(name).filter(|chosen| !chosen.is_empty()) {
+                return Err(format!(
+                    "it chose `{name}: {chosen}`, for which nobody asked"
+                ));
+            }
+        }
         match head.headers.get("Sec-WebSocket-Accept") {
             Some(accept) if accept == self.accept => Ok(true),
             _ => Err("its `Sec-WebSocket-Accept` does not belong to the key".to_owned()),
@@ -230,7 +243,15 @@ mod tests {
             ("HTTP/1.1 101 Yes\r\n\r\n", "without"),
             (
                 "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n",
+                "Connection",
+            ),
+            (
+                "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
                 "belong",
+            ),
+            (
+                "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+                "deflate",
             ),
             ("SSH-2.0-OpenSSH\r\n", "HTTP"),
         ] {

@@ -140,8 +140,15 @@ fn without_framing_a_greeting_waits_for_its_text() {
     );
     assert!(alone.open().is_empty());
     assert!(alone.bytes(b"2").is_empty());
-    assert_eq!(sent(&alone.bytes(b"20 250 ok")), ["HI"]);
-    assert!(is_handed_over(&alone.bytes(b"250")));
+    assert_eq!(sent(&alone.bytes(b"20 ready 25")), ["HI"]);
+    assert!(is_handed_over(&alone.bytes(b"0")));
+    // However it is cut: both in one read are both there.
+    let mut alone = Alone::new(
+        r#"{"greeting":[{"expect":"A"},{"expect":"B"}]}"#,
+        "tcp://h:1",
+    );
+    alone.open();
+    assert!(is_handed_over(&alone.bytes(b"A, B")));
 }
 
 #[test]

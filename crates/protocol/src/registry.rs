@@ -260,9 +260,10 @@ impl ClientConfig {
 
     /// The metrics that must be 0 beside `failed`, unless the scenario has another threshold on them.
     pub fn must_be_zero(&self) -> &'static [&'static str] {
-        match self.changes_channel() {
-            true => &["zaps_failed"],
-            false => &[],
+        match self {
+            ClientConfig::Messages(_) => &["lost_in_flight", "answers_wrong"],
+            _ if self.changes_channel() => &["zaps_failed"],
+            _ => &[],
         }
     }
 

@@ -17,14 +17,14 @@ use crate::support::{
 };
 
 /// A reference server of messages.
-struct Server {
+pub(crate) struct Server {
     process: Process,
     port: u16,
     report: PathBuf,
 }
 
 impl Server {
-    fn start(folder: &Path, arguments: &[&str]) -> Server {
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
         let port = free_port();
         let report = folder.join(format!("served-{port}.jsonl"));
         let mut command =
@@ -42,12 +42,12 @@ impl Server {
         }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("tcp://127.0.0.1:{}", self.port)
     }
 
     /// Stops it; what it counted in all.
-    fn stop(self) -> Value {
+    pub(crate) fn stop(self) -> Value {
         self.process.signal("TERM");
         self.process.finish(Duration::from_secs(10)).expect(0);
         let text = fs::read_to_string(&self.report).expect("the server wrote its report");
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> Report {
+pub(crate) fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> Report {
     let json = folder.join("report.json");
     let run_file = folder.join("report.run");
     let fixed = [
@@ -78,7 +78,10 @@ fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> Report {
 }
 
 /// Runs the command, however busy the machine is: what is looked at here are counts.
-fn patiently<'a>(folder: &Path, arguments: impl IntoIterator<Item = &'a &'a str>) -> Finished {
+pub(crate) fn patiently<'a>(
+    folder: &Path,
+    arguments: impl IntoIterator<Item = &'a &'a str>,
+) -> Finished {
     let mut command = streamgauge(arguments);
     for (bound, value) in [
         ("CPU_WAIT", "100%"),
@@ -92,7 +95,7 @@ fn patiently<'a>(folder: &Path, arguments: impl IntoIterator<Item = &'a &'a str>
     Process::start(command, folder).finish(RUN_WITHIN)
 }
 
-fn count(report: &Report, name: &str) -> u64 {
+pub(crate) fn count(report: &Report, name: &str) -> u64 {
     number(report.metric(name))
 }
 
@@ -207,7 +210,8 @@ fn what_the_server_does_wrong_is_found_exactly() {
             folder.path(),
             &server.url(),
             &[&pattern, framing].concat(),
-            0,
+            // Wrong content fails a run, though nobody wrote a threshold on it.
+            99,
         );
         let served = server.stop();
         assert!(
@@ -252,7 +256,8 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "deaf"]);
     let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
-    let report = load(folder.path(), &server.url(), &pattern, 0);
+    // So does what is lost.
+    let report = load(folder.path(), &server.url(), &pattern, 99);
     server.stop();
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 100, "{sent} sent, {not_sent} not");

@@ -117,6 +117,11 @@ impl Process {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
+    /// What it has said so far on standard output.
+    pub(crate) fn told(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
     /// Sends a signal, by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")

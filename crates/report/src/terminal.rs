@@ -65,6 +65,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
         // A server that is watched runs on this machine.
         screen.population(population, report.server.is_some());
     }
+    screen.ports_used_up(&report.events);
     if let Some(server) = &report.server {
         screen.server(server, &report.events);
         screen.cost_of_messages(report);

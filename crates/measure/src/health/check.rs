@@ -141,7 +141,7 @@ impl Check {
                  machine), and give it more cores or a machine of its own"
             }
             Check::SocketsRefused | Check::FileDescriptors => {
-                "raise the limit of open files (`ulimit -n`), use more workers, or run fewer clients"
+                "raise the limit of open files (`ulimit -n`), use more workers or source addresses, or run fewer clients"
             }
             Check::Ports => "run fewer clients over UDP, or several runs from several machines",
             Check::Lag | Check::WorkerCpu => MORE_PROCESSOR,

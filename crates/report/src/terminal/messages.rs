@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use measure::Unit;
 
-use super::Screen;
+use super::{Screen, one_line};
 use crate::human::{count, figure, plural};
-use crate::model::{Clients, Metrics, Report};
+use crate::model::{Clients, Event, Metrics, Report};
 
 impl Screen {
     /// What clients of messages saw; says whether they are such.
@@ -95,6 +95,13 @@ impl Screen {
             self.row("answers", &text);
         } else if waits {
             self.row("answers", "none");
+        }
+    }
+
+    /// That connections found no port, and how many there are.
+    pub(super) fn ports_used_up(&mut self, events: &[Event]) {
+        if let Some(event) = events.iter().find(|event| event.kind == "no_ports") {
+            self.row("no ports", &one_line(&event.text));
         }
     }
 

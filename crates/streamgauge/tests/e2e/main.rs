@@ -12,6 +12,8 @@ mod faults;
 mod http_ts;
 mod limits;
 mod media;
+mod message_limits;
+mod message_peers;
 mod messages;
 mod multicast;
 mod namespace;

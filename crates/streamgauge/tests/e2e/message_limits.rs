@@ -1,0 +1,183 @@
+//! What bounds a load of messages: a server that stands still, a tester that is starved, and addresses without another port.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::message_peers::Peer;
+use crate::messages::{Server, count};
+use crate::namespace::Namespace;
+use crate::support::{
+    Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
+};
+
+/// More of them than any tester can work beside on one core.
+const BUSY_LOOPS: usize = 24;
+
+fn go_by(time: Duration) {
+    let began = Instant::now();
+    wait_for("the time goes by", RUN_WITHIN, || {
+        (began.elapsed() >= time).then_some(())
+    });
+}
+
+#[test]
+fn a_server_that_stands_still_makes_no_round_slower() {
+    if !have("python3") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let peer = Peer::start(folder.path(), "tcp", &["size=65536"]);
+    let url = peer.url();
+    let arguments = [
+        "load", &url, "-c", "5", "--every", "10ms", "--size", "65536",
+    ];
+    let command = streamgauge(arguments.iter().chain(&["-d", "6s", "--json", "out.json"]));
+    let process = Process::start(command, folder.path());
+    wait_for("the run goes on", RUN_WITHIN, || {
+        process.said().contains("running").then_some(())
+    });
+    peer.signal("STOP");
+    go_by(Duration::from_secs(2));
+    peer.signal("CONT");
+    process.finish(RUN_WITHIN).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
+    assert!(not_sent > 300, "{sent} sent, {not_sent} not");
+    let rounds = count(&report, "rounds");
+    assert!((590..=601).contains(&rounds), "{rounds} rounds");
+    // Nothing of what was due is forgotten: each round is of five.
+    let due = count(&report, "due");
+    assert!(due == sent + not_sent && due >= 5 * (rounds - 2), "{due}");
+    report.tester_was_fit();
+    let counted = peer.stop();
+    assert_eq!(number(&counted["messages"]), sent, "{counted}");
+}
+
+#[test]
+fn a_tester_without_a_processor_says_that_its_figures_are_none() {
+    if !have("taskset") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--mode", "echo"]);
+    let pinned = |command: &Command| {
+        let mut pinned = Command::new("taskset");
+        pinned.args(["-c", "0"]).arg(command.get_program());
+        pinned.args(command.get_args()).env("NO_COLOR", "1");
+        pinned
+    };
+    let mut busy = Command::new("sh");
+    busy.args(["-c", "while :; do :; done"]);
+    let loops: Vec<Process> = (0..BUSY_LOOPS)
+        .map(|_| Process::start(pinned(&busy), folder.path()))
+        .collect();
+    let arguments = format!(
+        "load {} -c 300 --every 20ms --answers echo -d 5s --json out.json",
+        server.url()
+    );
+    let command = pinned(&streamgauge(arguments.split(' ')));
+    Process::start(command, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(110);
+    drop(loops);
+    let report = Report::read(&folder.path().join("out.json"));
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert_eq!(report.result(), "invalid", "{reasons}");
+    assert!(reasons.contains("tester."), "{reasons}");
+    // What was counted is right, however late it was.
+    let served = server.stop();
+    assert_eq!(count(&report, "sent"), number(&served["messages"]));
+}
+
+#[test]
+fn a_stand_still_of_the_tester_is_no_back_pressure() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--mode", "sink"]);
+    let arguments = format!(
+        "load {} -c 20 --every 10ms -d 6s --json out.json",
+        server.url()
+    );
+    let process = Process::start(streamgauge(arguments.split(' ')), folder.path());
+    wait_for("the run goes on", RUN_WITHIN, || {
+        process.said().contains("running").then_some(())
+    });
+    process.signal("STOP");
+    go_by(Duration::from_secs(2));
+    process.signal("CONT");
+    process.finish(RUN_WITHIN).expect(110);
+    let report = Report::read(&folder.path().join("out.json"));
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("tester."), "{reasons}");
+    assert_eq!(count(&report, "due_not_sent"), 0);
+    let late = &report.metric("message_lateness")["max"];
+    assert!(late.as_f64() > Some(1.5), "{late}");
+    let served = server.stop();
+    assert_eq!(count(&report, "sent"), number(&served["messages"]));
+}
+
+/// How many ports the kernel has to choose from in the tests below.
+const PORTS: usize = 20;
+
+#[test]
+fn connections_come_from_the_next_address_and_the_last_one_is_told() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(space) = Namespace::with_multicast() else {
+        return;
+    };
+    let mut few = Command::new("sh");
+    let range = format!(
+        "echo 40000 {} >/proc/sys/net/ipv4/ip_local_port_range",
+        40000 + PORTS - 1
+    );
+    few.args(["-c", &range]);
+    let done = space.within(&few).status().expect("nsenter is there");
+    assert!(done.success());
+    let command = streamgauge(["serve", "messages", "--mode", "sink", "--port", "9000"]);
+    let mut server = Process::start(space.within(&command), folder.path());
+    wait_for("the server listens", RUN_WITHIN, || {
+        assert!(server.runs(), "it ended: {}", server.said());
+        space.table("tcp").contains(":2328 ").then_some(())
+    });
+    let scenario = |sources: &str, clients: usize| {
+        let text = format!(
+            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:9000\"]\n    rate: 10/s\n    {sources}\n    load: {{clients: {clients}}}\n"
+        );
+        fs::write(folder.path().join("s.yaml"), text).expect("it can be written");
+    };
+    let run = |code: i32| {
+        let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
+        let finished = Process::start(space.within(&command), folder.path()).finish(RUN_WITHIN);
+        let shown = finished.expect(code).stdout;
+        (Report::read(&folder.path().join("out.json")), shown)
+    };
+    // To 127.0.0.0/8 there are more.
+    scenario("", 5 * PORTS);
+    let (report, _) = run(0);
+    assert_eq!(report.clients("stopped"), 5 * PORTS as u64);
+    // Others than those of the connections before, whose ports the kernel keeps for a minute.
+    scenario("source_addresses: [127.0.1.2, 127.0.1.3]", 2 * PORTS + 7);
+    // The limit is the tester's.
+    let (report, shown) = run(110);
+    assert_eq!(
+        report.failures("local_ports"),
+        7,
+        "{}",
+        report.0["populations"]
+    );
+    let events = report.0["events"].to_string();
+    for part in [
+        "2 source addresses",
+        "the 20 ports 40000 to 40019",
+        "source_addresses",
+    ] {
+        assert!(events.contains(part), "no `{part}` in {events}");
+        let shown: Vec<&str> = shown.split_whitespace().collect();
+        let shown = shown.join(" ");
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+}

@@ -241,6 +241,8 @@ struct Worker {
     /// When the running turn of the loop began.
     turn: Time,
     stopping: bool,
+    /// The sessions that are still to be told so, and until when they may take.
+    to_stop: (std::vec::IntoIter<SessionKey>, Time),
     killed: bool,
 }
 
@@ -353,6 +355,7 @@ impl Worker {
             heartbeat: Time::ZERO + HEARTBEAT,
             turn: Time::ZERO,
             stopping: false,
+            to_stop: (Vec::new().into_iter(), Time::ZERO),
             killed: false,
         };
         if let Some(settings) = config.ring {
@@ -381,7 +384,9 @@ impl Worker {
         while !self.is_done() {
             self.work_that_is_due();
             self.timer.set(self.next_work(), &self.clock)?;
-            let more = !self.unread.is_empty() || self.exchanges.is_busy();
+            let more = !self.unread.is_empty()
+                || self.exchanges.is_busy()
+                || !self.to_stop.0.as_slice().is_empty();
             let wait = more.then_some(Duration::ZERO);
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -478,6 +483,7 @@ impl Worker {
         let now = self.clock.now();
         self.turn = now;
         self.handshakes = 0;
+        self.stop_some();
         if now >= self.window_ends() {
             self.read_all_media(self.window_ends());
         }

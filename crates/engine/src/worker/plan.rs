@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, health, tester};
@@ -122,6 +123,9 @@ impl Population {
             .is_none_or(|plan| plan.share.is_finished())
     }
 }
+
+/// How long sessions are told to stop before the loop looks at its sockets again.
+const STOPPING: Duration = Duration::from_millis(5);
 
 /// How many clients are begun before the loop looks at its sockets again: beginning one costs some tens of
 /// microseconds, and a thousand at once must not keep what arrives waiting.
@@ -286,8 +290,18 @@ impl Worker {
             }
         }
         self.stop_listening();
-        for key in self.keys() {
+        self.to_stop = (self.keys().into_iter(), until);
+        self.stop_some();
+    }
+
+    /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands that takes longer.
+    pub(super) fn stop_some(&mut self) {
+        let (turn_ends, until) = (self.clock.now() + STOPPING, self.to_stop.1);
+        while let Some(key) = self.to_stop.0.next() {
             self.stop_session_until(key, until);
+            if self.clock.now() >= turn_ends {
+                break;
+            }
         }
     }
 

@@ -669,6 +669,40 @@ fn a_deadline_that_has_always_passed_keeps_nobody_from_being_heard() {
 }
 
 #[test]
+fn the_loop_goes_on_while_many_are_told_to_stop() {
+    const EACH: Duration = Duration::from_millis(5);
+    let begun = Arc::new(Mutex::new(0));
+    let counted = begun.clone();
+    let client: MakeClient = Arc::new(move |_, _| {
+        *counted.lock().expect("nobody panics with it") += 1;
+        Ok(toy(|cx, input, _| {
+            if matches!(input, Input::Stop { .. }) {
+                let over = Instant::now() + EACH;
+                while Instant::now() < over {
+                    std::hint::spin_loop();
+                }
+                cx.out.push_back(Output::Ended(Outcome::Stopped));
+            }
+        }))
+    });
+    let mut stopped = false;
+    let stop = |crew: &Crew, clock: &Clock, _: &Seen| {
+        let all = *begun.lock().expect("nobody panics with it") == 200;
+        if all && !std::mem::replace(&mut stopped, true) {
+            let until = clock.now() + PATIENCE;
+            crew.tell(|| Command::Stop { until });
+        }
+    };
+    let seen = run_on(1, &["toy"; 200], |ports| ports, client, stop);
+    assert_eq!(seen.outcomes().len(), 200);
+    // A whole second of work; what else the machine does adds to it.
+    let lags = seen.tester.iter();
+    let lags = lags.filter_map(|window| window.histograms.get(&tester::LAG));
+    let most = lags.map(|lag| lag.max).max();
+    assert!(most.is_some_and(|nanos| nanos < 500_000_000), "{most:?}");
+}
+
+#[test]
 fn a_run_that_is_killed_still_counts_every_client() {
     let client: MakeClient = Arc::new(|_, _| Ok(toy(|_, _, _| {})));
     let mut killed = false;

@@ -40,6 +40,8 @@ pub(crate) struct Duty {
     pub(crate) ring: Option<RingSettings>,
     /// Whether it goes before others that want the same processor.
     pub(crate) goes_first: bool,
+    /// Whether what it paces goes before all else on this machine.
+    pub(crate) in_real_time: bool,
 }
 
 impl Crew {
@@ -84,6 +86,7 @@ impl Crew {
                 own_files: duty.serving.iter().all(|serving| serving.own_files),
                 ring: duty.ring,
                 goes_first: duty.goes_first,
+                in_real_time: duty.in_real_time,
                 populations: duty.populations,
                 serving: duty.serving,
                 stop_timeout,

@@ -172,6 +172,7 @@ fn ask(
             ports: PortRange::new(0..0),
             ring: None,
             goes_first: false,
+            in_real_time: false,
         };
         let mut crew = Crew::start(vec![duty], STOP_WITHIN, seed)?;
         crew.begin(&Clock::start());

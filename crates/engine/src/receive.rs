@@ -343,6 +343,7 @@ impl Run {
             ring: reception.ring(&ports),
             ports,
             goes_first: false,
+            in_real_time: false,
         };
         let crew = Crew::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
         let path = reception.name().unwrap_or("sockets").to_owned();

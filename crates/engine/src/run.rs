@@ -511,6 +511,7 @@ fn duties(
             ports: ports(worker),
             ring: reception.ring(&ports(worker)),
             goes_first: scenario.tester.priority == Priority::Raised,
+            in_real_time: false,
         })
         .collect();
     Ok(duties)

@@ -197,6 +197,7 @@ impl Sending {
             ports: PortRange::new(PORTS),
             ring: None,
             goes_first: false,
+            in_real_time: true,
         };
         let mut crew = Crew::start(vec![duty], stop_timeout, seed)?;
         crew.begin(&clock);

@@ -174,6 +174,7 @@ pub(crate) fn stand(
                 clients: None,
             }],
             goes_first: false,
+            in_real_time: false,
             serving: vec![serving(listener)],
             ports: PortRange::share(PORTS, index, count),
             ring: None,

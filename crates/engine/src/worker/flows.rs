@@ -17,7 +17,7 @@ use slab::Slab;
 
 use super::Worker;
 use super::outputs::Pending;
-use super::pacer::{LastSent, Lease, Pacer};
+use super::pacer::{How, LastSent, Lease, Pacer};
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 
@@ -33,8 +33,8 @@ const PACKETS_A_TURN: usize = 256;
 pub(super) struct Sending {
     /// Sends datagrams; there from the first flow on that needs it.
     pacer: Option<Pacer>,
-    /// Whether each datagram leaves by itself.
-    apart: bool,
+    /// How it does that.
+    how: How,
     /// The sockets that sessions share, as the pacer has them, by their place. They are open as long as the
     /// worker is.
     shared: HashMap<usize, Arc<OwnedFd>>,
@@ -79,9 +79,20 @@ impl Sending {
         }
     }
 
+    /// No flow yet, and whether what is sent goes before all else on this machine.
+    pub(super) fn new(in_real_time: bool) -> Sending {
+        Sending {
+            how: How {
+                in_real_time,
+                ..How::default()
+            },
+            ..Sending::default()
+        }
+    }
+
     /// Whether each datagram is to leave by itself from now on. To be said before any is sent.
     pub(super) fn send_apart(&mut self, apart: bool) {
-        self.apart = apart;
+        self.how.apart = apart;
     }
 
     /// Processor time that the pacer used since the last time, in nanoseconds.
@@ -156,9 +167,9 @@ impl Worker {
         let pacer = match &mut self.sending.pacer {
             Some(pacer) => pacer,
             none => {
-                let apart = self.sending.apart;
                 let waker = self.mailbox.waker.clone();
-                none.insert(Pacer::start(self.index, &self.clock, waker, apart)?)
+                let how = self.sending.how;
+                none.insert(Pacer::start(self.index, &self.clock, waker, how)?)
             }
         };
         let mut lease = None;

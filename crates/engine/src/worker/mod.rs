@@ -110,6 +110,8 @@ pub(crate) struct Config {
     pub(crate) own_files: bool,
     /// Whether it goes before others that want the same processor.
     pub(crate) goes_first: bool,
+    /// Whether what it paces goes before all else on this machine.
+    pub(crate) in_real_time: bool,
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
     pub(crate) populations: Vec<PopulationPlan>,
@@ -326,7 +328,7 @@ impl Worker {
             clients: 0,
             sinks: Sinks::default(),
             flows: Flows::default(),
-            sending: Sending::default(),
+            sending: Sending::new(config.in_real_time),
             exchanges: Exchanges::default(),
             populations,
             acceptors: Vec::new(),

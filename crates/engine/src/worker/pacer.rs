@@ -137,13 +137,12 @@ impl LastSent {
 }
 
 impl Pacer {
-    /// Starts the thread. To be called on the worker's: the two share a table of descriptors. With `apart` each
-    /// datagram leaves by itself.
+    /// Starts the thread. To be called on the worker's: the two share a table of descriptors.
     pub(super) fn start(
         index: u32,
         clock: &Clock,
         waker: Arc<Waker>,
-        apart: bool,
+        how: How,
     ) -> io::Result<Pacer> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -167,7 +166,7 @@ impl Pacer {
             let (shared, clock) = (shared.clone(), clock.same_start());
             std::thread::Builder::new()
                 .name(format!("pacer-{index}"))
-                .spawn(move || Pacing::new(&shared, clock, waker, apart).run())?
+                .spawn(move || Pacing::new(&shared, clock, waker, how).run())?
         };
         Ok(Pacer {
             shared,
@@ -323,6 +322,15 @@ impl Lender for Lent {
     }
 }
 
+/// How a pacer sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Whether each datagram leaves by itself.
+    pub(super) apart: bool,
+    /// Whether it goes before all else on this machine, where it may: for who does nothing but send.
+    pub(super) in_real_time: bool,
+}
+
 /// The thread's own part.
 struct Pacing<'a> {
     shared: &'a Shared,
@@ -345,10 +353,12 @@ struct Made {
 }
 
 impl Pacing<'_> {
-    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, apart: bool) -> Pacing<'_> {
+    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, how: How) -> Pacing<'_> {
         // Where the kernel will not have it, packets leave later, and their lateness tells.
         let _ = net::thread::wake_exactly();
-        let _ = net::thread::go_first();
+        if !how.in_real_time || net::thread::go_before_all().is_err() {
+            let _ = net::thread::go_first();
+        }
         if let Ok(cpu) = CpuClock::of_this_thread() {
             // It is set here and nowhere else.
             let _ = shared.cpu.set(cpu);
@@ -358,7 +368,7 @@ impl Pacing<'_> {
             clock,
             waker,
             turn: 0,
-            batch: SendBatch::new().with_joining(!apart),
+            batch: SendBatch::new().with_joining(!how.apart),
             made: Vec::with_capacity(SEND_COUNT),
         }
     }

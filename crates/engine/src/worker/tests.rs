@@ -188,6 +188,7 @@ fn run_on(
             }),
         }],
         goes_first: false,
+        in_real_time: false,
         serving: Vec::new(),
         ports: ports(self::ports()),
         ring: None,

@@ -44,7 +44,7 @@ impl Bench {
                 Interest::READABLE,
             )
             .expect("linux has it");
-        let pacer = Pacer::start(0, &clock, Arc::new(waker), false).expect("a thread");
+        let pacer = Pacer::start(0, &clock, Arc::new(waker), How::default()).expect("a thread");
         Bench {
             clock,
             poll,

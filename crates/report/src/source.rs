@@ -50,6 +50,8 @@ struct Sums {
     whole: BTreeMap<String, Whole>,
     evidence: Evidence,
     duration: f64,
+    /// How long all windows were that count in figures, in seconds.
+    measured: f64,
 }
 
 impl Sums {
@@ -62,6 +64,7 @@ impl Sums {
             whole: BTreeMap::new(),
             evidence: Evidence::default(),
             duration: 0.0,
+            measured: 0.0,
         };
         let warm_up = reader.header().warm_up_windows();
         for row in reader.windows() {
@@ -70,6 +73,9 @@ impl Sums {
             if row.seconds > 0.0 {
                 sums.duration = row.start.as_secs_f64() + row.seconds;
                 sums.evidence.window(row.start.as_secs_f64());
+            }
+            if row.index >= warm_up {
+                sums.measured += row.seconds;
             }
             for (name, window) in row.subjects {
                 let Some(totals) = sums.totals.get_mut(&name) else {
@@ -162,6 +168,8 @@ impl Report {
             population.where_lost = lost;
         }
         let server_log: ServerLog = noted(reader, "server_log")?;
+        let server = of_name(SERVER).map(|subject| sums.metrics(subject));
+        let cpu_per_message = cpu_per_message(server.as_ref(), &populations, sums.measured);
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             streamgauge: header.version.clone(),
@@ -182,7 +190,8 @@ impl Report {
             populations,
             media: noted(reader, "media")?,
             sources: noted(reader, "sources")?,
-            server: of_name(SERVER).map(|subject| sums.metrics(subject)),
+            server,
+            cpu_per_message,
             server_limits: sums.evidence.limits(header.machine.cores, &server_log),
             server_log,
             server_gave_back: noted(reader, "given_back")?,
@@ -256,6 +265,22 @@ where
     Ok(noted
         .and_then(|value| serde_json::from_value(value).ok())
         .unwrap_or_default())
+}
+
+/// What a message cost the server, where all that it did was messages: its mean processor time, over as long as they were counted.
+fn cpu_per_message(
+    server: Option<&Metrics>,
+    populations: &[Population],
+    seconds: f64,
+) -> Option<f64> {
+    let mut messages = 0.0;
+    for population in populations {
+        // Clients of another protocol that knows the word would have no rate of it.
+        population.metrics.find("delivered_rate")?;
+        messages += population.metrics.value("delivered").unwrap_or(0.0);
+    }
+    let cpu = server?.level("cpu")?.mean;
+    (messages > 0.0).then(|| tidy(cpu * seconds / messages))
 }
 
 fn is_population(subject: &Subject) -> bool {

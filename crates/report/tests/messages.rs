@@ -9,8 +9,8 @@ use measure::{
     VerdictResult, server,
 };
 use protocol::messages::metrics as m;
-use report::Layout;
 use report::series::{Series, table};
+use report::{Layout, Report, open};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::json;
 
@@ -173,6 +173,14 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
     assert_eq!(figures.messages, Some(100_000.0));
     assert_eq!(figures.bitrate, Some(28_800_000.0));
     assert_eq!(figures.cpu_per_message, Some(8e-6));
+    let alone = Report::from_run(
+        &open(&folder.path().join("0.run"), catalogue_of).expect("it can be read"),
+    );
+    let mut json = Vec::new();
+    report::json::write(&alone.expect("it is a run"), std::iter::empty(), &mut json)
+        .expect("it can be written");
+    let alone: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");
+    assert_eq!(alone["cpu_per_message"], json!(8e-6));
     let layout = Layout {
         width: 140,
         ..Layout::default()

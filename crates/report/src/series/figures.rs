@@ -177,14 +177,6 @@ impl Sums {
         (self.seconds > 0.0).then(|| sum * 8.0 / self.seconds)
     }
 
-    /// How many messages were delivered, where all populations send such.
-    fn messages_alone(&self) -> Option<f64> {
-        let all = self.totals.iter();
-        let of_messages = |totals: &Totals| totals.catalogue().find("delivered").is_some();
-        let messages = self.count("delivered");
-        (all.clone().all(of_messages) && messages > 0.0).then_some(messages)
-    }
-
     fn column(&self, column: &TableColumn) -> Option<f64> {
         let any = |names: &[&str]| names.iter().any(|name| self.count(name) > 0.0);
         let known = column.known_with.is_empty() || any(column.known_with);
@@ -258,9 +250,7 @@ impl Figures {
             cpu_per_gbit: server_cpu
                 .zip(gbits.filter(|&rate| rate > 0.0))
                 .map(|(cpu, rate)| tidy(cpu / rate)),
-            cpu_per_message: server_cpu
-                .zip(sums.messages_alone())
-                .map(|(cpu, messages)| tidy(cpu * sums.seconds / messages)),
+            cpu_per_message: report.cpu_per_message,
             server_memory: of_server(|server| {
                 let level = server.level("uss").or_else(|| server.level("rss"))?;
                 Some(level.max)

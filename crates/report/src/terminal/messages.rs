@@ -107,23 +107,7 @@ impl Screen {
 
     /// What a message cost the server, where all that it did was messages.
     pub(super) fn cost_of_messages(&mut self, report: &Report) {
-        let delivered = |metrics: &Metrics| {
-            metrics
-                .find("delivered_rate")
-                .and_then(|_| metrics.value("delivered"))
-        };
-        let delivered: Option<Vec<f64>> = report
-            .populations
-            .iter()
-            .map(|own| delivered(&own.metrics))
-            .collect();
-        let messages: f64 = delivered.unwrap_or_default().iter().sum();
-        let cpu = report
-            .server
-            .as_ref()
-            .and_then(|server| server.level("cpu"));
-        if let Some(cpu) = cpu.filter(|_| messages > 0.0) {
-            let seconds = cpu.mean * (report.run.duration - report.run.warm_up) / messages;
+        if let Some(seconds) = report.cpu_per_message {
             self.row(
                 "a message",
                 &format!("{} of a core", figure(Unit::Seconds, seconds)),

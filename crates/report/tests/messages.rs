@@ -12,7 +12,7 @@ use protocol::messages::metrics as m;
 use report::series::{Series, table};
 use report::{Layout, Report, open};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
@@ -36,16 +36,20 @@ struct Made {
     cores: f64,
 }
 
-fn write(folder: &Path, at: usize, made: Made) {
+/// Writes a run that sets so, in which so many messages were sent in each of two seconds.
+fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: Made) {
     let subject = |name: &str, kind: &str| SubjectHeader {
         name: name.to_owned(),
         kind: kind.to_owned(),
         catalogue: catalogue_of(kind).expect("it is a known kind"),
     };
-    let value = at.to_string();
+    let varied: Vec<Value> = varied
+        .iter()
+        .map(|(key, value)| json!({"key": key, "value": value}))
+        .collect();
     let header = Header {
         version: "0.1.0".to_owned(),
-        scenario: json!({"name": "chats", "varied": [{"key": "server.launch", "value": value}]}),
+        scenario: json!({"name": "chats", "varied": varied}),
         machine: Machine::default(),
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
@@ -57,12 +61,12 @@ fn write(folder: &Path, at: usize, made: Made) {
             subject("tester", "tester"),
         ],
     };
-    let run = RunFile::create(&folder.join(format!("{at}.run")), &header).expect("can be made");
+    let run = RunFile::create(&folder.join(format!("{at:02}.run")), &header).expect("can be made");
     for index in 0..2u64 {
         let mut users = Recorder::new(catalogue_of("messages").expect("it is a protocol"));
-        users.add(m::SENT, SENT);
-        users.add(m::DELIVERED, SENT - made.lost);
-        users.add(m::BYTES_SENT, 36 * SENT);
+        users.add(m::SENT, sent);
+        users.add(m::DELIVERED, sent - made.lost);
+        users.add(m::BYTES_SENT, 36 * sent);
         users.add(m::LOST_IN_FLIGHT, made.lost);
         users.add(m::DUE_NOT_SENT, made.not_taken);
         users.add(m::ANSWERS_WRONG, made.wrong);
@@ -160,7 +164,8 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
     ];
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     for (at, (made, _)) in runs.iter().enumerate() {
-        write(folder.path(), at, *made);
+        let varied = [("server.launch", at.to_string())];
+        write(folder.path(), at, &varied, SENT, *made);
     }
     let series = Series::open(folder.path(), catalogue_of).expect("it is a series");
     for (row, (_, word)) in series.runs.iter().zip(&runs) {
@@ -174,12 +179,12 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
     assert_eq!(figures.bitrate, Some(28_800_000.0));
     assert_eq!(figures.cpu_per_message, Some(8e-6));
     let alone = Report::from_run(
-        &open(&folder.path().join("0.run"), catalogue_of).expect("it can be read"),
+        &open(&folder.path().join("00.run"), catalogue_of).expect("it can be read"),
     );
     let mut json = Vec::new();
     report::json::write(&alone.expect("it is a run"), std::iter::empty(), &mut json)
         .expect("it can be written");
-    let alone: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");
+    let alone: Value = serde_json::from_slice(&json).expect("it is JSON");
     assert_eq!(alone["cpu_per_message"], json!(8e-6));
     let layout = Layout {
         width: 140,
@@ -191,5 +196,60 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
     }
     for part in ["loss", "jitter", "startup"] {
         assert!(!table.contains(part), "`{part}` in:\n{table}");
+    }
+}
+
+#[test]
+fn the_best_concurrency_is_said_and_what_does_not_count_for_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let lost = Made {
+        lost: 50_000,
+        ..Made::default()
+    };
+    let runs = [
+        ("5ms", 1000, 50_000, Made::default()),
+        ("5ms", 2000, 96_000, Made::default()),
+        ("5ms", 3000, 100_000, Made::default()),
+        ("5ms", 4000, 70_000, Made::default()),
+        ("5ms", 5000, 300_000, lost),
+        ("20ms", 1000, 30_000, Made::default()),
+        ("20ms", 2000, 60_000, Made::default()),
+        ("100ms", 1000, 200_000, lost),
+    ];
+    for (at, (sleep, clients, sent, made)) in runs.into_iter().enumerate() {
+        let varied = [
+            ("clients.users.rounds.sleep", sleep.to_owned()),
+            ("clients.users.load.clients", clients.to_string()),
+        ];
+        write(folder.path(), at, &varied, sent, made);
+    }
+    let series = Series::open(folder.path(), catalogue_of).expect("it is a series");
+    let [short, long, none] = series.most_messages.as_slice() else {
+        panic!("{:?}", series.most_messages);
+    };
+    assert_eq!(
+        (short.clients, short.messages, short.nearly_with),
+        (Some(3000), Some(100_000.0), Some(2000))
+    );
+    assert!(!short.at_the_end, "{short:?}");
+    assert_eq!(short.left_out.len(), 1, "{short:?}");
+    assert_eq!(short.left_out[0].clients, 5000);
+    assert_eq!((long.clients, long.nearly_with), (Some(2000), Some(2000)));
+    assert!(long.at_the_end && long.left_out.is_empty(), "{long:?}");
+    assert_eq!((none.clients, none.messages), (None, None));
+    assert!(!none.at_the_end, "{none:?}");
+    let layout = Layout {
+        width: 400,
+        ..Layout::default()
+    };
+    let table = table(&series, layout);
+    for part in [
+        "with clients.users.rounds.sleep: 5ms: 100,000 messages/s with 3,000 clients, the best of all; \
+         at least 95 % of it with 2,000 already; left out: 5,000 (16.7 % lost in flight)",
+        "with clients.users.rounds.sleep: 20ms: 60,000 messages/s with 2,000 clients; no run that counts had more clients, \
+         so more may do more\n",
+        "with clients.users.rounds.sleep: 100ms: no run counts; left out: 1,000 (25 % lost in flight)",
+    ] {
+        assert!(table.contains(part), "no `{part}` in:\n{table}");
     }
 }

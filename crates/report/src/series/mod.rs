@@ -5,6 +5,7 @@ mod best;
 mod capacity;
 mod contest;
 mod figures;
+mod most;
 mod scaling;
 mod table;
 
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 
 pub use capacity::Capacity;
 pub use figures::Figures;
+pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
 pub use table::table;
 
@@ -51,6 +53,9 @@ pub struct Series {
     pub varied: Vec<String>,
     /// The runs, in order.
     pub runs: Vec<Row>,
+    /// With how many clients most messages were delivered: one entry for each combination of the other values. Empty unless the
+    /// clients of one population are varied, and clients send messages.
+    pub most_messages: Vec<MostMessages>,
     /// How far the server went with everything else alike: one entry for each combination of the other
     /// values. Empty unless the clients of one population are varied.
     pub capacity: Vec<Capacity>,
@@ -181,6 +186,7 @@ impl Series {
             ended: Some(index.ended),
             varied: index.varied.iter().map(|axis| axis.key.clone()).collect(),
             runs: runs.collect(),
+            most_messages: Vec::new(),
             capacity: Vec::new(),
             scaling: Vec::new(),
             folder: folder.to_owned(),
@@ -224,6 +230,7 @@ impl Series {
                 ended: None,
                 varied: about.keys.clone(),
                 runs: Vec::new(),
+                most_messages: Vec::new(),
                 capacity: Vec::new(),
                 scaling: Vec::new(),
                 folder: folder.to_owned(),
@@ -241,6 +248,7 @@ impl Series {
 
     fn finished(mut self) -> Series {
         best::mark(&mut self.runs);
+        self.most_messages = most::of(&self);
         self.capacity = capacity::of(&self);
         self.scaling = scaling::of(&self);
         self

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use measure::{Better, TableColumn, Unit};
 
 use super::figures::Shown;
-use super::{Capacity, Interval, Row, RowOutcome, Scaling, Series, best, contest};
+use super::{
+    Capacity, Interval, LeftOut, MostMessages, Row, RowOutcome, Scaling, Series, best, contest,
+};
 use crate::human::{count, digits, figure};
 use crate::terminal::{Layout, fold, one_line};
 
@@ -101,6 +103,9 @@ pub fn table(series: &Series, layout: Layout) -> String {
         let _ = writeln!(text, "{}", paint.faint(&line));
     }
     reasons(&mut text, series, layout);
+    for most in &series.most_messages {
+        row(&mut text, "most", &most_text(most, series), layout);
+    }
     for capacity in &series.capacity {
         row(&mut text, "capacity", &capacity_text(capacity), layout);
     }
@@ -501,6 +506,48 @@ fn with(others: &[(String, String)]) -> String {
     format!("with {}: ", others.join(", "))
 }
 
+/// With how many clients most messages were delivered.
+fn most_text(most: &MostMessages, series: &Series) -> String {
+    let others = with(&most.with);
+    let left_out = left_out_text(&most.left_out);
+    let (Some(clients), Some(messages)) = (most.clients, most.messages) else {
+        return format!("{others}no run counts{left_out}");
+    };
+    let all = series
+        .most_messages
+        .iter()
+        .filter_map(|other| other.messages);
+    let best = match series.most_messages.len() > 1 && all.fold(0.0, f64::max) == messages {
+        true => ", the best of all",
+        false => "",
+    };
+    let nearly = match most.nearly_with.filter(|&fewer| fewer < clients) {
+        Some(fewer) => format!("; at least 95 % of it with {} already", count(fewer as f64)),
+        None => String::new(),
+    };
+    let more = match most.at_the_end {
+        true => "; no run that counts had more clients, so more may do more",
+        false => "",
+    };
+    format!(
+        "{others}{} messages/s with {} clients{best}{nearly}{more}{left_out}",
+        count(messages.round()),
+        count(clients as f64),
+    )
+}
+
+/// The runs that something does not count.
+fn left_out_text(runs: &[LeftOut]) -> String {
+    let runs: Vec<String> = runs
+        .iter()
+        .map(|run| format!("{} ({})", count(run.clients as f64), run.reason))
+        .collect();
+    match runs.is_empty() {
+        true => String::new(),
+        false => format!("; left out: {}", runs.join(", ")),
+    }
+}
+
 fn capacity_text(capacity: &Capacity) -> String {
     let others = with(&capacity.with);
     let rate = capacity.bitrate.map_or_else(String::new, |rate| {
@@ -530,16 +577,7 @@ fn capacity_text(capacity: &Capacity) -> String {
 
 fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
     let others = with(&scaling.with);
-    let left_out: Vec<String> = scaling
-        .left_out
-        .iter()
-        .map(|run| format!("{} ({})", count(run.clients as f64), run.reason))
-        .collect();
-    let left_out = if left_out.is_empty() {
-        String::new()
-    } else {
-        format!("; left out: {}", left_out.join(", "))
-    };
+    let left_out = left_out_text(&scaling.left_out);
     let mut say = |name, what: &str| row(text, name, what, layout);
     let (Some(lambda), Some(sigma), Some(kappa)) = (scaling.lambda, scaling.sigma, scaling.kappa)
     else {

@@ -3,6 +3,7 @@
 
 mod best;
 mod capacity;
+mod chart;
 mod contest;
 mod figures;
 mod most;

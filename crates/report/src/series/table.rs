@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use measure::{Better, TableColumn, Unit};
 
+use super::chart::chart;
 use super::figures::Shown;
 use super::{
     Capacity, Interval, LeftOut, MostMessages, Row, RowOutcome, Scaling, Series, best, contest,
@@ -103,6 +104,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
         let _ = writeln!(text, "{}", paint.faint(&line));
     }
     reasons(&mut text, series, layout);
+    text.push_str(&chart(series, layout));
     for most in &series.most_messages {
         row(&mut text, "most", &most_text(most, series), layout);
     }

@@ -1,0 +1,236 @@
+//! What the server did against the number of clients, as bars: where it goes up no more is seen at a glance.
+
+use std::fmt::Write;
+
+use super::{Row, Series};
+use crate::human::count;
+use crate::terminal::{Layout, one_line};
+
+/// How wide the longest bar is at most.
+const BAR_MAX: usize = 50;
+
+/// What is left for it at the least.
+const BAR_MIN: usize = 10;
+
+/// The most runs that are drawn.
+const RUNS_MAX: usize = 60;
+
+/// Fewer runs in a row show no course.
+const RUNS_MIN: usize = 3;
+
+/// What is drawn of a run.
+struct Drawn {
+    label: String,
+    value: Option<f64>,
+    /// Why it does not count, if it does not.
+    out: Option<String>,
+}
+
+/// Runs that differ in nothing but their clients.
+struct Together {
+    heading: Option<String>,
+    runs: Vec<Drawn>,
+}
+
+/// The bars of a series over the clients of one population; nothing of another, or of too few or too many runs.
+pub(super) fn chart(series: &Series, layout: Layout) -> String {
+    let Some(axis) = series.clients_axis() else {
+        return String::new();
+    };
+    let messages = |row: &Row| row.figures.as_ref().and_then(|figures| figures.messages);
+    let megabits = |row: &Row| Some(row.figures.as_ref()?.bitrate? / 1e6);
+    let of_messages = series.runs.iter().any(|row| messages(row).is_some());
+    let value = |row: &Row| match of_messages {
+        true => messages(row),
+        false => megabits(row),
+    };
+    let groups: Vec<Together> = series
+        .by_the_others(axis)
+        .into_iter()
+        .map(|group| {
+            let with = group.others.iter().map(|(key, value)| {
+                let name = key.rsplit('.').next().unwrap_or(key);
+                one_line(&format!("{name} {value}"))
+            });
+            let heading = with.collect::<Vec<_>>().join(", ");
+            let mut rows = group.rows;
+            rows.sort_by_key(|(clients, _)| *clients);
+            Together {
+                heading: (!heading.is_empty()).then_some(heading),
+                runs: rows
+                    .into_iter()
+                    .map(|(clients, row)| Drawn {
+                        label: count(clients as f64),
+                        value: value(row),
+                        out: row.out_of_contest.as_deref().map(one_line),
+                    })
+                    .collect(),
+            }
+        })
+        .collect();
+    let all = || groups.iter().flat_map(|group| &group.runs);
+    let drawn = all().filter(|run| run.value.is_some()).count();
+    if drawn < RUNS_MIN || all().count() > RUNS_MAX {
+        return String::new();
+    }
+    let what = match of_messages {
+        true => "messages delivered a second, by clients",
+        false => "Mb/s, by clients",
+    };
+    let paint = layout.paint;
+    let mut text = format!("\n{}\n", paint.strong(what));
+    let labels = all().map(|run| run.label.chars().count()).max();
+    let numbers = all().filter_map(|run| Some(number(run.value?).chars().count()));
+    let (label_width, number_width) = (labels.unwrap_or(0), numbers.max().unwrap_or(0));
+    let around = label_width + number_width + 8;
+    let widest = layout.width.saturating_sub(around);
+    let widest = widest.clamp(BAR_MIN, BAR_MAX);
+    let top = all().filter_map(|run| run.value).fold(0.0, f64::max);
+    for group in &groups {
+        if let Some(heading) = &group.heading {
+            let _ = writeln!(text, "  {heading}");
+        }
+        let counting = group.runs.iter().filter(|run| run.out.is_none());
+        let most = counting.filter_map(|run| run.value).fold(0.0, f64::max);
+        for run in &group.runs {
+            let shown = run.value.map_or_else(|| "-".to_owned(), number);
+            let length = run.value.map_or(0.0, |value| value / top * widest as f64);
+            let bar = bar(length, run.out.is_some());
+            let space = " ".repeat(widest.saturating_sub(bar.chars().count()));
+            let best = run.out.is_none() && run.value == Some(most) && most > 0.0;
+            let bar = match &run.out {
+                None => bar,
+                Some(_) => paint.faint(&bar),
+            };
+            let star = if best { "*" } else { " " };
+            let line = format!(
+                "  {:>label_width$}  {bar}{space}  {shown:>number_width$}{star}",
+                run.label
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    if all().any(|run| run.out.is_some() && run.value.is_some()) {
+        let note = "\u{2591} cannot be the best: see the table";
+        let _ = writeln!(text, "  {}", paint.faint(note));
+    }
+    text
+}
+
+fn number(value: f64) -> String {
+    match value {
+        100.0.. => count(value.round()),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// A bar so many characters long, drawn to an eighth of one; that of a run that does not count is shaded.
+fn bar(length: f64, shaded: bool) -> String {
+    const EIGHTHS: [&str; 8] = [
+        "", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}",
+    ];
+    if shaded {
+        return "\u{2591}".repeat(length.ceil() as usize);
+    }
+    let eighths = (length * 8.0).round() as usize;
+    "\u{2588}".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::series::{Figures, RowOutcome};
+
+    fn row(values: [&str; 2], messages: Option<f64>, out: Option<&str>) -> Row {
+        Row {
+            values: values.map(str::to_owned).to_vec(),
+            file: String::new(),
+            outcome: RowOutcome::Pass,
+            reasons: Vec::new(),
+            figures: Some(Figures {
+                messages,
+                bitrate: Some(3e6),
+                ..Figures::default()
+            }),
+            out_of_contest: out.map(str::to_owned),
+            best: Vec::new(),
+        }
+    }
+
+    fn series(keys: [&str; 2], runs: Vec<Row>) -> Series {
+        Series {
+            series_version: 1,
+            streamgauge: None,
+            name: "chats".to_owned(),
+            started_at: None,
+            ended: None,
+            varied: keys.map(str::to_owned).to_vec(),
+            runs,
+            most_messages: Vec::new(),
+            capacity: Vec::new(),
+            scaling: Vec::new(),
+            folder: PathBuf::new(),
+        }
+    }
+
+    const KEYS: [&str; 2] = ["clients.users.rounds.sleep", "clients.users.load.clients"];
+
+    #[test]
+    fn bars_are_as_long_as_what_they_stand_for_and_the_best_that_counts_is_marked() {
+        let runs = vec![
+            row(["5ms", "2000"], Some(80_000.0), None),
+            row(["5ms", "1000"], Some(40_000.0), None),
+            row(["5ms", "4000"], Some(100_000.0), Some("refused 3")),
+            row(["100ms", "1000"], Some(10_000.0), None),
+            row(["100ms", "2000"], None, None),
+        ];
+        let text = chart(&series(KEYS, runs), Layout::default());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "messages delivered a second, by clients");
+        assert_eq!(lines[2], "  sleep 5ms");
+        assert_eq!(lines[6], "  sleep 100ms");
+        let long = |line: &str, of: char| line.chars().filter(|&c| c == of).count();
+        // Sorted by clients; 50 characters stand for 100,000.
+        assert_eq!(long(lines[3], '\u{2588}'), 20, "{text}");
+        assert_eq!(long(lines[4], '\u{2588}'), 40);
+        assert_eq!(long(lines[5], '\u{2591}'), 50);
+        assert_eq!(long(lines[7], '\u{2588}'), 5);
+        assert!(
+            lines[4].ends_with(" 80,000*") && lines[7].ends_with(" 10,000*"),
+            "{text}"
+        );
+        assert!(
+            lines[3].ends_with(" 40,000") && lines[5].ends_with("100,000"),
+            "{text}"
+        );
+        assert!(lines[8].trim_start().starts_with("2,000") && lines[8].ends_with('-'));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_what_has_no_course() {
+        let few = vec![row(["5ms", "1000"], Some(1.0), None); 2];
+        assert_eq!(chart(&series(KEYS, few), Layout::default()), "");
+        let others = vec![row(["5ms", "a"], Some(1.0), None); 4];
+        let keys = ["server.launch", "clients.users.rate"];
+        assert_eq!(chart(&series(keys, others), Layout::default()), "");
+        let many = vec![row(["5ms", "1000"], Some(1.0), None); RUNS_MAX + 1];
+        assert_eq!(chart(&series(KEYS, many), Layout::default()), "");
+    }
+
+    #[test]
+    fn media_are_drawn_by_their_bit_rate_however_narrow_the_terminal_is() {
+        let runs = vec![row(["5ms", "1000"], None, None); 3];
+        let layout = Layout {
+            width: 12,
+            ..Layout::default()
+        };
+        let text = chart(&series(KEYS, runs), layout);
+        assert!(
+            text.contains("Mb/s, by clients") && text.contains("3.0*"),
+            "{text}"
+        );
+    }
+}

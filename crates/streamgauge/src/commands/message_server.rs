@@ -2,19 +2,16 @@
 
 use std::net::SocketAddr;
 
-use engine::{Control, MessageCounts, MessageServerOptions};
+use engine::{MessageCounts, MessageServerOptions};
 use protocol::messages::config;
 use protocol::messages::frame::{Framing, LengthPrefix, Order};
 use protocol::messages::server::{MessageFaults, MessageServerConfig, Mode};
 use report::human::{count, plural};
 
-use super::serve::STOP_TIMEOUT;
+use super::attend::{Attended, STOP_TIMEOUT};
 use crate::args::{self, ByteOrder, MessageMode};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::files;
-use crate::progress::Status;
-use crate::signals::Watch;
 
 /// Ends with 0 when it is stopped: that is how every server ends.
 pub(crate) fn messages(arguments: &args::ServeMessages, console: Console) -> Result<Exit, Failure> {
@@ -29,39 +26,24 @@ pub(crate) fn messages(arguments: &args::ServeMessages, console: Console) -> Res
         report: arguments.report.clone(),
         stop_timeout: STOP_TIMEOUT,
     };
-    files::raise();
-    let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
     let scheme = match (arguments.websocket, options.tls.is_some()) {
         (false, false) => "tcp",
         (false, true) => "tls",
         (true, false) => "ws",
         (true, true) => "wss",
     };
-    let status = Status::new(console);
-    let mut announced = Ok(());
-    let mut begun = false;
-    let finished = engine::serve_messages(&options, &control, &mut |progress| {
-        if !begun {
-            begun = true;
-            // Whoever starts it waits for these lines, and reads the ports off them.
-            for address in &progress.listening {
-                if announced.is_ok() {
-                    announced = console.print(&format!("listening on {scheme}://{address}\n"));
-                }
-            }
-        }
+    let mut attended = Attended::begin(console)?;
+    let finished = engine::serve_messages(&options, &attended.control(), &mut |progress| {
+        let addresses = progress.listening.iter();
+        attended.listens(addresses.map(|address| format!("{scheme}://{address}")));
         let last = progress.last_second.messages as f64;
-        status.update(&format!(
+        attended.goes_on(&format!(
             "{} in the last second; {}",
             count(last),
             so_far(&progress.all)
         ));
     });
-    status.finish();
-    let finished = finished.map_err(Failure::bad)?;
-    announced?;
+    let finished = attended.end(finished)?;
     console.say(&so_far(&finished));
     Ok(Exit::Pass)
 }

@@ -1,5 +1,6 @@
 //! The commands, each in its own file, and what running a scenario takes, whichever asks for it.
 
+mod attend;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod demo;

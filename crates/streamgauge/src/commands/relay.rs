@@ -2,17 +2,14 @@
 
 use std::net::SocketAddr;
 
-use engine::{Control, RelayFinished, RelayOptions};
+use engine::{RelayFinished, RelayOptions};
 use protocol::http_ts::relay::RelayConfig;
 use report::human::{count, plural};
 
-use super::serve::STOP_TIMEOUT;
+use super::attend::{Attended, STOP_TIMEOUT};
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::files;
-use crate::progress::Status;
-use crate::signals::Watch;
 
 /// Ends with 0 when it is stopped: that is how every server ends.
 pub(crate) fn http_ts(arguments: &args::ServeHttpTs, console: Console) -> Result<Exit, Failure> {
@@ -26,28 +23,13 @@ pub(crate) fn http_ts(arguments: &args::ServeHttpTs, console: Console) -> Result
         report: arguments.report.clone(),
         stop_timeout: STOP_TIMEOUT,
     };
-    files::raise();
-    let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let status = Status::new(console);
-    let mut announced = Ok(());
-    let mut begun = false;
-    let finished = engine::relay(&options, &control, &mut |progress| {
-        if !begun {
-            begun = true;
-            // Whoever starts it waits for this line, and reads the port off it.
-            for address in &progress.listening {
-                if announced.is_ok() {
-                    announced = console.print(&format!("listening on http://{address}/\n"));
-                }
-            }
-        }
-        status.update(&so_far(&progress.relayed));
+    let mut attended = Attended::begin(console)?;
+    let finished = engine::relay(&options, &attended.control(), &mut |progress| {
+        let addresses = progress.listening.iter();
+        attended.listens(addresses.map(|address| format!("http://{address}/")));
+        attended.goes_on(&so_far(&progress.relayed));
     });
-    status.finish();
-    let finished = finished.map_err(Failure::bad)?;
-    announced?;
+    let finished = attended.end(finished)?;
     console.say(&so_far(&finished));
     Ok(Exit::Pass)
 }

@@ -4,18 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Control, Pacing, SendFinished, SendOptions, SendProgress};
+use engine::{Pacing, SendFinished, SendOptions, SendProgress};
 use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
 use protocol::source::{GROUPS_MAX, Target};
 use report::human::{count, plural, seconds};
 
-use super::serve::STOP_TIMEOUT;
+use super::attend::{Attended, STOP_TIMEOUT};
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::files;
-use crate::progress::Status;
-use crate::signals::Watch;
 
 /// Ends with 0 when its time is over or it is stopped.
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
@@ -34,17 +31,12 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
         seed: arguments.seed,
         stop_timeout: STOP_TIMEOUT,
     };
-    files::raise();
-    let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let status = Status::new(console);
+    let mut attended = Attended::begin(console)?;
     let mut before = Before::default();
-    let finished = engine::send(&options, &control, &mut |progress| {
-        status.update(&before.so_far(progress));
+    let finished = engine::send(&options, &attended.control(), &mut |progress| {
+        attended.goes_on(&before.so_far(progress));
     });
-    status.finish();
-    let finished = finished.map_err(Failure::bad)?;
+    let finished = attended.end(finished)?;
     if finished.pacing.packets == 0 && finished.pacing.refused > 0 {
         return Err(Failure::bad(
             "nothing left: the network stack refused every datagram; is there a route to each group?",

@@ -1,21 +1,15 @@
 //! `streamgauge serve`: an embedded reference server until it is stopped.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use engine::{Control, Pacing, ServeFinished, ServeOptions};
+use engine::{Pacing, ServeFinished, ServeOptions};
 use protocol::rtsp::server::{AuthScheme, MulticastConfig, ServerConfig, ServerFaults, Transports};
 use report::human::{count, plural, seconds};
 
+use super::attend::{Attended, STOP_TIMEOUT};
 use crate::args::{self, Auth};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::files;
-use crate::progress::Status;
-use crate::signals::Watch;
-
-/// How long sessions get to end when the server is stopped.
-pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends with 0 when it is stopped: that is how every server ends.
 pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit, Failure> {
@@ -31,32 +25,17 @@ pub(crate) fn rtsp(arguments: &args::ServeRtsp, console: Console) -> Result<Exit
         apart: arguments.no_gso,
         stop_timeout: STOP_TIMEOUT,
     };
-    files::raise();
-    let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
     let scheme = match options.tls {
         Some(_) => "rtsps",
         None => "rtsp",
     };
-    let status = Status::new(console);
-    let mut announced = Ok(());
-    let mut begun = false;
-    let finished = engine::serve(&options, &control, &mut |progress| {
-        if !begun {
-            begun = true;
-            // Whoever starts it waits for this line, and reads the port off it.
-            for address in &progress.listening {
-                if announced.is_ok() {
-                    announced = console.print(&format!("listening on {scheme}://{address}/\n"));
-                }
-            }
-        }
-        status.update(&so_far(&progress.served));
+    let mut attended = Attended::begin(console)?;
+    let finished = engine::serve(&options, &attended.control(), &mut |progress| {
+        let addresses = progress.listening.iter();
+        attended.listens(addresses.map(|address| format!("{scheme}://{address}/")));
+        attended.goes_on(&so_far(&progress.served));
     });
-    status.finish();
-    let finished = finished.map_err(Failure::bad)?;
-    announced?;
+    let finished = attended.end(finished)?;
     console.say(&format!("served {}", so_far(&finished)));
     if let Some(pacing) = paced(&finished.pacing) {
         console.say(&pacing);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::table::short_names;
 use super::{Row, Series};
 use crate::human::count;
 use crate::terminal::{Layout, one_line};
@@ -44,14 +45,20 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
         true => messages(row),
         false => megabits(row),
     };
+    let names = short_names(&series.varied);
+    let name_of = |key: &str| {
+        let mut named = series.varied.iter().zip(&names);
+        let found = named.find(|(varied, _)| *varied == key);
+        found.map_or("", |(_, name)| name)
+    };
     let groups: Vec<Together> = series
         .by_the_others(axis)
         .into_iter()
         .map(|group| {
-            let with = group.others.iter().map(|(key, value)| {
-                let name = key.rsplit('.').next().unwrap_or(key);
-                one_line(&format!("{name} {value}"))
-            });
+            let with = group
+                .others
+                .iter()
+                .map(|(key, value)| one_line(&format!("{} {value}", name_of(key))));
             let heading = with.collect::<Vec<_>>().join(", ");
             let mut rows = group.rows;
             rows.sort_by_key(|(clients, _)| *clients);
@@ -207,6 +214,32 @@ mod tests {
         );
         assert!(lines[8].trim_start().starts_with("2,000") && lines[8].ends_with('-'));
         assert!(lines.iter().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_is_not_the_best_though_it_did_as_much() {
+        let runs = vec![
+            row(["5ms", "1000"], Some(50_000.0), None),
+            row(["5ms", "2000"], Some(80_000.0), None),
+            row(["5ms", "4000"], Some(80_000.0), Some("invalid")),
+        ];
+        let text = chart(&series(KEYS, runs), Layout::default());
+        assert_eq!(text.matches('*').count(), 1, "{text}");
+        assert!(text.contains("2,000") && text.contains("80,000*"), "{text}");
+    }
+
+    #[test]
+    fn keys_whose_last_parts_are_alike_are_told_apart() {
+        let keys = ["clients.a.rate", "clients.b.rate", KEYS[1]];
+        let runs = ["1/s", "2/s", "3/s"].map(|rate| {
+            let mut row = row([rate, rate], Some(1.0), None);
+            row.values.push("1000".to_owned());
+            row
+        });
+        let mut both = series(KEYS, runs.to_vec());
+        both.varied = keys.map(str::to_owned).to_vec();
+        let text = chart(&both, Layout::default());
+        assert!(text.contains("a.rate 1/s, b.rate 1/s"), "{text}");
     }
 
     #[test]

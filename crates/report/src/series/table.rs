@@ -120,7 +120,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
 }
 
 /// What the columns of the varied keys are called: their last part, and as much before it as tells them apart.
-fn short_names(keys: &[String]) -> Vec<String> {
+pub(super) fn short_names(keys: &[String]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
     let last = |at: usize, number: usize| {
         let parts = &parts[at];

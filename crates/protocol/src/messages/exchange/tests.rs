@@ -83,6 +83,20 @@ fn answers_in_order_are_answered_and_timed() {
 }
 
 #[test]
+fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
+    let mut bench = Bench::of_client();
+    let mut caller = caller(r#"{"framing":{"length":{"bytes":1}},"rate":"1/s","answers":"echo"}"#);
+    let messages: Vec<Vec<u8>> = (0..5).map(|_| bench.message(&mut caller, ms(0))).collect();
+    let stream = messages[..2].concat();
+    bench
+        .with(ms(5), |tools| caller.received(&stream, ms(5), tools))
+        .expect("it is framed");
+    caller.ended(&mut bench.recorder);
+    let counted = [m::ANSWERED, m::UNANSWERED, m::ANSWERS_WRONG];
+    assert_eq!(counted.map(|id| bench.recorder.counter(id)), [2, 3, 0]);
+}
+
+#[test]
 fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
     let mut bench = Bench::of_client();
     let mut caller = caller(

@@ -319,7 +319,7 @@ fn diary(pair: &mut Pair) -> String {
     let paths: Vec<_> = pair.paths().collect();
     let counters = [m::EXPECTED, m::RECEIVED, m::DUPLICATED, m::REORDERED];
     let counts = counters.map(|counter| pair.recorder(Side::Client).counter(counter));
-    let jitter = pair.recorder(Side::Client).histogram(m::JITTER).cloned();
+    let jitter = pair.recorder(Side::Client).histogram(m::JITTER);
     format!(
         "{:?} {} {paths:?} {counts:?} {:?} {:?}",
         pair.now(),

@@ -249,7 +249,7 @@ impl Datagrams {
             recorder.add(m::DAMAGED, 1);
         } else if let Some(began) = self.began {
             match began.saturating_add(at.as_nanos()).checked_sub(stamp.due) {
-                Some(delay) => recorder.record(m::DATAGRAM_DELAY, delay),
+                Some(delay) => recorder.record_together(m::DATAGRAM_DELAY, delay),
                 None => recorder.add(m::STAMPS_AHEAD, 1),
             }
         }

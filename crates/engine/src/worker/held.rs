@@ -10,17 +10,17 @@ use std::ops::Range;
 use measure::Time;
 use mio::net::TcpStream;
 
-/// How much is read at a time.
-pub(super) const CHUNK: usize = 128 * 1024;
+/// How much is read at a time: all that is there, as a rule ([`super::watch`]), in one call.
+pub(super) const CHUNK: usize = 512 * 1024;
 
 /// How many chunks one connection may have: what 1 Gb/s brings in 16 ms.
-const OF_ONE: usize = 16;
+const OF_ONE: usize = 4;
 
 /// How many chunks all connections of a worker may have: 32 MiB.
-const OF_ALL: usize = 256;
+const OF_ALL: usize = 64;
 
 /// How many are kept for later use.
-const SPARE: usize = 16;
+const SPARE: usize = 4;
 
 /// Memory for what is held, of all connections of a worker.
 #[derive(Debug, Default)]

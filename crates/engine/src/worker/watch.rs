@@ -52,9 +52,13 @@ const SHARES: usize = 10;
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
 /// How many bytes make the kernel tell of a connection before its turn has come, as long as the ring has then shown a
-/// quarter of them: what 2 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
+/// quarter of them: what 5 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
 /// it is read, and held until it has been shown.
-const LOW_WATER: usize = CHUNK;
+///
+/// 256 KiB take 0.6 (8 connections of 40 Mb/s) to 0.85 (one of 400 Mb/s) of the processor time that 128 KiB took; more saves little. It must
+/// stay well below what a server on the same machine keeps of a stream that it sends without a copy: msd_lite writes over its
+/// 1 MiB in a circle, and with 1 MiB waiting here a tenth of its datagrams came damaged, which none are of a prompt client.
+const LOW_WATER: usize = CHUNK / 2;
 
 /// For how many times as many the kernel is to have room: a sender must never wait because of how seldom is read.
 const ROOM_FOR: usize = 4;

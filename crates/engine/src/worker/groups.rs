@@ -233,6 +233,14 @@ impl Worker {
         }
     }
 
+    /// When [`Worker::read_groups_in_turn`] finds any to read.
+    pub(super) fn groups_due(&self) -> Time {
+        match self.groups.places.is_empty() {
+            true => Time::NEVER,
+            false => self.groups.read + turns::INTERVAL,
+        }
+    }
+
     /// Reads the groups' media if it is time for that.
     pub(super) fn read_groups_in_turn(&mut self, now: Time) {
         if now >= self.groups.read + turns::INTERVAL {

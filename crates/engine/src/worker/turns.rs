@@ -127,6 +127,17 @@ impl Worker {
         }
     }
 
+    /// When [`Worker::read_sockets_in_turn`] finds the next to read.
+    pub(super) fn sockets_due(&self) -> Time {
+        let length = INTERVAL / SHARES as u32;
+        let turns = self.turns.taken..self.turns.taken + SHARES as u64;
+        let share = |turn: u64| &self.turns.shares[(turn % SHARES as u64) as usize];
+        let next = turns.into_iter().find(|&turn| !share(turn).is_empty());
+        next.map_or(Time::NEVER, |turn| {
+            Time::from_nanos((turn + 1) * length.as_nanos() as u64)
+        })
+    }
+
     /// Reads the sockets whose turn it is.
     pub(super) fn read_sockets_in_turn(&mut self, now: Time) {
         let length = INTERVAL / SHARES as u32;

@@ -47,6 +47,9 @@ pub(super) const READ_INTERVAL: Duration = Duration::from_millis(400);
 /// In how many parts the connections are read, one after the other, so that the loop is never long at it.
 const SHARES: usize = 10;
 
+/// How long after one share it is the next one's turn.
+const SHARE: Duration = Duration::from_millis(READ_INTERVAL.as_millis() as u64 / SHARES as u64);
+
 /// What came later than so long before its turn waits for the next one. By then the ring has shown all that came
 /// before, so that what is read in a turn, and in a window, does not hang on when the ring hands a block over.
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
@@ -59,6 +62,13 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 /// stay well below what a server on the same machine keeps of a stream that it sends without a copy: msd_lite writes over its
 /// 1 MiB in a circle, and with 1 MiB waiting here a tenth of its datagrams came damaged, which none are of a prompt client.
 const LOW_WATER: usize = CHUNK / 2;
+
+/// From how many bytes on, shown by the ring, a connection that brings [`LOW_WATER`] before its turn is read whenever the loop is
+/// awake. So several of them are read in one go, where each by itself would wake the loop.
+const WITH_OTHERS: usize = LOW_WATER / 4;
+
+/// How often they are looked at, at the most.
+const LOOK_AT_FAST: Duration = Duration::from_millis(10);
 
 /// For how many times as many the kernel is to have room: a sender must never wait because of how seldom is read.
 const ROOM_FOR: usize = 4;
@@ -122,6 +132,8 @@ pub(super) struct Watched {
     port: u16,
     /// Whether it is read seldom.
     seldom: bool,
+    /// Whether it brings much between two turns, and is among [`Fast`].
+    fast: bool,
     /// Whether its end has been heard and waits for the ring.
     ending: bool,
     /// When it was read last.
@@ -164,6 +176,7 @@ impl Watcher {
             count: self.seldom.clone(),
             port,
             seldom: false,
+            fast: false,
             ending: false,
             read: Time::ZERO,
             held: Held::default(),
@@ -348,6 +361,15 @@ impl Drop for Watched {
     }
 }
 
+/// The connections that bring much between two turns.
+#[derive(Debug, Default)]
+pub(super) struct Fast {
+    /// Their places among the sockets, and perhaps those of some that were and are no more.
+    places: Vec<usize>,
+    /// When they were looked at last.
+    looked: Time,
+}
+
 /// What is to be read of a connection that is read seldom.
 pub(super) enum Wanted {
     /// So many bytes, whose times are known.
@@ -378,6 +400,10 @@ impl Worker {
             }
             self.read_at_once(place);
             return Wanted::All;
+        }
+        // One that was fast, ended, and is so again at the same place may be there still.
+        if !std::mem::replace(&mut watched.fast, true) && !self.fast.places.contains(&place) {
+            self.fast.places.push(place);
         }
         let known = watched.known();
         let wanted = match known {
@@ -473,10 +499,19 @@ impl Worker {
         }
     }
 
+    /// When [`Worker::read_in_turn`] finds the next to read.
+    pub(super) fn connections_due(&self) -> Time {
+        match &self.watcher {
+            Some(watcher) if watcher.is_needed() => {
+                Time::from_nanos((self.turns_taken + 1) * SHARE.as_nanos() as u64)
+            }
+            _ => Time::NEVER,
+        }
+    }
+
     /// Reads the connections whose turn it is.
     pub(super) fn read_in_turn(&mut self, now: Time) {
-        let share = READ_INTERVAL / SHARES as u32;
-        let turn = now.as_nanos() / share.as_nanos() as u64;
+        let turn = now.as_nanos() / SHARE.as_nanos() as u64;
         // Nobody's turn comes twice because the loop was late.
         let from = self.turns_taken.max(turn.saturating_sub(SHARES as u64));
         self.turns_taken = turn;
@@ -489,7 +524,7 @@ impl Worker {
         }
         let mut places = std::mem::take(&mut self.places);
         for turn in from..turn {
-            let planned = Time::from_start(share * u32::try_from(turn).unwrap_or(u32::MAX));
+            let planned = Time::from_start(SHARE * u32::try_from(turn).unwrap_or(u32::MAX));
             self.begin_turn(turn, &mut places);
             for place in places.drain(..) {
                 if !self.was_just_read(place, now) {
@@ -504,6 +539,38 @@ impl Worker {
                 self.leaving.push(key);
             }
         }
+    }
+
+    /// Reads those of the fast connections of which enough has been shown.
+    pub(super) fn read_fast(&mut self, now: Time) {
+        if self.fast.places.is_empty() || now < self.fast.looked + LOOK_AT_FAST {
+            return;
+        }
+        self.fast.looked = now;
+        let mut places = std::mem::take(&mut self.fast.places);
+        places.retain(|&place| self.read_if_fast(place, now));
+        self.fast.places = places;
+    }
+
+    /// Reads a connection if enough of it has been shown; says whether it is fast still.
+    fn read_if_fast(&mut self, place: usize, now: Time) -> bool {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            return false;
+        };
+        // The place may be another's by now.
+        let Some(watched) = stream.watched.as_mut().filter(|watched| watched.fast) else {
+            return false;
+        };
+        let known = watched.known();
+        watched.fast = watched.seldom && now.since(watched.read) < READ_INTERVAL / 2;
+        if !watched.fast || watched.ending {
+            return watched.fast;
+        }
+        if known >= WITH_OTHERS {
+            self.read_stream(place, &Wanted::Known(known));
+            self.settle();
+        }
+        true
     }
 
     /// Whether a connection's turn may be left out: it was read between two of them.

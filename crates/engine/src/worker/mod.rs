@@ -526,7 +526,7 @@ impl Worker {
     }
 
     /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a loop
-    /// that stood still for a second was late a hundred times, not once.
+    /// that stood still for a second was late 25 times, not once.
     fn keep_time(&mut self, now: Time) {
         loop {
             let end = self.window_begins + WINDOW;

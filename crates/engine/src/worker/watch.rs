@@ -2,7 +2,8 @@
 //!
 //! To read a connection at each segment costs several times what all else costs that is done for a packet: a wake-up, a
 //! system call, and the acknowledgement that the kernel sends when all has been read. So once its media has begun, a
-//! connection is read every [`READ_INTERVAL`], or when [`LOW_WATER`] bytes are there. That is honest because
+//! connection is read every [`READ_INTERVAL`], or when [`LOW_WATER`] bytes are there, and then with all others that bring so much
+//! ([`Fast`]). That is honest because
 //! times of arrival do not come from reading: the packet ring shows each segment ([`net::segments`]). For that a
 //! client's connection comes from a port of the worker's own range. What has not been shown is not read, where that
 //! can wait, so that each byte has its time. Where so much comes before the ring shows it that it cannot, it is

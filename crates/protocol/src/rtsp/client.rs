@@ -153,6 +153,8 @@ pub struct Client {
     keep_alive: Option<Time>,
     /// When to look whether media still arrives.
     check: Option<Time>,
+    /// When to look, before that, only whether there is still time.
+    look: Option<Time>,
     /// What TEARDOWN ends in, and until when its answer is waited for.
     ending: Option<(Outcome, Time)>,
     /// What it publishes; without, it plays.
@@ -213,6 +215,7 @@ impl Client {
             first_media: None,
             keep_alive: None,
             check: None,
+            look: None,
             ending: None,
             publishing: None,
             appointment: None,
@@ -600,6 +603,7 @@ impl Client {
             reports
                 .chain(self.keep_alive)
                 .chain(self.check)
+                .chain(self.look)
                 .chain(actions)
         });
         let recording = (self.phase == Phase::Recording).then(|| {

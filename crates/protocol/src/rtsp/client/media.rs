@@ -43,6 +43,14 @@ pub(super) struct Stream {
 /// How long after the last BYE packets may still be on their way: they come through other queues.
 const BYE_LINGER: Duration = Duration::from_millis(200);
 
+/// How long after its time a packet near the media's end is waited for before it is looked at how far the media has come.
+const LATE: Duration = Duration::from_millis(200);
+
+/// How long before silence would have lasted too long a client looks whether media still flows, which puts the check off. Nothing
+/// hangs on the moment of the look, so it comes when the loop is awake anyway: to be woken for each of thousands of clients at a
+/// moment of its own cost more than all their packets. Longer than what has come may be unknown.
+const EARLY: Duration = Duration::from_secs(1);
+
 /// Bytes of framing before each packet in the connection (RFC 2326, 10.12).
 const FRAMING: usize = 4;
 
@@ -264,9 +272,18 @@ impl Client {
 
     /// Looks whether media still arrives, and sets the time to look again.
     pub(super) fn check_media(&mut self, cx: &mut Context<'_>) {
-        if self.phase != Phase::Playing || self.check.is_none_or(|check| cx.now < check) {
+        if self.phase != Phase::Playing {
             return;
         }
+        if self.check.is_none_or(|check| cx.now < check) {
+            if self.look.take_if(|look| *look <= cx.now).is_some()
+                && let Some((first, last)) = self.arrivals(cx)
+            {
+                self.schedule_check(cx.now, first, last);
+            }
+            return;
+        }
+        self.look = None;
         if self
             .timeline
             .as_ref()
@@ -315,15 +332,8 @@ impl Client {
             return;
         };
         let silent = last + self.config.silence.0;
-        // What counts is how far the media had come with its last packet, not what time it is now:
-        // silence brings no media to its end.
-        let reached = self
-            .length
-            .is_none_or(|length| reached_end(length, first, last));
-        let over = self.length.filter(|_| reached).map(|length| {
-            let end = first + (length - slack(length));
-            end.max(last + self.config.end_silence.0)
-        });
+        let reached = self.has_reached_end(first, last);
+        let over = self.over(first, last);
         if over.is_some_and(|over| cx.now >= over) || (reached && cx.now >= silent) {
             return self.complete(cx);
         }
@@ -340,13 +350,39 @@ impl Client {
             );
             return self.fail(cx, Failure::MediaStopped, detail);
         }
-        // Of a short range the end is due before silence would tell.
-        let planned = self
-            .length
-            .map(|length| first + length + self.config.end_silence.0)
-            .filter(|&planned| planned > cx.now);
-        let next = over.or(planned);
-        self.check = Some(next.map_or(silent, |next| next.min(silent)));
+        self.schedule_check(cx.now, first, last);
+    }
+
+    /// Whether the media had come to its end with its last packet. What time it is now does not count: silence brings no
+    /// media to its end.
+    fn has_reached_end(&self, first: Time, last: Time) -> bool {
+        self.length
+            .is_none_or(|length| reached_end(length, first, last))
+    }
+
+    /// When media is over that has come to its end.
+    fn over(&self, first: Time, last: Time) -> Option<Time> {
+        let length = self.length.filter(|_| self.has_reached_end(first, last))?;
+        let end = first + (length - slack(length));
+        Some(end.max(last + self.config.end_silence.0))
+    }
+
+    /// Sets the time of the next check, and before it of a look, by the first and the last packet that have come.
+    fn schedule_check(&mut self, now: Time, first: Time, last: Time) {
+        let silence = self.config.silence.0;
+        // The end is due before silence would tell.
+        let planned = || {
+            let length = self.length?;
+            let reached = first + (length - slack(length)) + LATE;
+            let ended = first + length + self.config.end_silence.0;
+            [reached, ended].into_iter().find(|&planned| planned > now)
+        };
+        let end = self.over(first, last).or_else(planned);
+        let next = end.unwrap_or(Time::NEVER).min(last + silence);
+        let early = last + silence.saturating_sub(EARLY);
+        self.look = (now < early && early < next).then_some(early);
+        // A look may find that it is time: what has come then is heard first.
+        self.check = Some(next.max(now + Duration::from_nanos(1)));
     }
 
     fn complete(&mut self, cx: &mut Context<'_>) {

@@ -59,9 +59,9 @@ impl Jitter {
         self.estimate += (size - self.estimate) / 16.0;
         self.sum += self.estimate;
         self.count += 1;
-        recorder.record(JITTER, rounded(self.estimate));
+        recorder.record_together(JITTER, rounded(self.estimate));
         let side = if difference < 0.0 { EARLY } else { LATENESS };
-        recorder.record(side, rounded(size));
+        recorder.record_together(side, rounded(size));
     }
 
     /// The estimate now, in nanoseconds.

@@ -393,7 +393,8 @@ impl Worker {
         self.heartbeat = timers::beat_at(Time::ZERO, HEARTBEAT, soonest);
         while !self.is_done() {
             self.work_that_is_due();
-            self.timer.set(self.next_work(), &self.clock)?;
+            let next = self.next_work();
+            self.timer.set(next, &self.clock)?;
             let more = !self.unread.is_empty()
                 || self.exchanges.is_busy()
                 || !self.to_stop.0.as_slice().is_empty();
@@ -467,7 +468,11 @@ impl Worker {
     }
 
     /// When the loop has to be awake next, whatever arrives.
-    fn next_work(&self) -> Time {
+    fn next_work(&mut self) -> Time {
+        let (sessions, sockets) = (&self.sessions, &self.sockets);
+        let task = self
+            .timers
+            .next(|at, task| task.is_wanted(at, sessions, sockets));
         let plans = self
             .populations
             .iter()
@@ -475,7 +480,7 @@ impl Worker {
             .min();
         self.heartbeat
             .min(self.window_begins + WINDOW)
-            .min(self.timers.next())
+            .min(task)
             .min(self.sending.next())
             .min(self.exchanges.next())
             .min(self.waiting_ends())
@@ -507,8 +512,8 @@ impl Worker {
         self.read_sockets_in_turn(now);
         self.read_groups_in_turn(now);
         self.start_and_stop_clients(now);
-        while let Some((_, task)) = self.timers.due(now) {
-            self.do_task(task, now);
+        while let Some((at, task)) = self.timers.due(now) {
+            self.do_task(at, task, now);
             self.settle();
         }
         self.send_flows(now);
@@ -542,10 +547,12 @@ impl Worker {
         }
     }
 
-    fn do_task(&mut self, task: Task, now: Time) {
+    fn do_task(&mut self, at: Time, task: Task, now: Time) {
         match task {
             Task::Deadline(key) => {
-                let Some(slot) = self.slot(key) else { return };
+                let Some(slot) = self.slot(key).filter(|slot| slot.armed == at) else {
+                    return;
+                };
                 if slot.session.awaits(now) {
                     if slot.on_ring {
                         self.read_rings_now();
@@ -615,24 +622,26 @@ impl Worker {
     /// Sees to it that a task waits for the session's deadline. A task that waits for an earlier time is
     /// left to find out, so that a deadline which moves with every answer leaves no trail of tasks.
     fn arm(&mut self, key: SessionKey) {
-        let next = self.heartbeat;
+        let (next, turn) = (self.heartbeat, self.turn);
         let Some(slot) = self.slot(key) else { return };
         let Some(deadline) = slot.session.deadline() else {
             return;
         };
-        if deadline < slot.armed {
-            slot.armed = deadline;
-            let beat = timers::beat_at(next, HEARTBEAT, deadline);
-            // What is only to be sent (a report, what keeps a session alive) waits for the next heartbeat, for which the
-            // loop wakes anyway: with thousands of clients to wake for each would cost more than to send it.
-            let at = if slot.session.awaits(beat) {
-                deadline
-            } else {
-                beat
-            };
-            // One that has passed already comes in the next turn: a session that names it over and over
-            // costs time, but keeps nobody from being heard.
-            let at = at.max(self.turn + Duration::from_nanos(1));
+        if deadline >= slot.armed {
+            return;
+        }
+        let beat = timers::beat_at(next, HEARTBEAT, deadline);
+        // What is only to be sent (a report, what keeps a session alive) waits for the next heartbeat, for which the
+        // loop wakes anyway: with thousands of clients to wake for each would cost more than to send it.
+        let at = match slot.session.awaits(beat) {
+            true => deadline,
+            false => beat,
+        };
+        // One that has passed already comes in the next turn: a session that names it over and over
+        // costs time, but keeps nobody from being heard.
+        let at = at.max(turn + Duration::from_nanos(1));
+        if at < slot.armed {
+            slot.armed = at;
             self.timers.add(at, Task::Deadline(key));
         }
     }
@@ -663,7 +672,7 @@ impl Worker {
         self.collect_ring_drops();
         let (sessions, sockets) = (&self.sessions, &self.sockets);
         self.timers
-            .sweep(|task| outputs::has_object(task, sessions, sockets));
+            .sweep(|at, task| task.is_wanted(at, sessions, sockets));
         let populations = self
             .populations
             .iter_mut()

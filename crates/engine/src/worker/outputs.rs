@@ -9,9 +9,8 @@ use protocol::session::{
     ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, Note, Open, Outcome,
     Output, Port, SinkId,
 };
-use slab::Slab;
 
-use super::sessions::{Channel, Client, Peer, SessionKey, Slot};
+use super::sessions::{Channel, Client, Peer, SessionKey};
 use super::sockets::Socket;
 use super::timers::Task;
 use super::{Topic, Worker};
@@ -349,21 +348,6 @@ impl Worker {
         }
         if let Some(client) = slot.client {
             self.client_ended(slot.population, client, outcome);
-        }
-    }
-}
-
-/// Whether what a task is for is still there.
-pub(super) fn has_object(task: &Task, sessions: &Slab<Slot>, sockets: &Slab<Socket>) -> bool {
-    match *task {
-        Task::Deadline(key)
-        | Task::Leave(key)
-        | Task::Cut(key)
-        | Task::Connect { session: key, .. } => sessions
-            .get(key.place)
-            .is_some_and(|slot| slot.serial == key.serial),
-        Task::Accept { socket } | Task::Handshake { socket, .. } | Task::Linger { socket, .. } => {
-            sockets.contains(socket)
         }
     }
 }

@@ -233,22 +233,7 @@ impl Worker {
         client: Option<Client>,
     ) -> SessionKey {
         self.serial += 1;
-        let slot = Slot {
-            serial: self.serial,
-            session,
-            population,
-            client,
-            channels: Vec::new(),
-            secured: Vec::new(),
-            flows: Vec::new(),
-            topics: Vec::new(),
-            armed: Time::NEVER,
-            stopping: false,
-            on_ring: false,
-            in_turns: false,
-            in_groups: false,
-            trace: None,
-        };
+        let slot = Slot::new(self.serial, session, population, client);
         SessionKey {
             place: self.sessions.insert(slot),
             serial: self.serial,

@@ -31,7 +31,7 @@ pub(super) struct Slot {
     /// Flows that are sending: which, and by whom it is sent.
     pub(super) flows: Vec<(FlowId, SentBy)>,
     pub(super) topics: Vec<Arc<str>>,
-    /// When a deadline task is waiting for it; the earliest, where there are several.
+    /// When the task comes that is to tell it of its deadline. Others that may wait are not wanted any more.
     pub(super) armed: Time,
     pub(super) stopping: bool,
     /// Whether media of it comes by the packet ring.
@@ -104,6 +104,31 @@ pub(super) struct Peer {
 }
 
 impl Slot {
+    /// A session that has nothing yet.
+    pub(super) fn new(
+        serial: u64,
+        session: Box<dyn Session>,
+        population: usize,
+        client: Option<Client>,
+    ) -> Slot {
+        Slot {
+            serial,
+            session,
+            population,
+            client,
+            channels: Vec::new(),
+            secured: Vec::new(),
+            flows: Vec::new(),
+            topics: Vec::new(),
+            armed: Time::NEVER,
+            stopping: false,
+            on_ring: false,
+            in_turns: false,
+            in_groups: false,
+            trace: None,
+        }
+    }
+
     pub(super) fn channel(&self, id: ChannelId) -> Option<Channel> {
         self.channels
             .iter()

@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::session::ChannelId;
+use slab::Slab;
 
-use super::sessions::SessionKey;
+use super::secure::Party;
+use super::sessions::{Channel, SessionKey, Slot};
+use super::sockets::Socket;
+use super::stream::State;
 
 /// What is to be done when a time comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,11 +51,54 @@ pub(super) enum Task {
     },
 }
 
-/// How many tasks there are at least before those without an object are looked for.
+impl Task {
+    /// Whether what the task of that time is for is still there and has not come about meanwhile, and no other task has
+    /// taken its place.
+    pub(super) fn is_wanted(
+        &self,
+        at: Time,
+        sessions: &Slab<Slot>,
+        sockets: &Slab<Socket>,
+    ) -> bool {
+        let session = |key: SessionKey| {
+            let slot = sessions.get(key.place);
+            slot.filter(|slot| slot.serial == key.serial)
+        };
+        let state = |place: usize| match sockets.get(place) {
+            Some(Socket::Stream(stream)) => Some(&stream.state),
+            _ => None,
+        };
+        match *self {
+            Task::Deadline(key) => session(key).is_some_and(|slot| slot.armed == at),
+            Task::Leave(key) | Task::Cut(key) => session(key).is_some(),
+            Task::Connect {
+                session: key,
+                channel,
+            } => match session(key).and_then(|slot| slot.channel(channel)) {
+                Some(Channel::Resolving) => true,
+                Some(Channel::Stream(place)) => matches!(
+                    state(place),
+                    Some(State::Connecting { .. } | State::Securing { .. })
+                ),
+                Some(Channel::Pair { .. } | Channel::Group(_)) | None => false,
+            },
+            Task::Accept { socket } => sockets.contains(socket),
+            Task::Handshake { socket, serial } => matches!(
+                state(socket),
+                Some(State::Securing { party: Party::Server { serial: own, .. }, .. }) if *own == serial
+            ),
+            Task::Linger { socket, serial } => {
+                matches!(state(socket), Some(State::Closing { serial: own }) if *own == serial)
+            }
+        }
+    }
+}
+
+/// How many tasks there are at least before those that nobody wants any more are looked for.
 const SWEEP: usize = 4096;
 
-/// Tasks by time. A task whose object is gone is found so when its time comes, or when there have come to
-/// be many (see [`Timers::sweep`]).
+/// Tasks by time. A task whose object is gone, or which another has replaced, is found so when it is the next, or when there
+/// have come to be many (see [`Timers::sweep`]).
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     tasks: BinaryHeap<Reverse<(Time, Task)>>,
@@ -64,27 +111,34 @@ impl Timers {
         self.tasks.push(Reverse((at, task)));
     }
 
-    pub(super) fn next(&self) -> Time {
-        self.tasks
-            .peek()
-            .map_or(Time::NEVER, |Reverse((at, _))| *at)
+    /// When the first task comes that is still wanted. Those before it are taken out: nobody is to be woken for them.
+    pub(super) fn next(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) -> Time {
+        while let Some(Reverse((at, task))) = self.tasks.peek() {
+            if is_wanted(*at, task) {
+                return *at;
+            }
+            self.tasks.pop();
+        }
+        Time::NEVER
     }
 
     /// The earliest task that is due, and when it was.
     pub(super) fn due(&mut self, now: Time) -> Option<(Time, Task)> {
-        (self.next() <= now)
+        let Reverse((at, _)) = self.tasks.peek()?;
+        (*at <= now)
             .then(|| self.tasks.pop().map(|Reverse(entry)| entry))
             .flatten()
     }
 
-    /// Takes tasks out that have no object any more, once there are twice as many as were left the last
+    /// Takes tasks out that are not wanted any more, once there are twice as many as were left the last
     /// time: clients that fail at once and are replaced leave tasks for times that are far away. Costs
     /// a constant a task added.
-    pub(super) fn sweep(&mut self, has_object: impl Fn(&Task) -> bool) {
+    pub(super) fn sweep(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) {
         if self.tasks.len() < SWEEP.max(2 * self.swept) {
             return;
         }
-        self.tasks.retain(|Reverse((_, task))| has_object(task));
+        self.tasks
+            .retain(|Reverse((at, task))| is_wanted(*at, task));
         self.swept = self.tasks.len();
     }
 }
@@ -101,7 +155,20 @@ pub(super) fn beat_at(next: Time, every: Duration, at: Time) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use protocol::session::{Context, Input, Session};
+
     use super::*;
+
+    /// A session that does nothing.
+    struct Idle;
+
+    impl Session for Idle {
+        fn handle(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
+
+        fn deadline(&self) -> Option<Time> {
+            None
+        }
+    }
 
     fn leave(serial: u64) -> Task {
         Task::Leave(SessionKey { place: 0, serial })
@@ -117,10 +184,14 @@ mod tests {
         assert_eq!(beat_at(time(25), every, Time::NEVER), Time::NEVER);
     }
 
+    fn all(_: Time, _: &Task) -> bool {
+        true
+    }
+
     #[test]
     fn tasks_come_in_order_and_not_before_their_time() {
         let mut timers = Timers::default();
-        assert_eq!(timers.next(), Time::NEVER);
+        assert_eq!(timers.next(all), Time::NEVER);
         for at in [3, 1, 2] {
             timers.add(Time::from_nanos(at), leave(at));
         }
@@ -128,7 +199,50 @@ mod tests {
         assert_eq!(timers.due(now), Some((Time::from_nanos(1), leave(1))));
         assert_eq!(timers.due(now), Some((Time::from_nanos(2), leave(2))));
         assert_eq!(timers.due(now), None);
-        assert_eq!(timers.next(), Time::from_nanos(3));
+        assert_eq!(timers.next(all), Time::from_nanos(3));
+    }
+
+    #[test]
+    fn nobody_is_woken_for_a_task_that_is_not_wanted() {
+        let mut timers = Timers::default();
+        for at in [3, 1, 2, 3] {
+            timers.add(Time::from_nanos(at), leave(at));
+        }
+        let wanted = |at: Time, task: &Task| at > Time::from_nanos(1) && *task != leave(2);
+        assert_eq!(timers.next(wanted), Time::from_nanos(3));
+        assert_eq!(timers.tasks.len(), 2);
+    }
+
+    #[test]
+    fn a_task_is_wanted_as_long_as_what_it_is_for_has_not_come_about() {
+        let (mut sessions, sockets) = (Slab::new(), Slab::new());
+        let place = sessions.insert(Slot::new(3, Box::new(Idle), 0, None));
+        let (session, channel) = (SessionKey { place, serial: 3 }, ChannelId(9));
+        let (at, later) = (Time::from_nanos(5), Time::from_nanos(7));
+        sessions[place].armed = at;
+        sessions[place].set_channel(channel, Channel::Resolving);
+        let deadline = Task::Deadline(session);
+        let connect = Task::Connect { session, channel };
+        let leave = Task::Leave(session);
+        let wanted = |task: Task, at, sessions: &_| task.is_wanted(at, sessions, &sockets);
+        assert!(wanted(deadline, at, &sessions));
+        assert!(!wanted(deadline, later, &sessions), "another is before it");
+        assert!(wanted(connect, later, &sessions));
+        sessions[place].forget_channel(channel);
+        assert!(!wanted(connect, later, &sessions), "it stands, or failed");
+        assert!(wanted(leave, later, &sessions));
+        let other = Task::Leave(SessionKey { place, serial: 4 });
+        assert!(!wanted(other, later, &sessions));
+        sessions.remove(place);
+        assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));
+        let (socket, serial) = (0, 1);
+        for task in [
+            Task::Accept { socket },
+            Task::Handshake { socket, serial },
+            Task::Linger { socket, serial },
+        ] {
+            assert!(!wanted(task, later, &sessions), "{task:?}");
+        }
     }
 
     #[test]
@@ -136,7 +250,7 @@ mod tests {
         let mut timers = Timers::default();
         for serial in 0..100_000 {
             timers.add(Time::from_nanos(1 << 60), leave(serial));
-            timers.sweep(|task| *task == leave(serial) || *task == leave(7));
+            timers.sweep(|_, task| *task == leave(serial) || *task == leave(7));
             assert!(timers.tasks.len() <= SWEEP);
         }
         let kept: Vec<_> = std::iter::from_fn(|| timers.due(Time::NEVER)).collect();

@@ -397,6 +397,7 @@ impl Worker {
             self.timer.set(next, &self.clock)?;
             let more = !self.unread.is_empty()
                 || self.exchanges.is_busy()
+                || self.can_let_go()
                 || !self.to_stop.0.as_slice().is_empty();
             let wait = more.then_some(Duration::ZERO);
             match self.poll.poll(&mut events, wait) {
@@ -556,6 +557,7 @@ impl Worker {
                 if slot.session.awaits(now) {
                     if slot.on_ring {
                         self.read_rings_now();
+                        self.let_go_of_all();
                     }
                     self.catch_up(key);
                 }

@@ -17,7 +17,7 @@ use protocol::session::{
 };
 use scenario::{Leave, Pick};
 
-mod ring;
+pub(super) mod ring;
 mod watch;
 
 use super::*;

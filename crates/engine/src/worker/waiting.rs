@@ -23,6 +23,9 @@ use super::sessions::SessionKey;
 /// and ours do not agree.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long what has waited is passed on before the loop goes on, and comes back to it.
+const LETTING_GO: Duration = Duration::from_millis(5);
+
 /// How many bytes of what sessions are yet to hear may wait. Beyond that they hear all of it at once.
 const WAITING_BYTES: usize = 16 << 20;
 
@@ -162,16 +165,36 @@ impl Worker {
         }
     }
 
-    /// Passes on what has waited for the rings and need not any more.
+    /// Passes on what has waited for the rings and need not any more, for as long as the loop can bear it: where thousands of
+    /// sessions end together, it is much.
     pub(super) fn let_go(&mut self) {
-        while let Some(rings) = &mut self.rings
-            && let Some(mark) = rings.waiting.first()
-            && (rings.reached(mark) || self.turn >= mark.at + PATIENCE)
+        self.let_go_until(self.clock.now() + LETTING_GO);
+    }
+
+    /// Passes on all that has waited for the rings and need not any more.
+    pub(super) fn let_go_of_all(&mut self) {
+        self.let_go_until(Time::NEVER);
+    }
+
+    fn let_go_until(&mut self, end: Time) {
+        while self.can_let_go()
+            && let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.waiting.pop()
         {
             self.hear(&waiting);
             self.settle();
+            if self.clock.now() >= end {
+                break;
+            }
         }
+    }
+
+    /// Whether something has waited for the rings and need not any more.
+    pub(super) fn can_let_go(&self) -> bool {
+        self.rings.as_ref().is_some_and(|rings| {
+            let first = rings.waiting.first();
+            first.is_some_and(|mark| rings.reached(mark) || self.turn >= mark.at + PATIENCE)
+        })
     }
 
     /// Passes on all that has waited, in its order, though the rings have not brought all before it.
@@ -351,5 +374,98 @@ impl Worker {
     pub(super) fn port_ends(&mut self, place: usize, arrived: u32) {
         let mark = self.mark();
         self.hear_or_wait(mark, Waiting::Port { place, arrived });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use crossbeam_channel::bounded;
+    use net::ring::{Family, RingSettings};
+    use protocol::session::{Context, Session};
+
+    use super::super::tests::ring::may_have_a_ring;
+    use super::super::{Config, Mailbox, PopulationPlan};
+    use super::*;
+    use crate::resolver::Resolver;
+
+    /// A session that is long at hearing anything.
+    struct Slow;
+
+    impl Session for Slow {
+        fn handle(&mut self, _: &mut Context<'_>, _: Input<'_>) {
+            let begun = Instant::now();
+            while begun.elapsed() < LETTING_GO {
+                std::hint::spin_loop();
+            }
+        }
+
+        fn deadline(&self) -> Option<Time> {
+            None
+        }
+    }
+
+    fn worker() -> Worker {
+        let (reports, _) = bounded(1);
+        let (mailbox, commands) = Mailbox::new().expect("a waker");
+        Worker::new(Config {
+            index: 0,
+            commands,
+            reports,
+            others: Vec::new(),
+            resolver: Resolver::start().expect("a thread"),
+            mailbox,
+            ports: net::PortRange::new(30_000..30_040),
+            own_files: false,
+            goes_first: false,
+            in_real_time: false,
+            ring: Some(RingSettings::new(Family::V4, 30_000..=30_039)),
+            populations: vec![PopulationPlan {
+                name: "slow".to_owned(),
+                catalogue: protocol::registry::RTSP_PROTOCOL.catalogue,
+                clients: None,
+            }],
+            serving: Vec::new(),
+            stop_timeout: Duration::ZERO,
+            seed: 0,
+        })
+        .expect("a worker")
+    }
+
+    #[test]
+    fn much_that_has_waited_is_heard_some_at_a_time_and_in_its_order() {
+        if !may_have_a_ring() {
+            return;
+        }
+        let mut worker = worker();
+        let session = worker.add_session(Box::new(Slow), 0, None);
+        let mark = worker.rings.as_mut().expect("a ring").mark(Time::ZERO);
+        for number in 0..5 {
+            let bytes = vec![number];
+            let waiting = Waiting::Bytes {
+                session,
+                channel: ChannelId(0),
+                bytes: Cow::Owned(bytes),
+                at: Time::ZERO,
+                runs: Cow::Borrowed(&[]),
+            };
+            worker.wait(mark, waiting);
+        }
+        let left = |worker: &Worker| worker.rings.as_ref().expect("a ring").waiting.bytes;
+        worker.let_go();
+        assert_eq!(left(&worker), 4, "the loop looks at other things");
+        assert!(worker.can_let_go());
+        let first = worker
+            .rings
+            .as_ref()
+            .expect("a ring")
+            .waiting
+            .entries
+            .front();
+        assert!(matches!(first, Some((_, Waiting::Bytes { bytes, .. })) if bytes[..] == [1]));
+        worker.let_go_of_all();
+        assert_eq!(left(&worker), 0);
+        assert!(!worker.can_let_go());
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 const PAYLOAD: usize = 700;
 
 /// Whether this process may have a packet ring; says so where not.
-pub(super) fn may_have_a_ring() -> bool {
+pub(in crate::worker) fn may_have_a_ring() -> bool {
     let settings = RingSettings::new(Family::V4, 0..=0);
     match PacketRing::open(&settings) {
         Ok(_) => true,

@@ -1,5 +1,7 @@
 //! Distributions that merge without loss.
 
+use std::ops::Range;
+
 /// Values below twice this have a bucket each; above, each doubling of the value has so many buckets. It keeps three
 /// significant decimal digits, so that quantiles are within 0.1 %: the layout of HdrHistogram (hdrhistogram.org).
 const HALF: u64 = 1 << HALF_BITS;
@@ -26,6 +28,17 @@ fn highest_in(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let dropped = (bucket / HALF).saturating_sub(1);
     ((bucket - dropped * HALF + 1) << dropped) - 1
+}
+
+/// In which of the buckets, values ascending, that value is below or at which the share `quantile` of all `count` values lies.
+fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) -> Option<usize> {
+    // At least one value lies below or at any quantile.
+    let wanted = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
+    let mut below = 0;
+    counts.into_iter().position(|count| {
+        below += count;
+        below >= wanted
+    })
 }
 
 /// A distribution of unsigned values, with exact count, sum, minimum and maximum beside the buckets.
@@ -104,14 +117,16 @@ impl Histogram {
 
     /// The value below or at which the share `quantile` (0 to 1) of all values lies.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
-        // At least one value lies below or at any quantile.
-        let wanted = ((quantile * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
-        let mut below = 0;
-        let bucket = self.buckets.iter().position(|&count| {
-            below += count;
-            below >= wanted
-        })?;
-        Some(highest_in(bucket).clamp(self.min, self.max))
+        let used = self.used()?;
+        let counts = self.buckets[used.clone()].iter().copied();
+        let place = place_of(quantile, self.count, counts)?;
+        Some(highest_in(used.start + place).clamp(self.min, self.max))
+    }
+
+    /// The buckets outside which none has a value; `None` where none has.
+    fn used(&self) -> Option<Range<usize>> {
+        (!self.is_empty())
+            .then(|| bucket_of(self.min.min(HIGHEST))..bucket_of(self.max.min(HIGHEST)) + 1)
     }
 
     /// Adds all values of `other`.
@@ -128,7 +143,8 @@ impl Histogram {
 
     /// The non-empty buckets, in a form small enough to send and to store.
     pub fn to_sparse(&self) -> Sparse {
-        let buckets = self.buckets.iter().enumerate();
+        let used = self.used().unwrap_or_default();
+        let buckets = used.clone().zip(&self.buckets[used]);
         Sparse {
             buckets: buckets
                 .filter(|&(_, &count)| count > 0)
@@ -142,7 +158,9 @@ impl Histogram {
 
     /// Forgets everything, keeps the memory.
     pub fn clear(&mut self) {
-        self.buckets.fill(0);
+        if let Some(used) = self.used() {
+            self.buckets[used].fill(0);
+        }
         self.count = 0;
         self.sum = 0;
         self.min = u64::MAX;
@@ -180,8 +198,25 @@ impl Sparse {
         self.buckets.iter().map(|&(_, count)| count).sum()
     }
 
+    /// The exact mean, or `None` where there are no values.
+    pub fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum as f64 / count as f64)
+    }
+
+    /// The value below or at which the share `quantile` (0 to 1) of all values lies: as of the full histogram.
+    pub fn quantile(&self, quantile: f64) -> Option<u64> {
+        let counts = self.buckets.iter().map(|&(_, count)| count);
+        let place = place_of(quantile, self.count(), counts)?;
+        Some(self.buckets[place].0.clamp(self.min, self.max))
+    }
+
     /// Adds all values of `other`; equal to having recorded both into one histogram.
     pub fn merge(&mut self, other: &Sparse) {
+        if self.buckets.is_empty() {
+            *self = other.clone();
+            return;
+        }
         let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
         let (mut ours, mut theirs) = (
             self.buckets.iter().peekable(),
@@ -252,6 +287,14 @@ mod tests {
             let exact = values[(values.len() * 95).div_ceil(100) - 1] as f64;
             let found = histogram.quantile(0.95).expect("not empty") as f64;
             prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{} for {}", found, exact);
+            let sparse = histogram.to_sparse();
+            for quantile in [0.0, 0.3, 0.5, 0.95, 0.999, 1.0] {
+                prop_assert_eq!(sparse.quantile(quantile), histogram.quantile(quantile));
+            }
+            prop_assert_eq!(sparse.mean(), histogram.mean());
+            histogram.clear();
+            prop_assert_eq!(histogram.to_sparse(), Sparse::default());
+            prop_assert!(histogram.buckets.iter().all(|&count| count == 0));
         }
     }
 
@@ -300,5 +343,7 @@ mod tests {
         assert_eq!(histogram.mean(), None);
         assert_eq!(histogram.quantile(0.5), None);
         assert_eq!(histogram.max(), None);
+        assert_eq!(Sparse::default().mean(), None);
+        assert_eq!(Sparse::default().quantile(0.5), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::histogram::Histogram;
+use crate::histogram::Sparse;
 use crate::metric::{Catalogue, CounterId, HistogramId, Metric, Source};
 use crate::recorder::Window;
 
@@ -69,7 +69,8 @@ pub struct Totals {
     seconds: f64,
     counters: Vec<i64>,
     gauges: Vec<GaugeFigures>,
-    histograms: BTreeMap<HistogramId, Histogram>,
+    /// Sparse, because most figures are of one window, and looked at once: nothing so large as a [`crate::Histogram`] is made for them.
+    histograms: BTreeMap<HistogramId, Sparse>,
     failures: BTreeMap<String, u64>,
 }
 
@@ -132,14 +133,6 @@ impl Totals {
         &self.failures
     }
 
-    /// The distribution behind a metric, where it has one and anything was recorded.
-    pub fn histogram(&self, metric: &Metric) -> Option<&Histogram> {
-        match metric.source {
-            Source::Distribution(id) => self.histograms.get(&id),
-            _ => None,
-        }
-    }
-
     /// A figure in the metric's own unit (seconds, bit/s, a share from 0 to 1).
     ///
     /// `None` where there is no data (nothing expected, so no loss ratio; a distribution without
@@ -148,7 +141,7 @@ impl Totals {
         let counter = |id: CounterId| self.counters[usize::from(id.0)] as f64;
         match metric.source {
             Source::Distribution(id) => {
-                histogram_figure(self.histograms.get(&id)?, metric, statistic)
+                distribution_figure(self.histograms.get(&id)?, metric, statistic)
             }
             Source::Gauge(id, _) => {
                 let gauge = &self.gauges[usize::from(id.0)];
@@ -191,7 +184,7 @@ impl Totals {
         if of_it.len() == 1 {
             return first.figure(metric, statistic);
         }
-        let mut merged = Histogram::new();
+        let mut merged = Sparse::default();
         // What is divided, and by what.
         let (mut above, mut below) = (0.0, 0.0);
         let mut sum = None;
@@ -199,8 +192,8 @@ impl Totals {
             let counter = |id: CounterId| totals.counter(id) as f64;
             match metric.source {
                 Source::Distribution(id) => {
-                    if let Some(histogram) = totals.histograms.get(&id) {
-                        merged.merge(&histogram.to_sparse());
+                    if let Some(distribution) = totals.histograms.get(&id) {
+                        merged.merge(distribution);
                     }
                 }
                 Source::Gauge(..) => return None,
@@ -225,7 +218,7 @@ impl Totals {
             }
         }
         match metric.source {
-            Source::Distribution(_) => histogram_figure(&merged, metric, statistic),
+            Source::Distribution(_) => distribution_figure(&merged, metric, statistic),
             _ if below > 0.0 && statistic == Statistic::Value => Some(above / below),
             _ => sum,
         }
@@ -239,13 +232,15 @@ impl Totals {
     }
 }
 
-fn histogram_figure(histogram: &Histogram, metric: &Metric, statistic: Statistic) -> Option<f64> {
+fn distribution_figure(values: &Sparse, metric: &Metric, statistic: Statistic) -> Option<f64> {
     let scale = metric.unit.scale();
+    let of = |value: u64| value as f64 * scale;
     match statistic {
-        Statistic::Value | Statistic::Mean => histogram.mean().map(|v| v * scale),
-        Statistic::Min => histogram.min().map(|v| v as f64 * scale),
-        Statistic::Max => histogram.max().map(|v| v as f64 * scale),
-        Statistic::Quantile(q) => histogram.quantile(q).map(|v| v as f64 * scale),
-        Statistic::Count => Some(histogram.count() as f64),
+        Statistic::Count => Some(values.count() as f64),
+        _ if values.buckets.is_empty() => None,
+        Statistic::Value | Statistic::Mean => values.mean().map(|mean| mean * scale),
+        Statistic::Min => Some(of(values.min)),
+        Statistic::Max => Some(of(values.max)),
+        Statistic::Quantile(quantile) => values.quantile(quantile).map(of),
     }
 }

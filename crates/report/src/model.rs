@@ -336,9 +336,9 @@ impl Named {
         let figure = |statistic| totals.figure(metric, statistic).map(tidy);
         let figures = match metric.source {
             Source::Distribution(_) => {
-                Figures::Distribution(totals.histogram(metric).and_then(|histogram| {
+                Figures::Distribution(figure(Statistic::Count).and_then(|count| {
                     Some(Distribution {
-                        count: histogram.count(),
+                        count: count as u64,
                         mean: figure(Statistic::Mean)?,
                         p50: figure(Statistic::Quantile(0.5))?,
                         p95: figure(Statistic::Quantile(0.95))?,

@@ -56,26 +56,13 @@ impl SubjectWindow {
 }
 
 fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
-    let count = sparse.count();
-    if count == 0 {
-        return None;
-    }
-    let quantile = |share: f64| {
-        let rank = ((share * count as f64).ceil() as u64).max(1);
-        let mut seen = 0;
-        let bucket = sparse.buckets.iter().find(|&&(_, count)| {
-            seen += count;
-            seen >= rank
-        });
-        let value = bucket.map_or(sparse.max, |&(value, _)| value);
-        tidy(value.clamp(sparse.min, sparse.max) as f64 * scale)
-    };
+    let quantile = |share: f64| Some(tidy(sparse.quantile(share)? as f64 * scale));
     Some(Distribution {
-        count,
-        mean: tidy(sparse.sum as f64 / count as f64 * scale),
-        p50: quantile(0.5),
-        p95: quantile(0.95),
-        p99: quantile(0.99),
+        count: sparse.count(),
+        mean: tidy(sparse.mean()? * scale),
+        p50: quantile(0.5)?,
+        p95: quantile(0.95)?,
+        p99: quantile(0.99)?,
         max: tidy(sparse.max as f64 * scale),
     })
 }

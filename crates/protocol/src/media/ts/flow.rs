@@ -157,7 +157,7 @@ impl TsFlow {
             let room = &mut self.room;
             self.mux.next(|packet| room.extend_from_slice(packet));
         }
-        self.stamp.check = crc32fast::hash(&self.room[PACKET..]);
+        self.stamp.check = libdeflater::crc32(&self.room[PACKET..]);
         self.stamp.due = self.wall_clock + due.as_nanos();
         self.room[..PACKET].copy_from_slice(&self.stamp.write());
         let mut payload: Bytes = self.room.split().freeze();

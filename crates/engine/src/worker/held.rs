@@ -11,12 +11,12 @@ use measure::Time;
 use mio::net::TcpStream;
 
 /// How much is read at a time: all that is there, as a rule ([`super::watch`]), in one call.
-pub(super) const CHUNK: usize = 512 * 1024;
+pub(super) const CHUNK: usize = 640 * 1024;
 
-/// How many chunks one connection may have: what 1 Gb/s brings in 16 ms.
+/// How many chunks one connection may have: what 1 Gb/s brings in 20 ms.
 const OF_ONE: usize = 4;
 
-/// How many chunks all connections of a worker may have: 32 MiB.
+/// How many chunks all connections of a worker may have: 40 MiB.
 const OF_ALL: usize = 64;
 
 /// How many are kept for later use.

@@ -95,12 +95,13 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
 fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
     let _alone = alone();
     let folder = folder();
-    let server = Server::start(folder.path(), &["--bitrate", "20Mbps"]);
+    let server = Server::start(folder.path(), &["--bitrate", "60Mbps"]);
     let url = server.url();
     let arguments = format!(
         "load {url} -c 10 -d 4s --receive sockets --receive-buffer 4KiB --json out.json --threshold"
     );
-    let threshold = "viewers.loss < 0.01%";
+    // A few packets are lost on a quick machine, thousands on a busy one.
+    let threshold = "viewers.loss == 0";
     let finished = run(folder.path(), arguments.split(' ').chain([threshold])).expect(110);
     let report = read(folder.path());
     let reasons = reasons(&report);

@@ -15,6 +15,8 @@ import machine
 NAMES = ["drop", "recvmmsg", "ring", "sockets", "tcp", "gortsplib-udp", "gortsplib-tcp", "ffmpeg"]
 # How many processes of ffmpeg are bearable.
 MOST_PROCESSES = 100
+# How long streamgauge may take from its start to the beginning of its run, in seconds.
+STARTS_WITHIN = 0.5
 # How long a program may take to end by itself, in seconds.
 PATIENCE = 60.0
 
@@ -242,6 +244,16 @@ class Tester(Peer):
         # It says so only afterwards: see finish.
         return None
 
+    def windows(self, report, before, after):
+        """The windows of its report that lie within the measured time."""
+        first, last = before.at - self.began, after.at - self.began
+        # Its clock begins some time after ours, so a window that seems to end with the measurement ends when it stops.
+        inside = [window for window in report["windows"]
+                  if window["start"] >= first and window["start"] + window["seconds"] <= last - STARTS_WITHIN]
+        if not inside:
+            raise PeerError("no window of it lies within the measured time")
+        return inside
+
     def finish(self, before, after):
         # As Ctrl-C does: it tears its sessions down and writes its report.
         self.processes[0].send_signal(signal.SIGINT)
@@ -251,12 +263,7 @@ class Tester(Peer):
             raise PeerError(f"exit {status}: " + self.log.read().strip().replace("\n", " ")[-300:])
         report = json.loads(self.report.read_text(encoding="utf-8"))
         metrics = report["populations"]["viewers"]["metrics"]
-        first, last = before.at - self.began, after.at - self.began
-        # A window begins up to some milliseconds later than we think: the process had to start.
-        inside = [window for window in report["windows"]
-                  if window["start"] >= first and window["start"] + window["seconds"] <= last]
-        if not inside:
-            raise PeerError("no window of it lies within the measured time")
+        inside = self.windows(report, before, after)
         seconds = sum(window["seconds"] for window in inside)
         seen = [window["populations"]["viewers"]["metrics"] for window in inside]
         received, expected = (sum(window[name] for window in seen) for name in ("received", "expected"))

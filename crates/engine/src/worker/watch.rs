@@ -56,7 +56,7 @@ const SHARE: Duration = Duration::from_millis(READ_INTERVAL.as_millis() as u64 /
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
 /// How many bytes make the kernel tell of a connection before its turn has come, as long as the ring has then shown a
-/// quarter of them: what 5 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
+/// quarter of them: what 6.5 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
 /// it is read, and held until it has been shown.
 ///
 /// Behind a relay that sends much at a time 256 KiB took 0.6 (8 connections of 40 Mb/s) to 0.85 (one of 400 Mb/s) of the processor time

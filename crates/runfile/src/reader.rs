@@ -370,6 +370,9 @@ impl Reader {
 type Fetch<T> = fn(&Reader, i64) -> Result<Vec<(i64, T)>, RunFileError>;
 
 /// Rows of a run file in order, a few of them in memory at a time. After an error there are no more.
+///
+/// Numbers rise from row to row: where a damaged file has it otherwise, that is an error, as to go on after the last
+/// row would come back to it for ever.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     reader: &'a Reader,
@@ -408,6 +411,13 @@ impl<T> Iterator for Rows<'_, T> {
             }
         }
         let (number, row) = self.ready.pop_front()?;
+        if number <= self.last {
+            self.ended = true;
+            self.ready.clear();
+            let last = self.last;
+            let why = format!("the row numbered {number} comes after the one numbered {last}");
+            return Some(Err(self.reader.damaged(why)));
+        }
         self.last = number;
         Some(Ok(row))
     }

@@ -233,6 +233,48 @@ proptest! {
 }
 
 #[test]
+fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
+    let (_directory, path) = place();
+    let file = RunFile::create(&path, &header()).expect("a new file");
+    (0..20).for_each(|index| file.window(lossy(index)));
+    file.finish().expect("nothing is in its way");
+    let root: usize = Connection::open(&path)
+        .and_then(|database| {
+            let sql = "SELECT rootpage FROM sqlite_master WHERE name = 'window'";
+            database.query_row(sql, [], |row| row.get::<_, i64>(0))
+        })
+        .map(|page| page as usize)
+        .expect("it has a page");
+
+    // https://www.sqlite.org/fileformat2.html, "B-tree Pages": a leaf's cells are its payload's length, the row's
+    // number and the payload.
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let number =
+        |bytes: &[u8], at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    let page = (root - 1) * number(&bytes, 16);
+    assert_eq!(
+        (bytes[page], number(&bytes, page + 3)),
+        (13, 20),
+        "a leaf with all rows"
+    );
+    let last = page + number(&bytes, page + 8 + 2 * 19);
+    assert_eq!(bytes[last + 1], 19, "the last window's number");
+    bytes[last + 1] = 5;
+    std::fs::write(&path, bytes).expect("there is room");
+
+    let reader = read(&path);
+    let rows: Vec<_> = reader.windows().take(100).collect();
+    assert_eq!(rows.len(), 20);
+    assert!(rows[..19].iter().all(Result::is_ok));
+    let error = rows[19].as_ref().expect_err("it leads back").to_string();
+    assert!(
+        error.ends_with("the row numbered 5 comes after the one numbered 18"),
+        "{error}"
+    );
+    assert!(reader.totals().is_err());
+}
+
+#[test]
 fn everything_else_comes_back() {
     let (directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");

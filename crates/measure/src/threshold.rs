@@ -12,6 +12,10 @@
 //!   `count`. Without one, a counter or what is derived from it has just its value, and of a
 //!   distribution or a level the mean is meant.
 //! * **`.worst`** reads the window that violates most instead of the whole run.
+//!
+//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`, `failed`, `turned_away` and
+//! `failures` are those of the whole run. A client that was refused in the warm-up is missing ever after.
+//!
 //! * The **operator** is `<`, `<=`, `>`, `>=`, `==` or `!=`.
 //! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). Of processor cores
 //!   a percentage is of one core: `server.cpu < 95%` is 0.95 cores.
@@ -21,6 +25,7 @@ mod judge;
 use std::fmt;
 
 use crate::metric::{Catalogue, Metric, Source, Unit};
+use crate::recorder::Window;
 use crate::totals::{Statistic, Totals};
 use crate::units::{Quantity, parse_quantity};
 
@@ -362,7 +367,29 @@ enum Reads {
     Failures(Option<String>),
 }
 
+/// The counters of a population that count clients.
+const OF_CLIENTS: [&str; 5] = ["started", "completed", "stopped", "failed", "turned_away"];
+
 impl Resolved {
+    /// How many clients a window counts, if it is clients that are counted.
+    fn clients(&self, window: &Window) -> Option<i64> {
+        match &self.reads {
+            Reads::Metric(metric, _) if self.catalogue.find("failed").is_some() => {
+                match metric.source {
+                    Source::Counter(id) if OF_CLIENTS.contains(&metric.name) => {
+                        window.counters.get(usize::from(id.0)).copied()
+                    }
+                    _ => None,
+                }
+            }
+            Reads::Metric(..) => None,
+            Reads::Failures(None) => Some(window.failures.values().sum::<u64>() as i64),
+            Reads::Failures(Some(reason)) => {
+                Some(window.failures.get(reason).copied().unwrap_or(0) as i64)
+            }
+        }
+    }
+
     fn value(&self, totals: &Totals) -> Option<f64> {
         let value = match &self.reads {
             Reads::Metric(metric, statistic) => totals.figure(metric, *statistic),

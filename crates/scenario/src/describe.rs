@@ -209,7 +209,7 @@ impl Scenario {
         });
         if !self.warm_up.is_zero() {
             lines.push(format!(
-                "warm-up: the first {} do not count",
+                "warm-up: the first {} do not count, but for clients that fail",
                 TimeSpan(self.warm_up)
             ));
         }

@@ -49,7 +49,7 @@ pub fn schema() -> Value {
                 "additionalProperties": population
             },
             "duration": described(&duration, "The length of the run from its start, ramp included. Default: until every population has ended."),
-            "warm_up": described(&duration, "How much of the beginning is left out of every figure and threshold. Default 0s."),
+            "warm_up": described(&duration, "How much of the beginning is left out of every figure and threshold, but of how many clients there were and failed. Default 0s."),
             "thresholds": {
                 "type": "array",
                 "items": { "type": "string" },

@@ -49,6 +49,8 @@ struct Watched {
     resolved: Resolved,
     implied: bool,
     worst: Option<Worst>,
+    /// Of thresholds on how many clients there were: how many, the warm-up included.
+    clients: Option<i64>,
     /// Of thresholds on lost packets in the worst window: the lost and the expected packets of the
     /// window that tells whether the tester's own losses could have changed the outcome.
     hardest: Option<Losses>,
@@ -84,7 +86,7 @@ impl Judge {
     /// A judge of `thresholds` and of the [unwritten](super::unwritten) ones.
     ///
     /// The first `warm_up_windows` windows are left out of every `.worst`; the totals handed to
-    /// [`Judge::finish`] must leave them out too.
+    /// [`Judge::finish`] must leave them out too. They count where it is clients that are counted.
     pub fn new(
         thresholds: Vec<Threshold>,
         subjects: &[(&str, Catalogue)],
@@ -107,6 +109,7 @@ impl Judge {
                     threshold,
                     implied,
                     worst: None,
+                    clients: None,
                     hardest: None,
                 })
             })
@@ -137,6 +140,7 @@ impl Judge {
                 threshold,
                 implied: true,
                 worst: None,
+                clients: None,
                 hardest: None,
             });
         }
@@ -145,14 +149,21 @@ impl Judge {
 
     /// Takes in what a window of `seconds` saw of each subject.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
+        for watched in &mut self.watched {
+            let window = subjects.get(watched.threshold.subject());
+            if let Some(clients) = window.and_then(|window| watched.resolved.clients(window)) {
+                watched.count(index, clients);
+            }
+        }
         // The first window is judged whatever its length: a run may have no other.
         if index < self.warm_up_windows || (index > 0 && seconds < SHORTEST_WINDOW) {
             return;
         }
         let mut figures: BTreeMap<&str, Totals> = BTreeMap::new();
-        for watched in self.watched.iter_mut().filter(|w| w.threshold.worst) {
-            let name = watched.threshold.subject.text.as_str();
-            let Some(window) = subjects.get(name) else {
+        let of_the_rest =
+            |watched: &&mut Watched| watched.threshold.worst && watched.clients.is_none();
+        for watched in self.watched.iter_mut().filter(of_the_rest) {
+            let Some((name, window)) = subjects.get_key_value(watched.threshold.subject()) else {
                 continue;
             };
             let catalogue = watched.resolved.catalogue;
@@ -162,16 +173,8 @@ impl Judge {
             let Some(value) = watched.resolved.value(totals) else {
                 continue;
             };
+            watched.take_worse(index, value);
             let (comparison, limit) = (watched.threshold.comparison, watched.resolved.limit);
-            let worse = |worst: Worst| {
-                comparison.badness(value, limit) > comparison.badness(worst.value, limit)
-            };
-            if watched.worst.is_none_or(worse) {
-                watched.worst = Some(Worst {
-                    window: index,
-                    value,
-                });
-            }
             if let Some(losses) = watched.resolved.losses(totals) {
                 let excess = losses.excess(limit);
                 let harder = |other: Losses| match comparison {
@@ -223,6 +226,24 @@ fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
 }
 
 impl Watched {
+    /// Takes in how many clients a window counts, whichever window it is.
+    fn count(&mut self, window: u64, clients: i64) {
+        *self.clients.get_or_insert(0) += clients;
+        if self.threshold.worst {
+            self.take_worse(window, clients as f64);
+        }
+    }
+
+    fn take_worse(&mut self, window: u64, value: f64) {
+        let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
+        let worse = |worst: Worst| {
+            comparison.badness(value, limit) > comparison.badness(worst.value, limit)
+        };
+        if self.worst.is_none_or(worse) {
+            self.worst = Some(Worst { window, value });
+        }
+    }
+
     fn result(&self, totals: &BTreeMap<String, Totals>, ours: f64) -> ThresholdResult {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
         let totals = totals.get(self.threshold.subject());
@@ -230,7 +251,10 @@ impl Watched {
             let value = self.worst.map(|worst| worst.value);
             (value, self.worst.map(|worst| worst.window), self.hardest)
         } else {
-            let value = totals.and_then(|totals| self.resolved.value(totals));
+            let measured = totals.and_then(|totals| self.resolved.value(totals));
+            // Without a measured second nothing is known of clients either.
+            let clients = self.clients.map(|clients| clients as f64);
+            let value = measured.map(|value| clients.unwrap_or(value));
             let losses = totals.and_then(|totals| self.resolved.losses(totals));
             (value, None, losses)
         };

@@ -336,6 +336,45 @@ fn failures_are_counted_by_reason_and_in_all() {
 }
 
 #[test]
+fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
+    let window = |received: u64, failed: u64| {
+        let mut viewers = Recorder::new(VIEWERS);
+        viewers.add(EXPECTED, 100);
+        viewers.add(RECEIVED, received);
+        viewers.add(FAILED, failed);
+        (0..failed).for_each(|_| viewers.fail("status_503"));
+        BTreeMap::from([("viewers".to_owned(), viewers.take_window())])
+    };
+    // The second is of the warm-up too, and the last is clean.
+    let windows = [window(50, 1), window(60, 3), window(99, 1), window(100, 0)];
+    let read = |text: &str| {
+        let result = judge(&[text], 2, &windows).swap_remove(0);
+        (result.value, result.passed, result.window)
+    };
+    for text in [
+        "viewers.failed <= 4",
+        "viewers.failures <= 4",
+        "viewers.failures.status_503 <= 4",
+    ] {
+        assert_eq!(read(text), (Some(5.0), false, None), "{text}");
+    }
+    assert_eq!(
+        read("viewers.failures.timeout == 0"),
+        (Some(0.0), true, None)
+    );
+    for text in ["viewers.failed.worst <= 2", "viewers.failures.worst <= 2"] {
+        assert_eq!(read(text), (Some(3.0), false, Some(1)), "{text}");
+    }
+    assert_eq!(read("viewers.lost <= 1"), (Some(1.0), true, None));
+    assert_eq!(read("viewers.lost.worst <= 1"), (Some(1.0), true, Some(2)));
+    // Nobody wrote this one.
+    let unwritten = &judge(&[], 2, &windows)[0];
+    assert_eq!((unwritten.value, unwritten.passed), (Some(5.0), false));
+    // A run that did not get beyond its warm-up measured nothing.
+    assert!(judge(&["viewers.failed <= 9"], 4, &windows)[0].no_data);
+}
+
+#[test]
 fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
     let with_overflow = |overflow: u64| {
         let mut tester = Recorder::new(TESTER_CATALOGUE);

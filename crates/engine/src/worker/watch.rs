@@ -412,14 +412,12 @@ impl Worker {
             0 => Wanted::Nothing,
             _ => Wanted::Known(known),
         };
-        if known.saturating_sub(watched.held.len()) >= LOW_WATER / 4 {
-            return wanted;
-        }
         // What the ring has missed it will not show any more.
         if watched.with(|segments| segments.has_gap()) == Some(true) {
             return Wanted::All;
         }
-        // The ring is behind. Nobody who sends is to be kept waiting for that.
+        // The ring may be behind. Nobody who sends is to be kept waiting for that, and what is left there would have the
+        // kernel tell of it again all the sooner.
         match watched.hold(&stream.socket, self.turn) {
             Holding::All => wanted,
             // Times are then those of reading, and counted as such.

@@ -12,13 +12,12 @@
 //!   `count`. Without one, a counter or what is derived from it has just its value, and of a
 //!   distribution or a level the mean is meant.
 //! * **`.worst`** reads the window that violates most instead of the whole run.
-//!
-//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`, `failed`, `turned_away` and
-//! `failures` are those of the whole run. A client that was refused in the warm-up is missing ever after.
-//!
 //! * The **operator** is `<`, `<=`, `>`, `>=`, `==` or `!=`.
 //! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). Of processor cores
 //!   a percentage is of one core: `server.cpu < 95%` is 0.95 cores.
+//!
+//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`, `failed`, `turned_away` and
+//! `failures` are those of the whole run. A client that was refused in the warm-up is missing ever after.
 
 mod judge;
 

@@ -209,7 +209,7 @@ impl Scenario {
         });
         if !self.warm_up.is_zero() {
             lines.push(format!(
-                "warm-up: the first {} do not count, but for clients that fail",
+                "warm-up: the first {} do not count, but for how many clients there were and failed",
                 TimeSpan(self.warm_up)
             ));
         }

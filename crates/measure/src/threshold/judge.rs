@@ -149,14 +149,18 @@ impl Judge {
 
     /// Takes in what a window of `seconds` saw of each subject.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
+        // The first window is judged whatever its length: a run may have no other.
+        let judged = index == 0 || seconds >= SHORTEST_WINDOW;
         for watched in &mut self.watched {
             let window = subjects.get(watched.threshold.subject());
             if let Some(clients) = window.and_then(|window| watched.resolved.clients(window)) {
-                watched.count(index, clients);
+                *watched.clients.get_or_insert(0) += clients;
+                if watched.threshold.worst && judged {
+                    watched.take_worse(index, clients as f64);
+                }
             }
         }
-        // The first window is judged whatever its length: a run may have no other.
-        if index < self.warm_up_windows || (index > 0 && seconds < SHORTEST_WINDOW) {
+        if index < self.warm_up_windows || !judged {
             return;
         }
         let mut figures: BTreeMap<&str, Totals> = BTreeMap::new();
@@ -226,14 +230,6 @@ fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
 }
 
 impl Watched {
-    /// Takes in how many clients a window counts, whichever window it is.
-    fn count(&mut self, window: u64, clients: i64) {
-        *self.clients.get_or_insert(0) += clients;
-        if self.threshold.worst {
-            self.take_worse(window, clients as f64);
-        }
-    }
-
     fn take_worse(&mut self, window: u64, value: f64) {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
         let worse = |worst: Worst| {

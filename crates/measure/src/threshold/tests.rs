@@ -367,6 +367,12 @@ fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
     }
     assert_eq!(read("viewers.lost <= 1"), (Some(1.0), true, None));
     assert_eq!(read("viewers.lost.worst <= 1"), (Some(1.0), true, Some(2)));
+    // The last of all is a sliver.
+    let threshold = Threshold::parse("viewers.failed.worst >= 1").expect("it is one");
+    let mut judge_of_worst = Judge::new(vec![threshold], &SUBJECTS, 2).expect("it fits");
+    judge_of_worst.window(0, 1.0, &windows[0]);
+    judge_of_worst.window(1, 0.1, &windows[3]);
+    assert_eq!(judge_of_worst.finish(&BTreeMap::new())[0].value, Some(1.0));
     // Nobody wrote this one.
     let unwritten = &judge(&[], 2, &windows)[0];
     assert_eq!((unwritten.value, unwritten.passed), (Some(5.0), false));

@@ -185,7 +185,8 @@ impl Reception {
 
 /// When a ring that shows the segments of connections alone hands over a block that is not full. What it has not shown
 /// waits, read, until it has, and has left the caches by then: of one connection of 400 Mb/s, read whenever 320 KiB are
-/// there, that was most of it with 10 ms. If a ring like this runs over, times are lost, and no media.
+/// there, that was most of it with 10 ms. If a ring like this runs over, times are lost,
+/// and no media; it is the tester's overflow all the same.
 const SEGMENTS_TIMEOUT: Duration = Duration::from_millis(6);
 
 const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";

@@ -321,3 +321,37 @@ pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>, time_codes: boo
         ..RingSettings::new(Family::V4, ports)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_of_segments_alone_hands_over_sooner() {
+        let ring = |datagrams: bool| {
+            let reception = Reception {
+                path: Path::Ring(8 << 20),
+                ports: 40_000..40_100,
+                _claim: None,
+                hint: None,
+                datagrams,
+                segments: true,
+                time_codes: false,
+            };
+            reception
+                .ring(&PortRange::new(40_000..40_100))
+                .expect("it has ports")
+        };
+        let (mixed, alone) = (ring(true), ring(false));
+        assert!(alone.block_timeout < mixed.block_timeout);
+        let timeout = mixed.block_timeout;
+        assert_eq!(
+            RingSettings {
+                block_timeout: timeout,
+                ..alone
+            },
+            mixed,
+            "nothing else differs"
+        );
+    }
+}

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
+use measure::health::LATE_START;
 use measure::tester::WorkerFigures;
 use measure::threshold::Judge;
-use measure::totals::Statistic;
-use measure::{Health, Recorder, Time, Totals, Verdict, Window, server, tester};
+use measure::totals::{Statistic, seconds_until};
+use measure::{Grounds, Health, Recorder, Time, Totals, Verdict, Window, server, tester};
 use net::Clock;
 use protocol::session::Outcome;
 use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
@@ -17,6 +18,7 @@ use sut::{CpuSource, Sut};
 
 use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
+use crate::coverage::Coverage;
 use crate::crew::Crew;
 use crate::linger::{self, Holding, Lingering};
 use crate::messages::{ClientState, Command, Report};
@@ -65,6 +67,12 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) phase: Phase,
     /// When sessions must have ended, once they were told to.
     pub(crate) until: Option<Time>,
+    /// When the measurement ends: the planned end of the run, or when it was stopped before.
+    pub(crate) stopped_at: Time,
+    /// Why the run was ended early, where a threshold with `abort` was violated.
+    pub(crate) aborted: Option<String>,
+    /// What can be said of whether each population was measured at all.
+    pub(crate) coverage: Coverage,
     pub(crate) stopped_by_user: bool,
 }
 
@@ -247,11 +255,12 @@ impl Coordinator<'_> {
             .duration
             .is_some_and(|duration| now >= Time::from_start(duration));
         let user = self.control.is_stopped();
-        let broken = self.run_file.failed().is_some();
-        if self.until.is_some() || !(over || user || broken) {
+        let cut_short = self.run_file.failed().is_some() || self.aborted.is_some();
+        if self.until.is_some() || !(over || user || cut_short) {
             return;
         }
         self.stopped_by_user = user && !over;
+        self.stopped_at = self.stopped_at.min(now);
         if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
             && over
         {
@@ -294,15 +303,19 @@ impl Coordinator<'_> {
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
-        self.judge.window(index, seconds, &subjects);
+        let measured = seconds_until(begins, seconds, self.stopped_at);
+        self.judge.window(index, measured.unwrap_or(0.0), &subjects);
         self.health.window(index, seconds, &subjects);
+        self.coverage.window(self.scenario, &subjects);
         if index >= self.warm_up_windows {
+            self.coverage.measured(measured.unwrap_or(0.0));
             for (name, window) in &subjects {
                 if let Some(totals) = self.totals.get_mut(name) {
-                    totals.add(window, seconds);
+                    totals.add_until(window, begins, seconds, self.stopped_at);
                 }
             }
         }
+        self.abort_where_wanted(begins + Duration::from_secs_f64(seconds));
         let progress = self.progress(begins, seconds, &subjects);
         self.run_file.window(WindowRow {
             index,
@@ -311,6 +324,31 @@ impl Coordinator<'_> {
             subjects,
         });
         progress
+    }
+
+    /// Ends the run where a threshold with `abort` is violated, and its delay is over.
+    fn abort_where_wanted(&mut self, now: Time) {
+        if self.until.is_some() || self.aborted.is_some() {
+            return;
+        }
+        for (number, threshold) in self.scenario.thresholds.iter().enumerate() {
+            let due = threshold
+                .abort
+                .is_some_and(|delay| now >= Time::from_start(delay));
+            if !due {
+                continue;
+            }
+            if let Some(violated) = self.judge.violated(number, &self.totals) {
+                let why = format!(
+                    "ended early, after {:.0} s, because a threshold with `abort: true` did not hold: {}",
+                    now.as_secs_f64(),
+                    violated.explain()
+                );
+                self.event(now, "aborted", Some(violated.subject), why.clone());
+                self.aborted = Some(why);
+                return;
+            }
+        }
     }
 
     fn look_at_server(&mut self, at: Time) -> Option<Window> {
@@ -427,7 +465,27 @@ impl Coordinator<'_> {
                 "the run was cut short, because its run file could not be written: {error}"
             ));
         }
-        let verdict = Verdict::decide(&thresholds, invalid, self.stopped_by_user);
+        // Clients that are due in the last second may begin in the next.
+        let due_by = match self.until {
+            Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
+                .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
+            None => Some(Time::NEVER),
+        };
+        let clients_failed = self.whole.iter().any(|&(_, failed)| failed > 0)
+            && thresholds
+                .iter()
+                .any(|found| !found.passed && !found.no_data);
+        invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
+        let grounds = Grounds {
+            invalid,
+            aborted: self.aborted.take(),
+            stopped_by_user: self.stopped_by_user,
+        };
+        let verdict = Verdict::decide(&thresholds, grounds);
+        if self.until.is_some() {
+            let stopped_at = self.stopped_at.as_secs_f64();
+            self.run_file.meta("stopped_at", stopped_at.into());
+        }
         self.keep_the_testers_own();
         self.run_file.verdict(&verdict, &thresholds);
         let finished = self.run_file.finish();

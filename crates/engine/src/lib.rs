@@ -5,6 +5,7 @@ mod attend;
 mod collect;
 mod control;
 mod coordinator;
+mod coverage;
 mod crew;
 mod elsewhere;
 mod error;

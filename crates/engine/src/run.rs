@@ -19,6 +19,7 @@ use sut::Sut;
 use crate::collect::Assembly;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
+use crate::coverage::Coverage;
 use crate::crew::{Crew, Duty};
 use crate::elsewhere::{self, Elsewhere};
 use crate::error::EngineError;
@@ -233,6 +234,9 @@ fn run_team(
         invalid,
         phase: Phase::Running,
         until: None,
+        stopped_at: scenario.duration.map_or(Time::NEVER, Time::from_start),
+        aborted: None,
+        coverage: Coverage::new(scenario),
         stopped_by_user: false,
     };
     Ok(coordinator.run(progress))
@@ -307,10 +311,11 @@ fn judge(
     let mut judge =
         Judge::new(thresholds, subjects, warm_up_windows).map_err(|error| refused("", error))?;
     for population in &scenario.populations {
-        for metric in population.config.must_be_zero() {
+        for demand in population.config.unwritten() {
+            let text = format!("{}.{demand}", population.name);
             judge = judge
-                .with_zero(&population.name, metric, subjects)
-                .map_err(|error| refused(metric, error))?;
+                .with(&text, subjects)
+                .map_err(|error| refused(&text, error))?;
         }
     }
     Ok(judge)

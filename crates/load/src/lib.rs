@@ -13,6 +13,6 @@ mod plan;
 mod share;
 mod spec;
 
-pub use plan::wanted;
+pub use plan::{last_start, started, wanted};
 pub use share::{Action, REJOIN_PAUSE, Share};
 pub use spec::{Load, LoadError, LoadSpec, MAX_CLIENTS, MAX_STAGES, Shape, Stage, StartKind};

@@ -29,6 +29,34 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
     }
 }
 
+/// How many clients the plan of `load` has started by the time `at`, those that take the place of others
+/// (`rejoin`) left out. Of the open model: how many have arrived, turned away or not.
+pub fn started(load: &Load, at: Time) -> u64 {
+    match &load.shape {
+        Shape::Arrivals { per_second, .. } => ArrivalRate::new(*per_second)
+            .arrived(at)
+            .try_into()
+            .unwrap_or(u64::MAX),
+        shape => {
+            let rises = pieces(shape)
+                .into_iter()
+                .filter(|piece| piece.to > piece.from);
+            let begun = rises.filter(|piece| piece.begin <= at);
+            begun
+                .map(|piece| piece.level(at) - piece.from - u64::from(piece.spared_first))
+                .sum()
+        }
+    }
+}
+
+/// When the last client of the plan starts, those that take the place of others left out. `None` of the open
+/// model, whose clients come for as long as the run lasts, and of a plan without clients.
+pub fn last_start(load: &Load) -> Option<Time> {
+    let pieces = pieces(&load.shape);
+    let last = pieces.iter().rfind(|piece| piece.to > piece.from)?;
+    Some(last.time_of(last.steps() - 1))
+}
+
 /// A stretch of the plan in which the level only rises, only falls, or stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {

@@ -35,4 +35,4 @@ pub use tester::TESTER_CATALOGUE;
 pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
 pub use time::{Run, Time};
 pub use totals::Totals;
-pub use verdict::{Verdict, VerdictResult};
+pub use verdict::{Grounds, Verdict, VerdictResult};

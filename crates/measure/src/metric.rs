@@ -85,7 +85,7 @@ pub enum Source {
     Difference(CounterId, CounterId),
     /// The first counter less the second, as a share of the first.
     LossRatio(CounterId, CounterId),
-    /// A counter, as a share of another.
+    /// The first counter, as a share of both together.
     Share(CounterId, CounterId),
     /// The share of the first counters together that is not right, where right is the second counter less the third.
     NotRight(&'static [CounterId], CounterId, CounterId),
@@ -276,8 +276,8 @@ impl Catalogue {
 ///     /// What a lottery pays.
 ///     pub LOTTERY after measure::Group::NONE;
 ///     counters {
-///         /// Tickets sold.
-///         SOLD = "sold", Count, "";
+///         /// Tickets that lost.
+///         LOST = "lost", Count, "";
 ///         /// Tickets that won.
 ///         WON = "won", Count, "";
 ///     }
@@ -288,13 +288,13 @@ impl Catalogue {
 ///     }
 ///     derived {
 ///         /// Share of the tickets that won.
-///         "luck", Ratio, "", Share(WON, SOLD);
+///         "luck", Ratio, "", Share(WON, LOST);
 ///     }
 /// }
 /// assert_eq!(WON, measure::CounterId(1));
 /// static GROUPS: [&measure::Group; 1] = [&LOTTERY];
-/// let sold = measure::Catalogue(&GROUPS).find("sold").unwrap();
-/// assert_eq!(sold.doc, "Tickets sold.");
+/// let lost = measure::Catalogue(&GROUPS).find("lost").unwrap();
+/// assert_eq!(lost.doc, "Tickets that lost.");
 /// ```
 #[macro_export]
 macro_rules! metrics {

@@ -8,13 +8,14 @@
 //! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of clients
 //!   is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
 //!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all.
-//! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9`, or
-//!   `count`. Without one, a counter or what is derived from it has just its value, and of a
-//!   distribution or a level the mean is meant.
+//! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9` (also
+//!   written `p999`), or `count`. A distribution needs one. A counter, or what is derived from
+//!   counters, has none. A level without one is compared by its mean.
 //! * **`.worst`** reads the window that violates most instead of the whole run.
 //! * The **operator** is `<`, `<=`, `>`, `>=`, `==` or `!=`.
-//! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). Of processor cores
-//!   a percentage is of one core: `server.cpu < 95%` is 0.95 cores.
+//! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). A share needs `%`,
+//!   and is at most 100 %. Processor time needs `%` (of one core) or `cores`: `server.cpu < 95%` is
+//!   the same as `server.cpu < 0.95cores`.
 //!
 //! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`, `failed`, `turned_away` and
 //! `failures` are those of the whole run. A client that was refused in the warm-up is missing ever after.
@@ -248,6 +249,25 @@ impl Threshold {
         [WRONG, "loss", "lost"].contains(&self.metric.text.as_str())
     }
 
+    /// Which figure of the metric it reads, such as `mean` or `p95`; none where there is only one. Of a
+    /// level without a written statistic it is the mean.
+    fn statistic_name(&self, reads: &Reads) -> Option<String> {
+        let Reads::Metric(metric, statistic) = reads else {
+            return None;
+        };
+        let is_level = matches!(metric.source, Source::Gauge(..));
+        Some(match statistic {
+            // Of a single window a level has one figure.
+            Statistic::Value if is_level && !self.worst => "mean".to_owned(),
+            Statistic::Value => return None,
+            Statistic::Mean => "mean".to_owned(),
+            Statistic::Min => "min".to_owned(),
+            Statistic::Max => "max".to_owned(),
+            Statistic::Count => "count".to_owned(),
+            Statistic::Quantile(share) => format!("p{}", tidy(share * 100.0)),
+        })
+    }
+
     /// Says whether all its names exist among `subjects` and its unit fits.
     pub fn check(&self, subjects: &[(&str, Catalogue)]) -> Result<(), ThresholdError> {
         self.resolve(subjects).map(|_| ())
@@ -296,6 +316,20 @@ impl Threshold {
 
     fn check_statistic(&self, metric: &Metric) -> Result<(), ThresholdError> {
         let fits = match metric.source {
+            Source::Distribution(_) if self.statistic == Statistic::Value => {
+                return Err(error(
+                    self.metric.at,
+                    format!(
+                        "`{}` is a distribution: which of its figures is meant?",
+                        metric.name
+                    ),
+                    format!(
+                        "write `{name}.mean`, `{name}.p95`, `{name}.p99.9`, `{name}.min`, `{name}.max` \
+                         or `{name}.count`",
+                        name = metric.name
+                    ),
+                ));
+            }
             Source::Distribution(_) => true,
             Source::Gauge(..) => {
                 !matches!(self.statistic, Statistic::Quantile(_) | Statistic::Count)
@@ -330,11 +364,28 @@ impl Threshold {
         match (unit, written) {
             // Nothing is nothing in any unit.
             (_, Unit::Count) if value == 0.0 => Ok(0.0),
-            (Unit::Ratio, Unit::Count) if value > 1.0 => bad(
-                format!("`{value}` is more than all: `{}` is a share", self.metric()),
-                format!("write {value}%, or a number from 0 to 1"),
+            (Unit::Ratio, Unit::Count) => bad(
+                format!("`{value}` has no unit: `{}` is a share", self.metric()),
+                match value <= 1.0 {
+                    true => format!("write `{value}%`, or `{}%`", tidy(value * 100.0)),
+                    false => format!("write `{value}%`"),
+                },
             ),
-            (Unit::Ratio | Unit::Cores, Unit::Count) | (Unit::Cores, Unit::Ratio) => Ok(value),
+            (Unit::Ratio, Unit::Ratio) if value > 1.0 => bad(
+                format!(
+                    "no share is above 100%: `{}` always compares alike",
+                    self.metric()
+                ),
+                "write a share from 0% to 100%".to_owned(),
+            ),
+            (Unit::Cores, Unit::Count) => bad(
+                format!(
+                    "`{value}` has no unit: `{}` is processor time",
+                    self.metric()
+                ),
+                format!("write `{value}cores`, or `{value}%` of one core"),
+            ),
+            (Unit::Cores, Unit::Ratio) => Ok(value),
             (a, b) if a == b => Ok(value),
             _ => bad(
                 format!(
@@ -411,6 +462,7 @@ pub const WRONG_ALLOWED: f64 = 0.001;
 /// The thresholds that hold though nobody wrote them, in the order of the subjects:
 ///
 /// * `NAME.failed == 0` of each population, unless one on its `failed` or `failures` is written;
+/// * `NAME.turned_away == 0` of each population that counts them, unless one on it is written;
 /// * `NAME.wrong <= 0.1%` of each population with that metric, unless one on its `wrong`, `loss` or `lost` is
 ///   written. Where nothing tells what is right it is not judged.
 pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
@@ -425,6 +477,10 @@ pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<S
         if catalogue.find("failed").is_some() && !is_written(Threshold::is_on_failed) {
             found.push(format!("{name}.failed == 0"));
         }
+        let on_turned_away = |threshold: &Threshold| threshold.metric() == TURNED_AWAY;
+        if catalogue.find(TURNED_AWAY).is_some() && !is_written(on_turned_away) {
+            found.push(format!("{name}.{TURNED_AWAY} == 0"));
+        }
         if catalogue.find(WRONG).is_some() && !is_written(Threshold::is_on_content) {
             found.push(format!("{name}.{WRONG} <= {}%", WRONG_ALLOWED * 100.0));
         }
@@ -433,6 +489,8 @@ pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<S
 }
 
 const FAILURES: &str = "failures";
+/// Clients for whom the plan had no place.
+const TURNED_AWAY: &str = "turned_away";
 const WORST: &str = "worst";
 
 fn read_comparison(text: &str, at: usize) -> Result<(Comparison, usize), ThresholdError> {
@@ -470,7 +528,7 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
             let percent = text
                 .strip_prefix('p')
                 .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
-                .and_then(|digits| digits.parse::<f64>().ok())
+                .and_then(percentile)
                 .filter(|percent| *percent > 0.0 && *percent < 100.0);
             match percent {
                 Some(percent) => Statistic::Quantile(percent / 100.0),
@@ -490,6 +548,19 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
     })
 }
 
+/// The percentage that a percentile's digits mean: `95`, `99.9`, or `999` for 99.9 as others write it.
+fn percentile(digits: &str) -> Option<f64> {
+    match digits.strip_prefix("99") {
+        Some(rest) if !rest.is_empty() && !rest.contains('.') => format!("99.{rest}").parse().ok(),
+        _ => digits.parse().ok(),
+    }
+}
+
+/// Without the dust of binary fractions: 0.07 times 100 is written 7.
+fn tidy(value: f64) -> f64 {
+    format!("{value:.9}").parse().unwrap_or(value)
+}
+
 fn noun(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "a plain number",
@@ -507,7 +578,7 @@ fn example(unit: Unit) -> &'static str {
         Unit::Seconds => "with ns, us, ms, s, m or h, such as 500ms or 2s",
         Unit::BitsPerSecond => "with bps, kbps, Mbps or Gbps, such as 20Mbps",
         Unit::Bytes => "with B, kB, MB, GB, KiB, MiB or GiB, such as 64MiB",
-        Unit::Ratio => "as 0.5% or 0.005",
+        Unit::Ratio => "with %, such as 0.5%",
         Unit::Cores => "as 95% (of one core) or 1.5cores",
     }
 }

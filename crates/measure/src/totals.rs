@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::histogram::Sparse;
 use crate::metric::{Catalogue, CounterId, HistogramId, Metric, Source};
 use crate::recorder::Window;
+use crate::time::Time;
 
 /// Mean, minimum and maximum of a level that is taken once a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +41,13 @@ impl GaugeFigures {
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then_some(self.max)
     }
+}
+
+/// How long of a window of `seconds` from `begins` the run was not yet told to stop; `None` of a window
+/// that began after that.
+pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
+    let before = stopped_at.since(begins).as_secs_f64();
+    (begins < stopped_at || seconds == 0.0).then(|| seconds.min(before))
 }
 
 /// Which figure of a metric is meant.
@@ -97,19 +105,34 @@ impl Totals {
     /// Adds a window that lasted so many seconds.
     pub fn add(&mut self, window: &Window, seconds: f64) {
         self.seconds += seconds;
-        for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
-            *ours += theirs;
-        }
+        self.add_closing(window);
         for (ours, theirs) in self.gauges.iter_mut().zip(&window.gauges) {
             if let Some(value) = theirs {
                 ours.add(*value);
             }
+        }
+    }
+
+    /// Adds a window in which the run was already being ended: sessions say goodbye, and what was on its
+    /// way still arrives. That counts, but the time does not, so no rate and no mean level has it in it.
+    pub fn add_closing(&mut self, window: &Window) {
+        for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
+            *ours += theirs;
         }
         for (&id, sparse) in &window.histograms {
             self.histograms.entry(id).or_default().merge(sparse);
         }
         for (reason, count) in &window.failures {
             *self.failures.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: as
+    /// [`Totals::add`] does with what of it came before that, or as [`Totals::add_closing`].
+    pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {
+        match seconds_until(begins, seconds, stopped_at) {
+            Some(seconds) => self.add(window, seconds),
+            None => self.add_closing(window),
         }
     }
 
@@ -163,7 +186,10 @@ impl Totals {
                 let all: f64 = all.iter().copied().map(counter).sum();
                 (all > 0.0).then(|| (all - (counter(right) - counter(less))) / all)
             }
-            Source::Share(a, b) => (counter(b) > 0.0).then(|| counter(a) / counter(b)),
+            Source::Share(a, b) => {
+                let both = counter(a) + counter(b);
+                (both > 0.0).then(|| counter(a) / both)
+            }
             Source::Rate(a, factor) => {
                 (self.seconds > 0.0).then(|| counter(a) * f64::from(factor) / self.seconds)
             }
@@ -208,7 +234,7 @@ impl Totals {
                 }
                 Source::Share(a, b) => {
                     above += counter(a);
-                    below += counter(b);
+                    below += counter(a) + counter(b);
                 }
                 _ => {
                     if let Some(value) = totals.figure(metric, statistic) {

@@ -1,8 +1,7 @@
 //! Quantities as people write them: `60s`, `0.5%`, `20Mbps`, `64KiB`.
 //!
 //! The same spelling holds in the scenario file, in thresholds and on the command line. A unit is
-//! always written, except for plain numbers of things and for shares, which may be written `0.07`
-//! as well as `7%`. Digits are read exactly: `0.1s` is 100,000,000 ns, by integers.
+//! always written, except for plain numbers of things: a share is `7%`. Digits are read exactly: `0.1s` is 100,000,000 ns, by integers.
 //!
 //! [`parse_quantity`] reads any of them; [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
 //! [`Frequency`] read one kind each, and are what configuration structs hold or deserialize through
@@ -68,7 +67,7 @@ impl Kind {
             Kind::Size => {
                 "a size is written with B, kB, MB, GB, KiB, MiB or GiB, such as `64KiB` or `4MB`"
             }
-            Kind::Ratio => "a share is written `0.5%` or `0.005`, from 0% to 100%",
+            Kind::Ratio => "a share is written with %, such as `0.5%`, from 0% to 100%",
             Kind::Frequency => "a number per time is written `5/s`, `300/m` or `1000/h`",
         }
     }
@@ -599,7 +598,8 @@ fn integer_scaled(
     write!(f, "{value}{base}")
 }
 
-/// A share from 0 to 1, written `0.5%` or `0.005`.
+/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any other nobody
+/// knows whether 1 is one per cent or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Ratio(pub f64);
 
@@ -610,11 +610,17 @@ impl FromStr for Ratio {
         let (number, unit) = split(text)?;
         let value = match unit {
             "%" => number.times(1, -2),
-            "" => number.times(1, 0),
+            "" if number.times(1, 0) == 0.0 => 0.0,
+            "" => {
+                return Err(QuantityError::MissingUnit {
+                    text: text.trim().to_owned(),
+                    kind: Kind::Ratio,
+                });
+            }
             _ => return Err(misfit(text, unit, Kind::Ratio)),
         };
         if value > 1.0 {
-            return Err(too_large(text, "a share is at most 100%, or 1"));
+            return Err(too_large(text, "a share is at most 100%"));
         }
         Ok(Ratio(value))
     }
@@ -630,7 +636,7 @@ impl fmt::Display for Ratio {
                 let percent = percent.trim_end_matches('0').trim_end_matches('.');
                 write!(f, "{percent}%")
             }
-            _ => write!(f, "{}", self.0),
+            _ => write!(f, "{}%", self.0 * 100.0),
         }
     }
 }
@@ -730,7 +736,7 @@ as_text! {
     TimeSpan, Kind::Duration, "Duration", "string", r"^([0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|m|min|h)\s*)+$";
     BitRate, Kind::BitRate, "BitRate", "string", r"^[0-9]+(\.[0-9]+)?\s*[kKmMgG]?(bps|bit/s|b/s)$";
     Size, Kind::Size, "Size", "string", r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|[kK]iB|MiB|GiB)$";
-    Ratio, Kind::Ratio, "Ratio", ["string", "number"], r"^[0-9]+(\.[0-9]+)?\s*%?$";
+    Ratio, Kind::Ratio, "Ratio", ["string", "number"], r"^(0|[0-9]+(\.[0-9]+)?\s*%)$";
     Frequency, Kind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
 }
 

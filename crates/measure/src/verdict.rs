@@ -26,6 +26,8 @@ pub enum VerdictResult {
     Fail,
     /// The measurement cannot be trusted, so nothing is claimed from it.
     Invalid,
+    /// The user stopped the run before its planned end, so it came to no verdict.
+    Stopped,
 }
 
 impl VerdictResult {
@@ -35,6 +37,7 @@ impl VerdictResult {
             VerdictResult::Pass => "pass",
             VerdictResult::Fail => "fail",
             VerdictResult::Invalid => "invalid",
+            VerdictResult::Stopped => "stopped",
         }
     }
 }
@@ -44,22 +47,28 @@ impl VerdictResult {
 pub struct Verdict {
     /// What it comes to.
     pub result: VerdictResult,
-    /// Why: first what makes it invalid, then the thresholds that failed. Empty of a pass.
+    /// Why: first what makes it invalid, then what ended it early, then the thresholds that failed.
+    /// Empty of a pass.
     pub reasons: Vec<String>,
     /// Whether the user stopped the run before its planned end.
     pub stopped_by_user: bool,
 }
 
+/// What a verdict rests on beside the thresholds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grounds {
+    /// Why the measurement cannot be trusted: [`crate::Health::reasons`] and whatever else was found.
+    pub invalid: Vec<String>,
+    /// Why the run was ended early, where a threshold with `abort` was violated.
+    pub aborted: Option<String>,
+    /// Whether the user stopped the run before its planned end.
+    pub stopped_by_user: bool,
+}
+
 impl Verdict {
-    /// The verdict on a run with these thresholds. `invalid` are the reasons why the measurement
-    /// cannot be trusted, out of [`crate::Health::reasons`] and whatever else was found; a
-    /// threshold in doubt is one more.
-    pub fn decide(
-        thresholds: &[ThresholdResult],
-        invalid: Vec<String>,
-        stopped_by_user: bool,
-    ) -> Verdict {
-        let mut reasons = invalid;
+    /// The verdict on a run with these thresholds. A threshold in doubt makes it invalid too.
+    pub fn decide(thresholds: &[ThresholdResult], grounds: Grounds) -> Verdict {
+        let mut reasons = grounds.invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
             reasons.push(format!(
                 "`{}` could have gone the other way: packets were lost on this machine \
@@ -69,16 +78,18 @@ impl Verdict {
             ));
         }
         let is_invalid = !reasons.is_empty();
+        reasons.extend(grounds.aborted);
         let failed = thresholds.iter().filter(|threshold| !threshold.passed);
         reasons.extend(failed.map(ThresholdResult::explain));
         Verdict {
             result: match (is_invalid, reasons.is_empty()) {
+                _ if grounds.stopped_by_user => VerdictResult::Stopped,
                 (true, _) => VerdictResult::Invalid,
                 (false, false) => VerdictResult::Fail,
                 (false, true) => VerdictResult::Pass,
             },
             reasons,
-            stopped_by_user,
+            stopped_by_user: grounds.stopped_by_user,
         }
     }
 
@@ -86,7 +97,7 @@ impl Verdict {
     /// failed. (A bad scenario, [`EXIT_BAD_SCENARIO`], comes before all, and to no verdict.)
     pub const fn exit_code(&self) -> u8 {
         match self.result {
-            _ if self.stopped_by_user => EXIT_STOPPED,
+            VerdictResult::Stopped => EXIT_STOPPED,
             VerdictResult::Invalid => EXIT_INVALID,
             VerdictResult::Fail => EXIT_FAIL,
             VerdictResult::Pass => EXIT_PASS,
@@ -99,17 +110,20 @@ impl ThresholdResult {
     pub fn explain(&self) -> String {
         let mut text = format!("`{}`", self.text);
         if self.implied {
-            text += match self.text.ends_with(".failed == 0") {
-                true => " (which holds for every population unless another is written)",
-                false => " (which holds unless another is written)",
-            };
+            text += " (implied)";
         }
+        let statistic = match &self.statistic {
+            Some(name) => format!("the {name} was"),
+            None => "it was".to_owned(),
+        };
         match (self.value, self.window) {
             (None, _) => text += ": there was no data, so it failed",
-            (Some(value), None) => text += &format!(": it was {}", figure(value, self.unit)),
+            (Some(value), None) => {
+                text += &format!(": {statistic} {}", figure(value, self.unit));
+            }
             (Some(value), Some(window)) => {
                 text += &format!(
-                    ": it was {} in window {window}, the worst",
+                    ": {statistic} {} in window {window}, the worst",
                     figure(value, self.unit)
                 );
             }
@@ -141,7 +155,8 @@ pub fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Count => digits(value),
         Unit::Ratio => format!("{} %", digits(value * 100.0)),
-        Unit::Cores => format!("{} cores", digits(value)),
+        // Of one core, as top(1) counts.
+        Unit::Cores => format!("{} %", digits(value * 100.0)),
         Unit::BitsPerSecond => thousands(1e3, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
         Unit::Bytes => thousands(1024.0, &["B", "KiB", "MiB", "GiB"]),
         Unit::Seconds if magnitude == 0.0 => "0 s".to_owned(),
@@ -175,6 +190,7 @@ mod tests {
             text: "viewers.loss < 7%".to_owned(),
             subject: "viewers".to_owned(),
             value: Some(0.0817),
+            statistic: None,
             unit: Unit::Ratio,
             limit: 0.07,
             passed,
@@ -187,21 +203,55 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_their_precedence() {
-        let invalid = || vec!["the tester was too slow".to_owned()];
-        let code = |verdict: Verdict| verdict.exit_code();
+        let invalid = Grounds {
+            invalid: vec!["the tester was too slow".to_owned()],
+            ..Grounds::default()
+        };
+        let stopped = |grounds: &Grounds| Grounds {
+            stopped_by_user: true,
+            ..grounds.clone()
+        };
+        let code = |thresholds: &[ThresholdResult], grounds: &Grounds| {
+            Verdict::decide(thresholds, grounds.clone()).exit_code()
+        };
         let (held, missed) = ([result(true, false)], [result(false, false)]);
-        assert_eq!(code(Verdict::decide(&held, vec![], false)), 0);
-        assert_eq!(code(Verdict::decide(&missed, vec![], false)), 99);
-        assert_eq!(code(Verdict::decide(&missed, invalid(), false)), 110);
-        assert_eq!(code(Verdict::decide(&missed, invalid(), true)), 105);
-        assert_eq!(code(Verdict::decide(&held, vec![], true)), 105);
-        let doubtful = Verdict::decide(&[result(true, true)], vec![], false);
+        let good = Grounds::default();
+        assert_eq!(code(&held, &good), 0);
+        assert_eq!(code(&missed, &good), 99);
+        assert_eq!(code(&missed, &invalid), 110);
+        assert_eq!(code(&missed, &stopped(&invalid)), 105);
+        assert_eq!(code(&held, &stopped(&good)), 105);
+        let doubtful = Verdict::decide(&[result(true, true)], Grounds::default());
         assert_eq!(doubtful.result, VerdictResult::Invalid);
     }
 
     #[test]
+    fn a_stopped_run_has_neither_passed_nor_failed() {
+        for passed in [true, false] {
+            let grounds = Grounds {
+                stopped_by_user: true,
+                ..Grounds::default()
+            };
+            let verdict = Verdict::decide(&[result(passed, false)], grounds);
+            assert_eq!(verdict.result, VerdictResult::Stopped);
+            assert_eq!(verdict.reasons.is_empty(), passed);
+        }
+    }
+
+    #[test]
+    fn an_aborted_run_has_failed_though_the_threshold_holds_in_the_end() {
+        let grounds = Grounds {
+            aborted: Some("stopped early".to_owned()),
+            ..Grounds::default()
+        };
+        let verdict = Verdict::decide(&[result(true, false)], grounds);
+        assert_eq!(verdict.exit_code(), EXIT_FAIL);
+        assert_eq!(verdict.reasons, ["stopped early"]);
+    }
+
+    #[test]
     fn reasons_say_what_was_found() {
-        let verdict = Verdict::decide(&[result(false, false)], vec![], false);
+        let verdict = Verdict::decide(&[result(false, false)], Grounds::default());
         assert_eq!(verdict.reasons, ["`viewers.loss < 7%`: it was 8.17 %"]);
         let nothing = ThresholdResult {
             value: None,
@@ -219,6 +269,7 @@ mod tests {
         assert_eq!(figure(2.5e-7, Unit::Seconds), "250 ns");
         assert_eq!(figure(1_536.0, Unit::Bytes), "1.5 KiB");
         assert_eq!(figure(-0.5, Unit::Ratio), "-50 %");
-        assert_eq!(figure(0.0, Unit::Cores), "0 cores");
+        assert_eq!(figure(0.0, Unit::Cores), "0 %");
+        assert_eq!(figure(1.25, Unit::Cores), "125 %");
     }
 }

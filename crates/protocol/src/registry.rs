@@ -258,12 +258,25 @@ impl ClientConfig {
         }
     }
 
-    /// The metrics that must be 0 beside `failed`, unless the scenario has another threshold on them.
-    pub fn must_be_zero(&self) -> &'static [&'static str] {
+    /// What must hold of every population beside the thresholds of
+    /// [`measure::threshold::unwritten`], unless the scenario has another threshold on the same metric:
+    /// that anything was measured at all, and what is never as it should be.
+    pub fn unwritten(&self) -> &'static [&'static str] {
         match self {
-            ClientConfig::Messages(_) => &["lost_in_flight", "answers_wrong"],
-            _ if self.changes_channel() => &["zaps_failed"],
-            _ => &[],
+            ClientConfig::Messages(_) => &[
+                "sent > 0",
+                "lost_in_flight == 0",
+                "answers_wrong == 0",
+                "answers_missed == 0",
+                "answers_timed_out == 0",
+                "unanswered == 0",
+            ],
+            ClientConfig::Rtsp(_) if self.publishes() => &["sent_packets > 0"],
+            ClientConfig::Rtsp(_) => &["received > 0"],
+            ClientConfig::HttpTs(_) if self.changes_channel() => {
+                &["ts_packets > 0", "zaps_failed == 0"]
+            }
+            ClientConfig::HttpTs(_) => &["ts_packets > 0"],
         }
     }
 

@@ -15,11 +15,7 @@ pub fn figure(unit: Unit, value: f64) -> String {
         ),
         Unit::Bytes => scaled(value, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]),
         Unit::Ratio => ratio(value),
-        // Finer than a hundredth of a core is noise, but it is not nothing.
-        Unit::Cores if value.abs() >= 0.01 => {
-            format!("{} cores", trim_point(format!("{value:.2}")))
-        }
-        Unit::Cores => format!("{} cores", digits(value)),
+        Unit::Cores => cores(value),
         Unit::Count => count(value),
     }
 }
@@ -27,6 +23,16 @@ pub fn figure(unit: Unit, value: f64) -> String {
 /// A figure, or a dash where there is no data.
 pub fn figure_or_dash(unit: Unit, value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| figure(unit, value))
+}
+
+/// Processor time as a percentage of one core, as top(1) shows it. Finer than that is noise, but it is not nothing.
+pub fn cores(value: f64) -> String {
+    let percent = value * 100.0;
+    match percent.abs() {
+        0.0 => "0 %".to_owned(),
+        size if size < 1.0 => "<1 %".to_owned(),
+        _ => format!("{percent:.0} %"),
+    }
 }
 
 /// A time: nanoseconds to minutes, whichever fits.
@@ -172,8 +178,10 @@ mod tests {
         assert_eq!(figure(Unit::BitsPerSecond, 50_123_000.0), "50.1 Mbit/s");
         assert_eq!(figure(Unit::BitsPerSecond, 999_900.0), "1 Mbit/s");
         assert_eq!(figure(Unit::Bytes, 512.0), "512 B");
-        assert_eq!(figure(Unit::Cores, 0.423_4), "0.42 cores");
-        assert_eq!(figure(Unit::Cores, 0.000_5), "0.0005 cores");
+        assert_eq!(figure(Unit::Cores, 0.423_4), "42 %");
+        assert_eq!(figure(Unit::Cores, 0.000_5), "<1 %");
+        assert_eq!(figure(Unit::Cores, 0.0), "0 %");
+        assert_eq!(figure(Unit::Cores, 12.5), "1250 %");
         assert_eq!(figure_or_dash(Unit::Cores, None), "-");
         assert_eq!(plural(1.0, "client", "clients"), "1 client");
     }

@@ -1,6 +1,7 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the table
 //! for a terminal, and the JSON report.
 
+mod cause;
 pub mod human;
 pub mod json;
 mod limits;
@@ -10,17 +11,19 @@ pub mod model;
 pub mod paint;
 pub mod schema;
 pub mod series;
+mod shorten;
 pub mod source;
 pub mod terminal;
 pub mod time;
 pub mod window;
 
+pub use cause::cause;
 pub use limits::{Limit, LimitKind};
 pub use loss::WhereLost;
 pub use model::Report;
 pub use runfile::{Reader, Subject};
 pub use source::open;
-pub use terminal::{Layout, summary};
+pub use terminal::{Layout, headline, summary};
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -73,8 +73,11 @@ pub struct Run {
     pub seed: u64,
     /// When it began: date and time (RFC 3339), in UTC.
     pub started_at: String,
-    /// How long it lasted, in seconds. Of a run that was cut off, up to the last second kept.
+    /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less the
+    /// warm-up. Of a run that was cut off, up to the last second kept.
     pub duration: f64,
+    /// How long it took after that until the last client had ended, in seconds.
+    pub closing: f64,
     /// How much of its beginning is left out of every figure but the windows, in seconds.
     pub warm_up: f64,
     /// Whether the run came to its end. False where streamgauge was killed or still runs.
@@ -113,6 +116,8 @@ pub enum Outcome {
     Fail,
     /// The measurement cannot be trusted, whatever the thresholds say.
     Invalid,
+    /// The user stopped it before its planned end: the thresholds say what held until then.
+    Stopped,
 }
 
 /// One demand, and whether it was met.
@@ -126,12 +131,14 @@ pub struct Threshold {
     pub passed: bool,
     /// What was measured, in the unit of the metric; null without data.
     pub value: Option<f64>,
+    /// Which figure of the metric was compared, such as `mean` or `p95`; null where it has only one.
+    pub statistic: Option<String>,
     /// What it was held against, in the unit of the metric.
     pub limit: f64,
     /// Which window was the worst, counted from 0, where the threshold reads the worst window.
     pub worst_window: Option<u64>,
-    /// Whether nobody wrote it: `failed == 0` holds for every population unless another is written, `zaps_failed == 0` where
-    /// clients change channel, and `wrong <= 0.1%` where it can be told what is wrong, unless one on `wrong`, `loss` or `lost` is.
+    /// Whether nobody wrote it: such as `failed == 0`, which holds for every population unless another one on
+    /// `failed` is written. `streamgauge check` lists them.
     pub implied: bool,
     /// Whether it could have gone the other way, had the tester itself lost no packet.
     pub in_doubt: bool,
@@ -277,6 +284,7 @@ impl Outcome {
             Outcome::Pass => "pass",
             Outcome::Fail => "fail",
             Outcome::Invalid => "invalid",
+            Outcome::Stopped => "stopped",
         }
     }
 }

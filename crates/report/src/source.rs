@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use measure::server::ServerLog;
-use measure::{Catalogue, ThresholdResult, Totals, Verdict as MeasuredVerdict, VerdictResult};
+use measure::totals::seconds_until;
+use measure::{
+    Catalogue, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict, VerdictResult,
+};
 use runfile::{ClientOutcome, Reader, Subject};
 
 use crate::ReportError;
@@ -50,6 +54,8 @@ struct Sums {
     whole: BTreeMap<String, Whole>,
     evidence: Evidence,
     duration: f64,
+    /// How long it took from the stop to the last window's end, in seconds.
+    closing: f64,
     /// How long all windows were that count in figures, in seconds.
     measured: f64,
 }
@@ -64,25 +70,33 @@ impl Sums {
             whole: BTreeMap::new(),
             evidence: Evidence::default(),
             duration: 0.0,
+            closing: 0.0,
             measured: 0.0,
         };
         let warm_up = reader.header().warm_up_windows();
+        let stopped_at: Option<f64> = noted(reader, "stopped_at")?;
+        let stopped_at = stopped_at
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .map_or(Time::NEVER, Time::from_start);
         for row in reader.windows() {
             let row = row?;
             // What the server gave back after the run is a window of no length.
             if row.seconds > 0.0 {
-                sums.duration = row.start.as_secs_f64() + row.seconds;
+                let end = row.start.as_secs_f64() + row.seconds;
+                sums.duration = end.min(stopped_at.as_secs_f64());
+                sums.closing = end - sums.duration;
                 sums.evidence.window(row.start.as_secs_f64());
             }
             if row.index >= warm_up {
-                sums.measured += row.seconds;
+                let counts = seconds_until(row.start, row.seconds, stopped_at);
+                sums.measured += counts.unwrap_or(0.0);
             }
             for (name, window) in row.subjects {
                 let Some(totals) = sums.totals.get_mut(&name) else {
                     continue;
                 };
                 if row.index >= warm_up {
-                    totals.add(&window, row.seconds);
+                    totals.add_until(&window, row.start, row.seconds, stopped_at);
                 }
                 let catalogue = totals.catalogue();
                 let whose = match reader
@@ -181,6 +195,7 @@ impl Report {
                 seed: header.seed,
                 started_at: rfc3339(header.started_at),
                 duration: tidy(sums.duration),
+                closing: tidy(sums.closing),
                 warm_up: header.warm_up.as_secs_f64(),
                 finished,
                 varied: varied(reader),
@@ -371,6 +386,7 @@ impl From<ThresholdResult> for Threshold {
             subject: result.subject,
             passed: result.passed,
             value: result.value.map(tidy),
+            statistic: result.statistic,
             limit: tidy(result.limit),
             worst_window: result.window,
             implied: result.implied,
@@ -387,6 +403,7 @@ impl From<MeasuredVerdict> for Verdict {
                 VerdictResult::Pass => Outcome::Pass,
                 VerdictResult::Fail => Outcome::Fail,
                 VerdictResult::Invalid => Outcome::Invalid,
+                VerdictResult::Stopped => Outcome::Stopped,
             },
             reasons: verdict.reasons,
             stopped_by_user: verdict.stopped_by_user,

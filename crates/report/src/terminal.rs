@@ -1,7 +1,7 @@
 //! The summary of a run for a terminal: one screen, in the order in which a person asks.
 //!
 //! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
-//! the tester fit to tell? Where is the rest?
+//! the tester fit to tell? Where is the rest? What few look for is left to `-v`.
 
 mod given_back;
 mod messages;
@@ -9,16 +9,18 @@ mod multiplex;
 mod published;
 mod sources;
 mod tester;
+mod verdict;
 
 use std::fmt::Write;
 
 use measure::Unit;
 
-use crate::human::{count, figure, figure_or_dash, plural, span};
-use crate::model::{
-    Clients, Distribution, Event, Figures, Metrics, Named, Outcome, Population, Report,
-};
+pub use verdict::headline;
+
+use crate::human::{count, figure, figure_or_dash, plural};
+use crate::model::{Clients, Distribution, Event, Figures, Metrics, Named, Population, Report};
 use crate::paint::Paint;
+use crate::shorten::shorten;
 
 /// How the summary is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +48,7 @@ const ENDED: &str = "server_ended";
 const ENDED_MAX: usize = 200;
 /// How many columns the names on the left take.
 const NAME: usize = 16;
-/// Rows of thresholds, reasons and failures that a screen has room for.
-const REASONS_SHOWN: usize = 4;
-const THRESHOLDS_SHOWN: usize = 10;
+/// Rows of failures and URLs that a screen has room for.
 const FAILURES_SHOWN: usize = 4;
 const MEDIA_SHOWN: usize = 4;
 
@@ -62,8 +62,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     screen.thresholds(report);
     screen.media(report);
     for population in &report.populations {
-        // A server that is watched runs on this machine.
-        screen.population(population, report.server.is_some());
+        screen.population(population, report);
     }
     screen.ports_used_up(&report.events);
     if let Some(server) = &report.server {
@@ -122,51 +121,6 @@ impl Screen {
         self.text.push('\n');
     }
 
-    fn verdict(&mut self, report: &Report) {
-        let paint = self.layout.paint;
-        let word = match report.verdict.result {
-            Outcome::Pass => paint.good("PASS"),
-            Outcome::Fail => paint.bad("FAIL"),
-            Outcome::Invalid => paint.doubtful("INVALID"),
-        };
-        let run = &report.run;
-        let mut about = format!("{}  ({}, seed {}", run.name, span(run.duration), run.seed);
-        if run.warm_up > 0.0 {
-            let _ = write!(about, ", the first {} left out", span(run.warm_up));
-        }
-        for setting in &run.varied {
-            let _ = write!(about, ", {}: {}", setting.key, one_line(&setting.value));
-        }
-        about.push(')');
-        let _ = writeln!(
-            self.text,
-            "{}  {}",
-            paint.strong(&word),
-            cut(&about, self.layout.width.saturating_sub(9))
-        );
-        let mut reasons = report.verdict.reasons.clone();
-        if report.verdict.stopped_by_user {
-            reasons.insert(0, "stopped by the user before its planned end".to_owned());
-        }
-        let shown = if self.layout.everything {
-            reasons.len()
-        } else {
-            REASONS_SHOWN
-        };
-        for reason in reasons.iter().take(shown) {
-            for (index, part) in fold(
-                &one_line(reason),
-                self.layout.width.saturating_sub(4).max(20),
-            )
-            .iter()
-            .enumerate()
-            {
-                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
-            }
-        }
-        self.more(reasons.len(), shown, "reasons");
-    }
-
     fn more(&mut self, all: usize, shown: usize, things: &str) {
         if all > shown {
             let text = format!(
@@ -175,43 +129,6 @@ impl Screen {
             );
             self.line(&text);
         }
-    }
-
-    fn thresholds(&mut self, report: &Report) {
-        if report.thresholds.is_empty() {
-            return;
-        }
-        self.heading("thresholds", "");
-        let mut all: Vec<_> = report.thresholds.iter().collect();
-        // What failed is what is asked about: it must not be what does not fit.
-        all.sort_by_key(|threshold| threshold.passed);
-        let shown = if self.layout.everything {
-            all.len()
-        } else {
-            THRESHOLDS_SHOWN
-        };
-        let widest = all
-            .iter()
-            .take(shown)
-            .map(|found| found.threshold.chars().count());
-        let column = widest
-            .max()
-            .unwrap_or(0)
-            .min(self.layout.width.saturating_sub(30).max(20));
-        for threshold in all.iter().take(shown) {
-            let mark = if threshold.passed {
-                self.layout.paint.good("ok    ")
-            } else {
-                self.layout.paint.bad("FAILED")
-            };
-            let measured = threshold.value.map_or_else(
-                || "no data".to_owned(),
-                |value| figure(threshold.unit, value),
-            );
-            let written = cut(&threshold.threshold, column);
-            let _ = writeln!(self.text, "  {mark} {written:<column$}  {measured}");
-        }
-        self.more(all.len(), shown, "thresholds");
     }
 
     /// What was to be played. Many URLs that are alike are worth a line, and what differs too much one each.
@@ -232,7 +149,7 @@ impl Screen {
             // Two rows each at most: the whole text is in the run file.
             let line = match line.starts_with("warning") {
                 true => one_line(line),
-                false => cut(&one_line(line), 2 * room),
+                false => shorten(&one_line(line), 2 * room),
             };
             for (index, part) in fold(&line, room).iter().enumerate() {
                 let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
@@ -241,10 +158,11 @@ impl Screen {
         self.more(urls.len(), shown, "URLs");
     }
 
-    fn population(&mut self, population: &Population, server_is_here: bool) {
+    fn population(&mut self, population: &Population, report: &Report) {
         let clients = &population.clients;
         let metrics = &population.metrics;
-        self.heading(&population.name, &clients_line(clients, metrics));
+        let stopped = report.verdict.stopped_by_user;
+        self.heading(&population.name, &clients_line(clients, metrics, stopped));
         if self.messages(metrics, clients) {
             return;
         }
@@ -257,8 +175,9 @@ impl Screen {
             self.failures(clients);
             return;
         }
-        if metrics.value("expected") == Some(0.0) {
-            self.without_loss(metrics);
+        if metrics.value("expected") == Some(0.0) && !self.without_loss(metrics) {
+            self.failures(clients);
+            return;
         } else if let Some(expected) = metrics.value("expected") {
             let loss = figure_or_dash(Unit::Ratio, metrics.value("loss"));
             let number = |name| count(metrics.value(name).unwrap_or(0.0));
@@ -272,7 +191,8 @@ impl Screen {
             self.row("loss", &text);
         }
         let whose = population.where_lost.as_ref();
-        if let Some(text) = whose.and_then(|lost| lost.in_words(server_is_here)) {
+        // A server that is watched runs on this machine.
+        if let Some(text) = whose.and_then(|lost| lost.in_words(report.server.is_some())) {
             self.row("lost by", &text);
         }
         if let Some(bitrate) = metrics.value("bitrate").filter(|&rate| rate > 0.0) {
@@ -283,7 +203,10 @@ impl Screen {
             );
             self.row("bit rate", &text);
         }
-        if let Some(jitter) = metrics.find("jitter") {
+        if let Some(jitter) = metrics
+            .find("jitter")
+            .filter(|_| metrics.distribution("jitter").is_some())
+        {
             self.distribution("jitter", jitter, "mean");
         }
         // A few at the beginning of each connection are not worth a line.
@@ -396,12 +319,16 @@ impl Screen {
             .map_or_else(String::new, |level| {
                 format!("; hottest thread {}", figure(Unit::Cores, level.max))
             });
-        self.row("CPU", &format!("{}{hottest}", peak("cpu", Unit::Cores)));
+        let cpu = peak("cpu", Unit::Cores);
+        self.row("CPU", &format!("{cpu}{hottest}, of one core"));
         let most = |name, unit| figure_or_dash(unit, server.level(name).map(|level| level.max));
         let text = format!(
-            "USS {}, RSS {}; {}",
-            most("uss", Unit::Bytes),
+            "RSS {}{}; {}",
             most("rss", Unit::Bytes),
+            match self.layout.everything {
+                true => format!(", USS {}", most("uss", Unit::Bytes)),
+                false => String::new(),
+            },
             plural(
                 server.level("threads").map_or(0.0, |level| level.max),
                 "thread",
@@ -437,6 +364,12 @@ impl Screen {
             "{}  {}",
             paint.strong("run file"),
             report.path.display()
+        );
+        let _ = writeln!(
+            self.text,
+            "{}      {}",
+            paint.strong("seed"),
+            report.run.seed
         );
     }
 
@@ -488,7 +421,8 @@ impl Screen {
     }
 }
 
-fn clients_line(clients: &Clients, metrics: &Metrics) -> String {
+/// How many clients there were, and how they ended.
+fn clients_line(clients: &Clients, metrics: &Metrics, stopped_by_user: bool) -> String {
     let mut text = plural(clients.started as f64, "client", "clients");
     if clients.active_max < clients.started {
         let _ = write!(
@@ -500,7 +434,13 @@ fn clients_line(clients: &Clients, metrics: &Metrics) -> String {
     let mut parts = Vec::new();
     for (number, word) in [
         (clients.completed, "completed"),
-        (clients.stopped, "stopped"),
+        (
+            clients.stopped,
+            match stopped_by_user {
+                true => "stopped",
+                false => "ended as planned",
+            },
+        ),
         (clients.failed, "failed"),
     ] {
         if number > 0 || word == "failed" {

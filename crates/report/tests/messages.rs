@@ -97,6 +97,7 @@ fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: M
         unit: measure::Unit::Ratio,
         limit,
         value: Some(limit / 2.0),
+        statistic: None,
         passed: true,
         window: None,
         no_data: false,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
-    server, tester,
+    Catalogue, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
+    Verdict, server, tester,
 };
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
@@ -92,6 +92,7 @@ fn threshold(text: &str, value: Option<f64>, passed: bool) -> ThresholdResult {
         text: text.to_owned(),
         subject: "viewers".to_owned(),
         value,
+        statistic: None,
         unit: if text.contains("loss") {
             Unit::Ratio
         } else {
@@ -152,7 +153,7 @@ fn make(windows: u64, warm_up: Duration, with_verdict: bool) -> Made {
             threshold("viewers.reordered < 100", Some(12.0), true),
             threshold("viewers.received > 1", None, false),
         ];
-        let verdict = Verdict::decide(&thresholds, Vec::new(), false);
+        let verdict = Verdict::decide(&thresholds, Grounds::default());
         file.verdict(&verdict, &thresholds);
     }
     file.finish().expect("the run file can be finished");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use measure::metric::Group;
 use measure::totals::Statistic;
-use measure::{Catalogue, Histogram, HistogramId, Time, Totals, Verdict, Window};
+use measure::{Catalogue, Grounds, Histogram, HistogramId, Time, Totals, Verdict, Window};
 use proptest::prelude::*;
 use rusqlite::Connection;
 
@@ -308,7 +308,14 @@ fn everything_else_comes_back() {
     (0..300).for_each(|number| file.event(event(number)));
     file.served(serde_json::json!({"sent": 5}));
     file.meta("receive_path", "ring".into());
-    let verdict = Verdict::decide(&[], vec!["too slow".to_owned()], true);
+    let verdict = Verdict::decide(
+        &[],
+        Grounds {
+            invalid: vec!["too slow".to_owned()],
+            stopped_by_user: true,
+            ..Grounds::default()
+        },
+    );
     file.verdict(&verdict, &[]);
     assert_eq!(file.finish().expect("no error"), path);
 

@@ -186,16 +186,19 @@ impl Scenario {
         });
         let subjects: Vec<_> = subjects.collect();
         for text in measure::threshold::unwritten(&written, &subjects) {
-            lines.push(format!("threshold: {text} (unwritten)"));
+            lines.push(format!("threshold: {text} (implied)"));
         }
         for population in &self.populations {
-            for metric in population.config.must_be_zero() {
-                let replaced = written.iter().any(|threshold| {
-                    threshold.subject() == population.name && threshold.metric() == *metric
+            for demand in population.config.unwritten() {
+                let text = format!("{}.{demand}", population.name);
+                let replaced = measure::Threshold::parse(&text).is_ok_and(|own| {
+                    let same = |other: &measure::Threshold| {
+                        (other.subject(), other.metric()) == (own.subject(), own.metric())
+                    };
+                    written.iter().any(same)
                 });
                 if !replaced {
-                    let name = &population.name;
-                    lines.push(format!("threshold: {name}.{metric} == 0 (unwritten)"));
+                    lines.push(format!("threshold: {text} (implied)"));
                 }
             }
         }

@@ -116,6 +116,18 @@ impl<'a> Fields<'a> {
         text(node, &self.path_of(key), problems)
     }
 
+    pub(crate) fn boolean(&mut self, key: &str, problems: &mut Vec<Problem>) -> Option<bool> {
+        let node = self.get(key, problems)?;
+        match &node.value {
+            Value::Scalar { text, .. } if text == "true" => Some(true),
+            Value::Scalar { text, .. } if text == "false" => Some(false),
+            _ => {
+                problems.push(wrong_type(node, &self.path_of(key), "`true` or `false`"));
+                None
+            }
+        }
+    }
+
     pub(crate) fn integer(
         &mut self,
         key: &str,

@@ -163,6 +163,10 @@ pub struct Threshold {
     pub text: String,
     /// Where it was written, such as `line 12, column 5` or `--threshold`.
     pub origin: String,
+    /// How long after its start the run is ended where the threshold does not hold; not at all where
+    /// nothing is said. Default: not.
+    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub abort: Option<Duration>,
 }
 
 /// A named group of alike clients.

@@ -1,6 +1,9 @@
 //! One population: whom it asks, how, how many, and until when.
 
+use std::time::Duration;
+
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
+use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
 
@@ -33,11 +36,11 @@ const RESERVED: [&str; 2] = ["server", "tester"];
 /// The longest name of a population.
 const MAX_NAME: usize = 64;
 
-/// Reads a population. `ends` says whether the run ends by its duration.
+/// Reads a population of a run that lasts so long, where that is written.
 pub(crate) fn read(
     entry: &Entry,
     network: Network,
-    ends: bool,
+    duration: Option<Duration>,
     problems: &mut Vec<Problem>,
 ) -> Option<Population> {
     check_name(entry, "population", problems);
@@ -66,7 +69,7 @@ pub(crate) fn read(
     let protocol = protocol(&mut fields, &urls, problems);
     let pick = pick(&mut fields, problems);
     let leave = leave(&mut fields, problems);
-    let rejoin = rejoin(&mut fields, problems);
+    let rejoin = fields.boolean("rejoin", problems).unwrap_or(false);
     let load_path = fields.path_of("load");
     let shape = fields
         .need(
@@ -77,7 +80,9 @@ pub(crate) fn read(
         .and_then(|node| shape(node, &load_path, problems));
     if let Some(shape) = &shape {
         let leaves = matches!(leave, Leave::After(_));
+        let ends = duration.is_some();
         check_end(&mut fields, shape, rejoin, leaves, ends, problems);
+        check_starts(&mut fields, shape, duration, problems);
     }
     let rest = fields.rest();
     let config = match protocol {
@@ -123,6 +128,50 @@ pub(crate) fn read(
         leave,
         config,
     })
+}
+
+/// Refuses a plan that is not through when the run ends: what it measures would be another one.
+fn check_starts(
+    fields: &mut Fields<'_>,
+    shape: &Shape,
+    duration: Option<Duration>,
+    problems: &mut Vec<Problem>,
+) {
+    let load = Load {
+        shape: shape.clone(),
+        rejoin: false,
+    };
+    let (Some(duration), Some(last)) = (duration, load::last_start(&load)) else {
+        return;
+    };
+    if last.since_start() < duration {
+        return;
+    }
+    let Some(entry) = fields.entry("load") else {
+        return;
+    };
+    let end = Time::from_nanos(Time::from_start(duration).as_nanos().saturating_sub(1));
+    let (started, planned) = (load::started(&load, end), load::started(&load, Time::NEVER));
+    let cause = ["ramp", "one_every", "stages"].iter().find_map(|key| {
+        let Value::Map(entries) = &entry.node.value else {
+            return None;
+        };
+        entries.iter().find(|entry| entry.key == *key)
+    });
+    let origin = cause.map_or(&entry.node.origin, |entry| &entry.node.origin);
+    problems.push(
+        Problem::new(
+            origin,
+            format!(
+                "the run ends after {}, when {started} of its {planned} clients have started",
+                TimeSpan(duration)
+            ),
+        )
+        .help(format!(
+            "the last one starts after {:.1} s: let the run last longer, or start the clients faster",
+            last.as_secs_f64()
+        )),
+    );
 }
 
 /// Whether something, `what` in words, may be called so.
@@ -274,23 +323,6 @@ fn leave(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Leave {
         _ => {
             problems.push(wrong_type(node, &path, "`at_end` or `{after: TIME}`").help(HELP));
             Leave::default()
-        }
-    }
-}
-
-fn rejoin(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> bool {
-    let Some(node) = fields.get("rejoin", problems) else {
-        return false;
-    };
-    match &node.value {
-        Value::Scalar { text, .. } if text == "true" => true,
-        Value::Scalar { text, .. } if text == "false" => false,
-        _ => {
-            problems.push(
-                wrong_type(node, &fields.path_of("rejoin"), "`true` or `false`")
-                    .help("whether another client takes the place of one that ended or died"),
-            );
-            false
         }
     }
 }

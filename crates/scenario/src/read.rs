@@ -115,7 +115,7 @@ pub(crate) fn scenario(
         .and_then(|node| tester::read(node, problems));
     let populations = fields
         .need("clients", EXAMPLE, problems)
-        .map(|node| populations(node, network, duration.is_some(), problems))
+        .map(|node| populations(node, network, duration.map(|span| span.0), problems))
         .unwrap_or_default();
     if let Some(entry) = fields.entry("network") {
         let has = (server.as_ref(), populations.as_slice());
@@ -189,7 +189,7 @@ fn of_series(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) {
 fn populations(
     node: &Node,
     network: Network,
-    ends: bool,
+    duration: Option<Duration>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Population> {
     const FORM: &str = "write the name of each population with its keys below it, such as `clients: {viewers: {urls: [...], load: {clients: 10}}}`";
@@ -212,7 +212,7 @@ fn populations(
     }
     entries
         .iter()
-        .filter_map(|entry| population::read(entry, network, ends, problems))
+        .filter_map(|entry| population::read(entry, network, duration, problems))
         .collect()
 }
 
@@ -256,18 +256,55 @@ fn thresholds(
     let broken = !problems.is_empty();
     let mut thresholds = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let Some(written) = text(item, &format!("thresholds.{index}"), problems) else {
+        let path = format!("thresholds.{index}");
+        let Some((node, abort)) = written_threshold(item, &path, problems) else {
             continue;
         };
-        if let Err(problem) = check_threshold(&written, item, &subjects, has_server, broken) {
+        let Some(written) = text(node, &path, problems) else {
+            continue;
+        };
+        if let Err(problem) = check_threshold(&written, node, &subjects, has_server, broken) {
             problems.push(problem);
         }
         thresholds.push(Threshold {
             text: written,
-            origin: item.origin.to_string(),
+            origin: node.origin.to_string(),
+            abort,
         });
     }
     thresholds
+}
+
+/// The keys of a threshold that is written as a mapping.
+const THRESHOLD_KEYS: [&str; 3] = ["threshold", "abort", "delay"];
+
+/// The text of a threshold, and from when on the run is ended where it does not hold: a text alone, or
+/// `{threshold: TEXT, abort: true, delay: 10s}`.
+fn written_threshold<'a>(
+    item: &'a Node,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<(&'a Node, Option<Duration>)> {
+    const FORM: &str = "write a text such as \"viewers.loss < 1%\", or \
+                        `{threshold: \"viewers.loss < 1%\", abort: true, delay: 10s}`";
+    let Value::Map(_) = item.value else {
+        return Some((item, None));
+    };
+    let mut fields = Fields::of(item, path, FORM, problems)?;
+    let node = fields.need("threshold", FORM, problems);
+    let abort = fields.boolean("abort", problems).unwrap_or(false);
+    let delay = fields.quantity::<TimeSpan>("delay", problems);
+    if let (false, Some(_), Some(entry)) = (abort, delay, fields.entry("delay")) {
+        problems.push(
+            Problem::new(
+                &entry.key_origin,
+                "`delay` has no meaning without `abort: true`",
+            )
+            .help("it is how long the run goes on before the threshold may end it"),
+        );
+    }
+    fields.finish(&THRESHOLD_KEYS, problems);
+    Some((node?, abort.then(|| delay.unwrap_or_default().0)))
 }
 
 fn check_threshold(

@@ -52,7 +52,21 @@ pub fn schema() -> Value {
             "warm_up": described(&duration, "How much of the beginning is left out of every figure and threshold, but of how many clients there were and failed. Default 0s."),
             "thresholds": {
                 "type": "array",
-                "items": { "type": "string" },
+                "items": {
+                    "anyOf": [
+                        { "type": "string" },
+                        {
+                            "type": "object",
+                            "additionalProperties": false,
+                            "required": ["threshold"],
+                            "properties": {
+                                "threshold": { "type": "string", "description": "What must hold." },
+                                "abort": { "type": "boolean", "description": "Whether the run ends, as failed, as soon as it does not hold. Default false." },
+                                "delay": described(&duration, "How long the run goes on before the threshold may end it. Default 0s.")
+                            }
+                        }
+                    ]
+                },
                 "description": "What must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`; with `.worst` of the worst second."
             },
             "seed": {

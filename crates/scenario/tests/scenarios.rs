@@ -249,7 +249,7 @@ fn settings_win_over_variables_and_variables_over_the_file() {
 fn the_tester_is_told_how_to_receive_and_how_far_to_trust_itself() {
     let text = format!(
         "{SMALL}tester:\n  receive: ring\n  receive_buffer: 4KiB\n  ring: 16MiB\n  \
-         health: {{lag_p99: 50ms, longest_stall: 2s, worker_cpu: 0.8, windows: 10%}}\n"
+         health: {{lag_p99: 50ms, longest_stall: 2s, worker_cpu: 80%, windows: 10%}}\n"
     );
     let tester = parse(&text).tester;
     assert_eq!(tester.receive, Receive::Ring);

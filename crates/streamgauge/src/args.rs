@@ -2,6 +2,7 @@
 
 mod messages;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -34,13 +35,20 @@ Exit codes:
        calibrate found that what it measures here is not true
 A series ends with the first of 104, 105, 110 and 99 that any of its runs came to.";
 
-/// The seed where none is named: always the same, so that a run can be repeated without a thought.
+/// The seed of a reference server where none is named: always the same, so that what it does is too.
 pub(crate) const DEFAULT_SEED: u64 = 1;
+
+/// The seed of a run where none is named: another one each time, which the report names. It is short enough to be
+/// typed.
+pub(crate) fn new_seed() -> u64 {
+    let drawn = RandomState::new().build_hasher().finish();
+    drawn & u64::from(u32::MAX)
+}
 
 /// What every command takes.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// No progress and no summary: only errors, and what was asked for by name
+    /// No progress, and of the summary the verdict and its cause alone
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Every metric and event in the summary
@@ -260,8 +268,8 @@ pub(crate) struct Demo {
     /// What must hold, such as "viewers.loss < 1%" (may be repeated)
     #[arg(long = "threshold", value_name = "THRESHOLD")]
     pub(crate) thresholds: Vec<String>,
-    /// Seed of everything random
-    #[arg(long, default_value_t = DEFAULT_SEED)]
+    /// Seed of everything random [default: a new one each time]
+    #[arg(long, default_value_t = new_seed(), hide_default_value = true)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) receiving: Receiving,

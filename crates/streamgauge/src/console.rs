@@ -76,6 +76,15 @@ impl Console {
         if self.quiet {
             return Ok(());
         }
+        self.show_always(to_stderr, text)
+    }
+
+    /// The same, also where the user wants quiet.
+    pub(crate) fn show_always(
+        self,
+        to_stderr: bool,
+        text: impl FnOnce(Layout) -> String,
+    ) -> Result<(), Failure> {
         let layout = |width, paint| Layout {
             width,
             paint,
@@ -83,7 +92,7 @@ impl Console {
         };
         if to_stderr {
             let layout = layout(width(io::stderr()), self.paint_stderr());
-            self.say(text(layout).trim_end());
+            let _ = writeln!(io::stderr(), "{}", text(layout).trim_end());
             return Ok(());
         }
         let layout = layout(width(io::stdout()), self.paint_stdout());

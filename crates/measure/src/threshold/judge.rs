@@ -19,6 +19,9 @@ pub struct ThresholdResult {
     pub subject: String,
     /// The value found, in `unit`; `None` where there was no data.
     pub value: Option<f64>,
+    /// Which figure of the metric was compared, such as `mean` or `p95`; `None` where it has only one.
+    #[serde(default)]
+    pub statistic: Option<String>,
     /// The unit of `value` and `limit`.
     pub unit: Unit,
     /// What the value was compared with, in `unit`.
@@ -29,7 +32,7 @@ pub struct ThresholdResult {
     pub window: Option<u64>,
     /// Whether there was nothing to compare.
     pub no_data: bool,
-    /// Whether nobody wrote it: see [`unwritten`](super::unwritten) and [`Judge::with_zero`].
+    /// Whether nobody wrote it: see [`unwritten`](super::unwritten) and [`Judge::with`].
     pub implied: bool,
     /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
     /// the tester itself or in this machine's kernel.
@@ -120,21 +123,21 @@ impl Judge {
         })
     }
 
-    /// Adds the unwritten threshold `metric == 0` of a population, unless one on that metric is among those written.
+    /// Adds an unwritten threshold, such as `viewers.wrong == 0`, unless one on that metric is written.
     ///
     /// # Errors
-    /// There is no such population or metric.
-    pub fn with_zero(
+    /// It cannot be read, or there is no such population or metric.
+    pub fn with(
         mut self,
-        population: &str,
-        metric: &str,
+        text: &str,
         subjects: &[(&str, Catalogue)],
     ) -> Result<Judge, ThresholdError> {
+        let threshold = Threshold::parse(text)?;
         let is_it = |watched: &Watched| {
-            watched.threshold.subject() == population && watched.threshold.metric() == metric
+            let written = &watched.threshold;
+            (written.subject(), written.metric()) == (threshold.subject(), threshold.metric())
         };
         if !self.watched.iter().any(is_it) {
-            let threshold = Threshold::parse(&format!("{population}.{metric} == 0"))?;
             self.watched.push(Watched {
                 resolved: threshold.resolve(subjects)?,
                 threshold,
@@ -145,6 +148,19 @@ impl Judge {
             });
         }
         Ok(self)
+    }
+
+    /// What became so far of the `number`-th threshold, in the order in which they were given, where it
+    /// is violated. Without data nothing is violated yet.
+    pub fn violated(
+        &self,
+        number: usize,
+        totals: &BTreeMap<String, Totals>,
+    ) -> Option<ThresholdResult> {
+        let watched = self.watched.get(number)?;
+        let ours = lost_here(totals, watched.threshold.subject());
+        let result = watched.result(totals, ours);
+        (!result.passed && !result.no_data).then_some(result)
     }
 
     /// Takes in what a window of `seconds` saw of each subject.
@@ -258,6 +274,7 @@ impl Watched {
             text: self.threshold.text.clone(),
             subject: self.threshold.subject.text.clone(),
             value,
+            statistic: self.threshold.statistic_name(&self.resolved.reads),
             unit: self.resolved.unit,
             limit,
             passed: value.is_some_and(|value| comparison.holds(value, limit)),

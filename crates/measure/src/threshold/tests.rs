@@ -64,7 +64,9 @@ fn wrong(text: &str) -> ThresholdError {
 fn quantities_are_read_in_the_unit_of_the_metric() {
     for (text, expected) in [
         ("viewers.loss < 7%", 0.07),
-        ("viewers.loss<=0.07", 0.07),
+        ("viewers.loss<=7 %", 0.07),
+        ("viewers.loss <= 100%", 1.0),
+        ("viewers.loss == 0", 0.0),
         ("  viewers.startup_delay.p95 < 2s ", 2.0),
         ("viewers.startup_delay.p99.9.worst<500ms", 0.5),
         ("viewers.startup_delay.count >= 10", 10.0),
@@ -76,7 +78,7 @@ fn quantities_are_read_in_the_unit_of_the_metric() {
         ("viewers.failures.worst <= 3", 3.0),
         ("viewers.startup_delay.max > 0", 0.0),
         ("server.cpu < 95%", 0.95),
-        ("server.cpu.max < 1.5", 1.5),
+        ("server.cpu.max < 1.5cores", 1.5),
         ("server.cpu < 150%", 1.5),
         ("server.uss.max < 64MiB", 67_108_864.0),
         ("tester.overflow == 0", 0.0),
@@ -120,9 +122,19 @@ fn what_is_wrong_is_said_where_it_stands() {
             "a length of time",
             "500ms",
         ),
-        ("viewers.startup_delay < 7%", 24, "a length of time", ""),
+        (
+            "viewers.startup_delay < 2s",
+            8,
+            "`startup_delay` is a distribution",
+            "`startup_delay.p95`",
+        ),
+        ("viewers.startup_delay.p95 < 7%", 28, "a length of time", ""),
         ("viewers.loss < 7s", 15, "a share", "0.5%"),
-        ("viewers.loss < 7", 15, "more than all", "7%"),
+        ("viewers.loss < 7", 15, "has no unit", "`7%`"),
+        ("viewers.loss < 1", 15, "has no unit", "`1%`, or `100%`"),
+        ("viewers.loss < 0.07", 15, "has no unit", "`0.07%`, or `7%`"),
+        ("viewers.loss < 101%", 15, "above 100%", "from 0% to 100%"),
+        ("server.cpu < 95", 13, "has no unit", "`95%` of one core"),
         ("viewers.failed < 1%", 17, "a plain number", ""),
         ("viewers.active.max > 5s", 21, "a plain number", ""),
         (
@@ -232,12 +244,12 @@ fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
             .map(|text| Threshold::parse(text).expect("right"));
         let judge = Judge::new(thresholds.collect(), &SUBJECTS, 0).expect("they fit");
         let mut judge = judge
-            .with_zero("viewers", "expected", &SUBJECTS)
+            .with("viewers.expected == 0", &SUBJECTS)
             .expect("it is a metric");
         assert!(
             judge
                 .clone()
-                .with_zero("viewers", "nothing", &SUBJECTS)
+                .with("viewers.nothing == 0", &SUBJECTS)
                 .is_err()
         );
         judge.window(0, 1.0, &packets(7, 7));
@@ -302,7 +314,11 @@ fn a_level_that_is_no_number_is_no_data() {
     let mut server = Recorder::new(SERVER_CATALOGUE);
     server.set(server::CPU, f64::NAN);
     let window = BTreeMap::from([("server".to_owned(), server.take_window())]);
-    for result in judge(&["server.cpu != 1", "server.cpu.worst != 1"], 0, &[window]) {
+    for result in judge(
+        &["server.cpu != 1cores", "server.cpu.worst != 100%"],
+        0,
+        &[window],
+    ) {
         assert!(!result.passed, "{result:?}");
     }
 }

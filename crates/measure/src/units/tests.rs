@@ -69,7 +69,12 @@ fn each_kind_takes_only_its_own() {
     assert!("5/d".parse::<Frequency>().is_err());
     assert_eq!("300/m".parse(), Ok(Frequency(5.0)));
     assert_eq!("5 /s".parse(), Ok(Frequency(5.0)));
-    assert_eq!("0.07".parse(), Ok(Ratio(0.07)));
+    assert_eq!("7%".parse(), Ok(Ratio(0.07)));
+    assert_eq!("0".parse(), Ok(Ratio(0.0)));
+    for bare in ["0.07", "1", "50"] {
+        let error = bare.parse::<Ratio>().expect_err(bare).to_string();
+        assert!(error.contains("a unit is missing"), "{error}");
+    }
     assert_eq!("1.5Mb/s".parse(), Ok(BitRate(1_500_000)));
     assert_eq!("64KiB".parse(), Ok(Size(65_536)));
     assert_eq!("0.1s".parse(), Ok(TimeSpan(Duration::from_millis(100))));

@@ -606,7 +606,7 @@ impl Client {
         match self.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
-            None => format!("to {}:{}", self.url.host(), self.url.port()),
+            None => format!("{}:{}", self.url.host(), self.url.port()),
         }
     }
 }
@@ -632,7 +632,7 @@ impl Session for Client {
             } if channel == self.channel => self.opened(cx, local, remote),
             Input::OpenFailed { channel, error } if channel == self.channel => {
                 self.open = false;
-                let detail = format!("{error}, {}", self.ends());
+                let detail = format!("{error} ({})", self.ends());
                 self.fail(cx, Failure::of_connect(error), detail);
             }
             Input::Bytes {

@@ -278,7 +278,7 @@ impl Client {
         };
         let detail = match ends {
             Some((local, _)) => format!("{detail}, {local} to {}", self.plan.target),
-            None => format!("{detail}, to {}", self.plan.target),
+            None => format!("{detail} ({})", self.plan.target),
         };
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }

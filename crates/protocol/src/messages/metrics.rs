@@ -68,7 +68,7 @@ measure::metrics! {
         "answered_rate", Count, "", Rate(ANSWERED, 1);
         /// Bits of messages sent a second, framing included.
         "sent_bitrate", BitsPerSecond, "", Rate(BYTES_SENT, 8);
-        /// Messages that were due and could not be sent, as a share of those sent.
+        /// Messages that were due and could not be sent, as a share of all that were due.
         "back_pressure", Ratio, "", Share(DUE_NOT_SENT, SENT);
     }
     table {

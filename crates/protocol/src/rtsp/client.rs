@@ -298,7 +298,7 @@ impl Client {
         match self.connection.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
-            None => format!("to {}:{}", self.url.host(), self.url.port()),
+            None => format!("{}:{}", self.url.host(), self.url.port()),
         }
     }
 
@@ -491,7 +491,7 @@ impl Session for Client {
                 if self.is_link(channel) {
                     self.receiver_lost(cx, &error.to_string());
                 } else if channel == self.connection.channel || self.is_post(channel) {
-                    let detail = format!("{error}, {}", self.ends());
+                    let detail = format!("{error} ({})", self.ends());
                     self.connection.open = false;
                     self.fail(cx, Failure::of_connect(error), detail);
                 } else if let Some(publishing) = &mut self.publishing {

@@ -179,11 +179,8 @@ impl Messages {
             let share = share(part, self.sent);
             return Some(format!("{} % {what}", digits(share * 100.0)));
         }
-        // The threshold is on the share of those sent.
-        (share(self.not_taken, self.sent) > allowed.back_pressure).then(|| {
-            let share = share(self.not_taken, self.due);
-            format!("{} % not taken", digits(share * 100.0))
-        })
+        let share = share(self.not_taken, self.due);
+        (share > allowed.back_pressure).then(|| format!("{} % not taken", digits(share * 100.0)))
     }
 }
 

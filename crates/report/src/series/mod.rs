@@ -352,6 +352,7 @@ fn read_run(
             crate::model::Outcome::Pass => RowOutcome::Pass,
             crate::model::Outcome::Fail => RowOutcome::Fail,
             crate::model::Outcome::Invalid => RowOutcome::Invalid,
+            crate::model::Outcome::Stopped => RowOutcome::Stopped,
         },
         reasons: report.verdict.reasons.clone(),
         figures: Some(Figures::of(&reader, &report)?),

@@ -29,7 +29,7 @@ impl Screen {
         let due = value("due_not_sent");
         if due > 0.0 {
             let text = format!(
-                "{} were due and could not be sent, {} of those that were",
+                "{} were due and could not be sent, {} of all that were due",
                 plural(due, "message", "messages"),
                 figure(Unit::Ratio, value("back_pressure")),
             );

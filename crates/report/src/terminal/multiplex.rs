@@ -108,12 +108,13 @@ impl Screen {
         }
     }
 
-    /// That nothing tells what was lost, where media came.
-    pub(super) fn without_loss(&mut self, metrics: &Metrics) {
+    /// That nothing tells what was lost; says whether media came at all.
+    pub(super) fn without_loss(&mut self, metrics: &Metrics) -> bool {
         let came = metrics.value("bitrate").is_some_and(|rate| rate > 0.0);
         match came && metrics.find("ts_packets").is_some() {
             true => self.row("loss", "unknown: nothing in it says what was sent"),
-            false => self.row("loss", "no media came"),
+            false => self.row("media", "none came"),
         }
+        came
     }
 }

@@ -7,16 +7,59 @@ use measure::{Finding, Unit};
 
 use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::model::{Outcome, Report};
+use crate::model::{Metrics, Outcome, Report};
 
 impl Screen {
     pub(super) fn tester(&mut self, report: &Report) {
         let tester = &report.tester.metrics;
-        let fit = match report.verdict.result {
-            Outcome::Invalid => "not to be trusted: see above",
-            _ => "fit",
-        };
-        self.heading("tester", fit);
+        let fit = report.tester.health.iter().all(|finding| !finding.invalid)
+            && report.verdict.result != Outcome::Invalid;
+        self.heading(
+            "tester",
+            match fit {
+                true => "fit",
+                false => "not to be trusted: see above",
+            },
+        );
+        // What it spent matters to nobody while it was fit.
+        if !fit || self.layout.everything {
+            self.testers_cpu(tester);
+        }
+        if let Some(named) = tester.find("lag") {
+            self.distribution("late by", named, "p50");
+        }
+        let mut text = format!("{} packets", count(tester.value("overflow").unwrap_or(0.0)));
+        match tester.value("softnet_drops") {
+            Some(drops) if drops > 0.0 => {
+                let _ = write!(text, ", {} in this machine's kernel", count(drops));
+            }
+            Some(_) => {}
+            None => text += ", in this machine's kernel unknown",
+        }
+        if let Some(path) = &report.tester.receive_path {
+            let _ = write!(text, "; read by {path}");
+        }
+        self.row("lost here", &text);
+        if let Some(hint) = &report.tester.receive_hint {
+            self.row("", hint);
+        }
+        let crossed: Vec<String> = report
+            .tester
+            .health
+            .iter()
+            .filter(|finding| is_crossed(finding))
+            .map(|finding| {
+                let worst = figure_or_dash(finding.unit, finding.worst);
+                let windows = plural(finding.windows as f64, "window", "windows");
+                format!("{} in {windows} (up to {worst})", finding.bound)
+            })
+            .collect();
+        if !crossed.is_empty() {
+            self.row("past its bounds", &crossed.join(", "));
+        }
+    }
+
+    fn testers_cpu(&mut self, tester: &Metrics) {
         let cpu = tester.level("cpu").map_or_else(
             || figure_or_dash(Unit::Cores, None),
             |level| {
@@ -35,42 +78,7 @@ impl Screen {
         let waited = tester.level("cpu_wait").map_or_else(String::new, |level| {
             format!("; waited for one {}", figure(Unit::Ratio, level.mean))
         });
-        self.row("CPU", &format!("{cpu}{hottest}{waited}"));
-        if let Some(named) = tester.find("lag") {
-            self.distribution("late by", named, "p50");
-        }
-        let mut text = format!(
-            "{} packets lost here",
-            count(tester.value("overflow").unwrap_or(0.0))
-        );
-        match tester.value("softnet_drops") {
-            Some(drops) if drops > 0.0 => {
-                let _ = write!(text, ", {} in this machine's kernel", count(drops));
-            }
-            Some(_) => {}
-            None => text += ", in this machine's kernel unknown",
-        }
-        if let Some(path) = &report.tester.receive_path {
-            let _ = write!(text, "; read by {path}");
-        }
-        self.row("overflow", &text);
-        if let Some(hint) = &report.tester.receive_hint {
-            self.row("", hint);
-        }
-        let crossed: Vec<String> = report
-            .tester
-            .health
-            .iter()
-            .filter(|finding| is_crossed(finding))
-            .map(|finding| {
-                let worst = figure_or_dash(finding.unit, finding.worst);
-                let windows = plural(finding.windows as f64, "window", "windows");
-                format!("{} in {windows} (up to {worst})", finding.bound)
-            })
-            .collect();
-        if !crossed.is_empty() {
-            self.row("past its bounds", &crossed.join(", "));
-        }
+        self.row("CPU", &format!("{cpu}{hottest}, of one core{waited}"));
     }
 
     /// Each bound with what was held against it, and each worker.

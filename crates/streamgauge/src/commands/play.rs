@@ -138,6 +138,9 @@ fn write_out(
         }
         None => Ok(()),
     };
-    console.show(to_stderr, |layout| report::summary(report, layout))?;
+    console.show_always(to_stderr, |layout| match console.quiet {
+        true => report::headline(report, layout),
+        false => report::summary(report, layout),
+    })?;
     written
 }

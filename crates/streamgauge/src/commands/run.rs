@@ -4,7 +4,7 @@ use std::path::Path;
 
 use scenario::{OptionSetting, Overrides, Plan};
 
-use crate::args::{self, DEFAULT_SEED};
+use crate::args::{self, new_seed};
 use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
@@ -59,7 +59,7 @@ pub(crate) fn overrides() -> Overrides {
     // What is wrong with the folder of the user's own entries is said where one is looked for.
     let known_servers = sut::catalogue::names().unwrap_or_default();
     let overrides = Overrides {
-        default_seed: DEFAULT_SEED,
+        default_seed: new_seed(),
         known_servers,
         ..Overrides::default()
     };

@@ -211,6 +211,7 @@ fn outcome_of(finished: &Finished) -> EntryOutcome {
         VerdictResult::Pass => EntryOutcome::Pass,
         VerdictResult::Fail => EntryOutcome::Fail,
         VerdictResult::Invalid => EntryOutcome::Invalid,
+        VerdictResult::Stopped => EntryOutcome::Stopped,
     }
 }
 

@@ -28,5 +28,6 @@ mod servers;
 mod starved;
 mod support;
 mod trace;
+mod verdicts;
 mod whose_server;
 mod zapping;

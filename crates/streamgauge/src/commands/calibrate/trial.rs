@@ -245,7 +245,7 @@ pub(super) fn trial(
     }
     let reasons = match report.verdict.result {
         Outcome::Pass => Vec::new(),
-        Outcome::Fail | Outcome::Invalid => report.verdict.reasons,
+        Outcome::Fail | Outcome::Invalid | Outcome::Stopped => report.verdict.reasons,
     };
     Ok(Trial {
         receive_path: report.tester.receive_path,

@@ -1,0 +1,168 @@
+//! Whether a run measured what it was to measure: a verdict on anything less would not be earned.
+
+use std::collections::BTreeMap;
+
+use measure::metric::CounterId;
+use measure::{Time, Window};
+use protocol::metrics::{STARTED, TURNED_AWAY};
+use scenario::Scenario;
+
+/// From so many seconds on a window is a whole one. Windows end where the loop finds time for it, so a whole
+/// one is not always a second to the microsecond.
+const WHOLE: f64 = 0.95;
+
+/// What of a run was measured. Its size does not depend on how long the run lasts.
+#[derive(Clone, Debug)]
+pub(crate) struct Coverage {
+    /// Clients of each population that began, or arrived and were turned away; the warm-up included.
+    began: Vec<u64>,
+    /// Whole windows after the warm-up and before the run was stopped.
+    windows: u64,
+}
+
+impl Coverage {
+    /// Of a run that has not begun.
+    pub(crate) fn new(scenario: &Scenario) -> Coverage {
+        Coverage {
+            began: vec![0; scenario.populations.len()],
+            windows: 0,
+        }
+    }
+
+    /// Takes in how many clients began in a window.
+    pub(crate) fn window(&mut self, scenario: &Scenario, subjects: &BTreeMap<String, Window>) {
+        for (population, began) in scenario.populations.iter().zip(&mut self.began) {
+            let Some(window) = subjects.get(&population.name) else {
+                continue;
+            };
+            let counter = |id: CounterId| {
+                let value = window.counters.get(usize::from(id.0)).copied();
+                u64::try_from(value.unwrap_or(0)).unwrap_or(0)
+            };
+            *began += counter(STARTED) + counter(TURNED_AWAY);
+        }
+    }
+
+    /// Takes in how long of a window counts, in seconds.
+    pub(crate) fn measured(&mut self, seconds: f64) {
+        self.windows += u64::from(seconds >= WHOLE);
+    }
+
+    /// Why there is nothing to judge by, or less than was planned. `due_by` is up to when clients were due that must
+    /// have begun. Where clients failed, and that is what the run fails for, it need not have lasted: `failed`.
+    pub(crate) fn gaps(
+        &self,
+        scenario: &Scenario,
+        due_by: Option<Time>,
+        failed: bool,
+    ) -> Vec<String> {
+        let mut gaps = Vec::new();
+        if self.windows == 0 && !failed {
+            let after = match scenario.warm_up.is_zero() {
+                true => "",
+                false => " after the warm-up",
+            };
+            gaps.push(format!(
+                "nothing was measured: the run had no whole second{after}; let it last longer"
+            ));
+        }
+        let Some(due_by) = due_by else {
+            return gaps;
+        };
+        for (population, &began) in scenario.populations.iter().zip(&self.began) {
+            let planned = load::started(&population.load, due_by);
+            // Arrivals go on for as long as the run does, so there is no number of them to hold it against.
+            let endless = due_by == Time::NEVER
+                && matches!(population.load.shape, load::Shape::Arrivals { .. });
+            if began < planned && !endless {
+                gaps.push(format!(
+                    "the tester started {began} of the {planned} clients of `{}` that were due: give it \
+                     more cores, or start them over a longer time",
+                    population.name
+                ));
+            }
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Recorder;
+    use protocol::registry::RTSP_PROTOCOL;
+
+    use super::*;
+
+    fn scenario(load: &str, rest: &str) -> Scenario {
+        let text = format!(
+            "clients: {{viewers: {{urls: ['rtsp://127.0.0.1:9/a'], load: {load}}}}}\n{rest}"
+        );
+        Scenario::parse("test", &text, &scenario::Overrides::default())
+            .unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    fn began(started: u64, turned_away: u64) -> BTreeMap<String, Window> {
+        let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
+        recorder.add(STARTED, started);
+        recorder.add(TURNED_AWAY, turned_away);
+        BTreeMap::from([("viewers".to_owned(), recorder.take_window())])
+    }
+
+    #[test]
+    fn a_run_without_a_whole_second_has_measured_nothing() {
+        let scenario = scenario("{clients: 2}", "duration: 10s\nwarm_up: 5s");
+        let mut coverage = Coverage::new(&scenario);
+        coverage.window(&scenario, &began(2, 0));
+        coverage.measured(0.7);
+        let gaps = coverage.gaps(&scenario, Some(Time::NEVER), false);
+        assert_eq!(gaps.len(), 1);
+        assert!(
+            gaps[0].contains("no whole second after the warm-up"),
+            "{gaps:?}"
+        );
+        // Where it fails for what became of clients, it need not have lasted.
+        assert_eq!(coverage.gaps(&scenario, None, true), Vec::<String>::new());
+        coverage.measured(0.999);
+        assert_eq!(
+            coverage.gaps(&scenario, Some(Time::NEVER), false),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn clients_that_were_due_and_did_not_begin_are_a_gap() {
+        let scenario = scenario("{clients: 20, ramp: 10s}", "duration: 20s");
+        let mut coverage = Coverage::new(&scenario);
+        coverage.measured(1.0);
+        coverage.window(&scenario, &began(4, 0));
+        // At 1.9 s the fourth of them is due, and at 2 s the fifth.
+        let at = |nanos| coverage.gaps(&scenario, Some(Time::from_nanos(nanos)), false);
+        assert_eq!(at(1_900_000_000), Vec::<String>::new());
+        assert!(at(2_000_000_000)[0].contains("4 of the 5 clients"));
+        assert!(
+            coverage.gaps(&scenario, Some(Time::NEVER), false)[0].contains("4 of the 20 clients")
+        );
+    }
+
+    #[test]
+    fn who_is_turned_away_has_come_and_arrivals_have_no_end() {
+        let scenario = scenario("{arrivals: 5/s, max_clients: 3}", "duration: 20s");
+        let mut coverage = Coverage::new(&scenario);
+        coverage.measured(1.0);
+        coverage.window(&scenario, &began(3, 2));
+        assert_eq!(
+            coverage.gaps(&scenario, Some(Time::from_nanos(999_999_999)), false),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            coverage.gaps(&scenario, Some(Time::NEVER), false),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            coverage
+                .gaps(&scenario, Some(Time::from_nanos(1_000_000_000)), false)
+                .len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Long URLs and command lines, shortened where it hurts least: in the middle.
+
+/// The text in at most `width` columns. Of a URL the scheme and the address stay whole, and of the rest its end;
+/// of anything else the beginning and the end.
+///
+/// An address that is wider than `width` is not cut: without it nobody knows which server is meant.
+pub(crate) fn shorten(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let address = address_end(text);
+    let head = match address {
+        Some(end) => text[..end].chars().count(),
+        None => width.saturating_sub(1) / 2,
+    };
+    let tail = width.saturating_sub(head + 1);
+    let begin: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(length - tail).collect();
+    format!("{begin}…{end}")
+}
+
+/// Where the address of the first URL of a text ends, in bytes.
+fn address_end(text: &str) -> Option<usize> {
+    let (scheme, rest) = text.split_once("://")?;
+    let end = rest
+        .find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace())
+        .unwrap_or(rest.len());
+    Some(scheme.len() + "://".len() + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_stays() {
+        assert_eq!(shorten("rtsp://h/a", 10), "rtsp://h/a");
+        assert_eq!(shorten("", 0), "");
+    }
+
+    #[test]
+    fn the_address_of_a_url_is_never_cut() {
+        let url = "rtsp://media.example:8554/a/very/long/path/to/clip1";
+        assert_eq!(shorten(url, 32), "rtsp://media.example:8554…/clip1");
+        assert_eq!(shorten(url, 8), "rtsp://media.example:8554…");
+    }
+
+    #[test]
+    fn other_texts_keep_both_ends() {
+        assert_eq!(shorten("/usr/bin/server --port 1", 11), "/usr/…ort 1");
+        assert_eq!(shorten("ääääääää", 5), "ää…ää");
+    }
+}

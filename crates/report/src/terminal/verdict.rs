@@ -1,0 +1,142 @@
+//! The first lines of the summary: the verdict, its cause, and what was demanded.
+
+use std::fmt::Write;
+
+use super::{Layout, Screen, cut, fold, one_line};
+use crate::cause::{cause, other_reasons};
+use crate::human::{figure, plural, span};
+use crate::model::{Outcome, Report, Threshold};
+use crate::shorten::shorten;
+
+/// Rows that a screen has room for.
+const REASONS_SHOWN: usize = 4;
+const THRESHOLDS_SHOWN: usize = 10;
+
+/// The verdict and its cause alone: what is left of a summary where the user wants quiet.
+pub fn headline(report: &Report, layout: Layout) -> String {
+    let mut screen = Screen {
+        text: String::new(),
+        layout,
+    };
+    screen.headline(report);
+    screen.text
+}
+
+impl Screen {
+    pub(super) fn verdict(&mut self, report: &Report) {
+        self.headline(report);
+        let reasons = other_reasons(report);
+        let shown = match self.layout.everything {
+            true => reasons.len(),
+            false => REASONS_SHOWN,
+        };
+        for reason in reasons.iter().take(shown) {
+            self.folded("- ", reason);
+        }
+        self.more(reasons.len(), shown, "reasons");
+    }
+
+    /// The verdict, which run it is of, and on the second line why.
+    fn headline(&mut self, report: &Report) {
+        let paint = self.layout.paint;
+        let name = report.verdict.result.name().to_uppercase();
+        let word = match report.verdict.result {
+            Outcome::Pass => paint.good(&name),
+            Outcome::Fail => paint.bad(&name),
+            Outcome::Invalid | Outcome::Stopped => paint.doubtful(&name),
+        };
+        let run = &report.run;
+        let mut about = format!("  ({}", span(run.duration));
+        if run.closing >= 1.0 {
+            let _ = write!(about, ", then {} until all had ended", span(run.closing));
+        }
+        if run.warm_up > 0.0 {
+            let _ = write!(about, ", the first {} left out", span(run.warm_up));
+        }
+        for setting in &run.varied {
+            let _ = write!(about, ", {}: {}", setting.key, one_line(&setting.value));
+        }
+        about.push(')');
+        let room = self.layout.width.saturating_sub(name.len() + 2);
+        let about = cut(&about, room.saturating_sub(12));
+        let left = room.saturating_sub(about.chars().count());
+        let title = cut(&shorten(&one_line(&run.name), left), left.max(12));
+        let _ = writeln!(self.text, "{}  {title}{about}", paint.strong(&word));
+        if let Some(cause) = cause(report) {
+            self.folded("", &cause);
+        }
+    }
+
+    /// A text in as many lines as it takes, the first behind a mark.
+    fn folded(&mut self, mark: &str, text: &str) {
+        let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
+        for (index, part) in fold(&one_line(text), room).iter().enumerate() {
+            let mark = match index {
+                0 => mark.to_owned(),
+                _ => " ".repeat(mark.len()),
+            };
+            let _ = writeln!(self.text, "  {mark}{part}");
+        }
+    }
+
+    /// What was demanded. Of what holds without being written, only what did not.
+    pub(super) fn thresholds(&mut self, report: &Report) {
+        if report.thresholds.is_empty() {
+            return;
+        }
+        self.heading("thresholds", "");
+        let everything = self.layout.everything;
+        let is_shown =
+            |threshold: &&Threshold| everything || !threshold.implied || !threshold.passed;
+        let mut all: Vec<_> = report.thresholds.iter().filter(is_shown).collect();
+        let unwritten = report.thresholds.len() - all.len();
+        // What failed is what is asked about: it must not be what does not fit.
+        all.sort_by_key(|threshold| threshold.passed);
+        let shown = match everything {
+            true => all.len(),
+            false => THRESHOLDS_SHOWN,
+        };
+        let widest = all
+            .iter()
+            .take(shown)
+            .map(|found| found.threshold.chars().count());
+        let column = widest
+            .max()
+            .unwrap_or(0)
+            .min(self.layout.width.saturating_sub(34).max(20));
+        for threshold in all.iter().take(shown) {
+            let mark = match threshold.passed {
+                true => self.layout.paint.good("ok    "),
+                false => self.layout.paint.bad("FAILED"),
+            };
+            let written = cut(&one_line(&threshold.threshold), column);
+            let measured = measured(threshold);
+            let _ = writeln!(self.text, "  {mark} {written:<column$}  {measured}");
+        }
+        self.more(all.len(), shown, "thresholds");
+        if unwritten > 0 {
+            let mark = self.layout.paint.good("ok    ");
+            let implied = plural(unwritten as f64, "implied threshold", "implied thresholds");
+            let _ = writeln!(self.text, "  {mark} {implied} (-v)");
+        }
+    }
+}
+
+/// What was compared, such as `42 % (mean)` or `8.2 % (window 3)`.
+fn measured(threshold: &Threshold) -> String {
+    let Some(value) = threshold.value else {
+        return "no data".to_owned();
+    };
+    let mut text = figure(threshold.unit, value);
+    let mut what = Vec::new();
+    if let Some(statistic) = &threshold.statistic {
+        what.push(statistic.clone());
+    }
+    if let Some(window) = threshold.worst_window {
+        what.push(format!("window {window}"));
+    }
+    if !what.is_empty() {
+        let _ = write!(text, " ({})", what.join(", "));
+    }
+    text
+}

@@ -18,6 +18,7 @@ mod network;
 mod ownership;
 mod process;
 mod progress;
+mod reach;
 mod receive;
 mod reception;
 mod relay;
@@ -38,6 +39,7 @@ pub use message_server::{
     MessageCounts, MessageServerOptions, MessageServerProgress, serve_messages,
 };
 pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+pub use reach::{Reached, reach};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use relay::{RelayFinished, RelayOptions, RelayProgress, relay};
 pub use run::{Options, files_needed, read_source, run, workers};

@@ -46,7 +46,7 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
 }
 
 /// Host and port of a URL.
-fn endpoint(url: &str, default: u16) -> Option<(&str, u16)> {
+pub(crate) fn endpoint(url: &str, default: u16) -> Option<(&str, u16)> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority

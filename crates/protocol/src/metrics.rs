@@ -50,3 +50,12 @@ measure::metrics! {
     }
     derived {}
 }
+
+/// The metrics above that are measured when a client starts, and never again.
+pub const OF_THE_START: [&str; 5] = [
+    "startup_delay",
+    "startup_delay_from_sent",
+    "start_lateness",
+    "connect_delay",
+    "tls_handshake_delay",
+];

@@ -27,6 +27,7 @@ mod sources;
 mod tester;
 mod urls;
 mod vary;
+mod warnings;
 mod yaml;
 
 use std::path::Path;

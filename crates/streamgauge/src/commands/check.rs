@@ -37,20 +37,50 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         Plan::Run(scenario) => files::check(scenario)?,
         Plan::Series(series) => series::check(series)?,
     }
-    console.say("the scenario is good");
+    for warning in first.warnings() {
+        console.say(&format!("warning: {warning}"));
+    }
     if arguments.offline {
+        console.say("the scenario is good; its servers were not tried (--offline)");
         return Ok(Exit::Pass);
     }
-    ask(&first, console)
+    let start = first.server.as_ref().map(|server| &server.start);
+    if let Some(ServerStart::Launch { .. } | ServerStart::Command(_)) = start {
+        console.say(
+            "the scenario is good; the run starts the server itself, and asks what its media is",
+        );
+        return Ok(Exit::Pass);
+    }
+    if !can_be_reached(&first, console) {
+        return Ok(Exit::Failed);
+    }
+    let exit = ask(&first, console)?;
+    if exit == Exit::Pass {
+        console.say("the scenario is good");
+    }
+    Ok(exit)
+}
+
+/// Whether any of the scenario's servers takes a connection. Says which do not: that one of several does not may well
+/// be meant.
+fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
+    let tried = engine::reach(scenario);
+    let any = tried.is_empty() || tried.iter().any(|reached| reached.error.is_none());
+    for reached in &tried {
+        if let Some(error) = &reached.error {
+            console.say(&format!("warning: {}: {error}", reached.address));
+        }
+    }
+    if !any {
+        console.say(
+            "the scenario can be read, but its server cannot be reached: start it, or mend `urls`",
+        );
+    }
+    any
 }
 
 /// Asks the servers of a scenario what their media is.
 fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
-    let start = scenario.server.as_ref().map(|server| &server.start);
-    if let Some(ServerStart::Launch { .. } | ServerStart::Command(_)) = start {
-        console.say("media: not asked for, because the run starts the server itself; it will ask");
-        return Ok(Exit::Pass);
-    }
     let control = Control::new();
     let _watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;

@@ -1,0 +1,142 @@
+//! Whether the servers of a scenario can be reached at all, before anything is played.
+
+use std::collections::BTreeSet;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use scenario::Scenario;
+
+use crate::ownership::endpoint;
+
+/// How long one connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long all of them may take.
+const ALL_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where clients would connect to, and what came of trying it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Host and port, or the path of a Unix socket.
+    pub address: String,
+    /// Why no connection could be made; `None` where one could, or time was up before it was tried.
+    pub error: Option<String>,
+}
+
+/// Connects once to every address that a scenario's URLs name, and closes the connection again. A connection
+/// may take 2 s, and all of them 10 s.
+pub fn reach(scenario: &Scenario) -> Vec<Reached> {
+    let mut addresses = BTreeSet::new();
+    for population in &scenario.populations {
+        let protocol = population.config.protocol();
+        addresses.extend(
+            population
+                .urls
+                .iter()
+                .filter_map(|url| match url.split_once("://") {
+                    Some((scheme, path)) if scheme.eq_ignore_ascii_case("unix") => {
+                        Some(Address::Path(path.to_owned()))
+                    }
+                    _ => {
+                        let (host, port) = endpoint(url, protocol.default_port_of(url))?;
+                        Some(Address::Host(host.to_owned(), port))
+                    }
+                }),
+        );
+    }
+    let deadline = Instant::now() + ALL_WITHIN;
+    addresses
+        .into_iter()
+        .map(|address| Reached {
+            error: match Instant::now() < deadline {
+                true => address.connect().err().map(|error| in_words(&error)),
+                false => None,
+            },
+            address: address.to_string(),
+        })
+        .collect()
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Address {
+    Host(String, u16),
+    Path(String),
+}
+
+impl Address {
+    fn connect(&self) -> std::io::Result<()> {
+        let (host, port) = match self {
+            Address::Host(host, port) => (host, *port),
+            Address::Path(path) => return UnixStream::connect(path).map(|_| ()),
+        };
+        // An interface stands behind the address of a link (RFC 6874).
+        let host = host.replace("%25", "%");
+        let mut last = std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "the host's name has no address",
+        );
+        for address in (host.as_str(), port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Host(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Host(host, port) => write!(f, "{host}:{port}"),
+            Address::Path(path) => f.write_str(path),
+        }
+    }
+}
+
+/// What the system said, as the reports of clients call it.
+fn in_words(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    match error.kind() {
+        ConnectionRefused => "connection refused".to_owned(),
+        HostUnreachable | NetworkUnreachable => "no route to the host".to_owned(),
+        TimedOut => format!("no connection within {} s", CONNECT_WITHIN.as_secs()),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn each_address_is_tried_once_and_said_what_came_of_it() {
+        let there = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+        let (there_port, gone_port) = (port(&there), port(&gone));
+        drop(gone);
+        let text = format!(
+            "clients: {{viewers: {{urls: ['rtsp://127.0.0.1:{there_port}/a', \
+             'rtsp://127.0.0.1:{there_port}/b', 'rtsp://127.0.0.1:{gone_port}/a'], \
+             load: {{clients: 2}}}}}}\n"
+        );
+        let scenario = Scenario::parse("test", &text, &scenario::Overrides::default())
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        let found = reach(&scenario);
+        assert_eq!(found.len(), 2);
+        for reached in found {
+            match reached.error {
+                None => assert!(reached.address.ends_with(&there_port.to_string())),
+                Some(error) => {
+                    assert!(reached.address.ends_with(&gone_port.to_string()));
+                    assert_eq!(error, "connection refused");
+                }
+            }
+        }
+    }
+}

@@ -24,7 +24,8 @@ use crate::linger::{self, Holding, Lingering};
 use crate::messages::{ClientState, Command, Report};
 use crate::ownership;
 use crate::process::Process;
-use crate::progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+use crate::progress::{self, Does, Finished, Phase, PopulationProgress, Progress};
+use crate::progress::{Rates, TesterProgress};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
 
@@ -390,24 +391,24 @@ impl Coordinator<'_> {
             whole.0 += value("started") as i64;
             whole.1 += value("failed") as i64;
             let progress = PopulationProgress {
+                does: match (population.config.has_media(), population.config.publishes()) {
+                    (false, _) => Does::Send,
+                    (true, true) => Does::Publish,
+                    (true, false) => Does::Play,
+                },
                 active: value("active") as u64,
                 playing: value("playing") as u64,
                 started: u64::try_from(whole.0).unwrap_or(0),
                 failed: u64::try_from(whole.1).unwrap_or(0),
-                bitrate: value("bitrate"),
-                wire_bitrate: value("wire_bitrate"),
-                sent_bitrate: value("sent_bitrate"),
-                messages: figures
-                    .named("delivered_rate", Statistic::Value)
-                    .map(|_| (value("sent_rate"), value("answered_rate"))),
-                expected: value("expected") as i64,
-                received: value("received") as i64,
+                rates: Rates::of(&figures, seconds),
             };
             populations.push((population.name.clone(), progress));
         }
         let tester = Totals::of_window(tester::TESTER_CATALOGUE, &subjects["tester"], seconds);
         self.overflow += tester.named("overflow", Statistic::Value).unwrap_or(0.0) as i64;
-        let server_cpu = subjects.get("server").and_then(|window| {
+        let whole = progress::is_whole(seconds);
+        let server = subjects.get("server").filter(|_| whole);
+        let server_cpu = server.and_then(|window| {
             let figures = Totals::of_window(server::SERVER_CATALOGUE, window, seconds);
             figures.named("cpu", Statistic::Value)
         });
@@ -417,7 +418,7 @@ impl Coordinator<'_> {
             populations,
             server_cpu,
             tester: TesterProgress {
-                cpu: tester.named("cpu", Statistic::Value),
+                cpu: tester.named("cpu", Statistic::Value).filter(|_| whole),
                 lag_p99: tester.named("lag", Statistic::Quantile(0.99)),
                 overflow: self.overflow,
                 healthy: self.health.last_window().is_empty(),

@@ -38,7 +38,7 @@ pub use media::{DESCRIBE_WITHIN, describe};
 pub use message_server::{
     MessageCounts, MessageServerOptions, MessageServerProgress, serve_messages,
 };
-pub use progress::{Finished, Phase, PopulationProgress, Progress, TesterProgress};
+pub use progress::{Does, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress};
 pub use reach::{Reached, reach};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use relay::{RelayFinished, RelayOptions, RelayProgress, relay};

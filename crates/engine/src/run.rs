@@ -337,7 +337,8 @@ fn start_server(
     };
     let address = scenario.network.server_address();
     let spec = sut::ServerSpec::from(server).at(address);
-    let mut tell = |step: sut::Progress| progress(&before_it_begins(in_words(&step)));
+    let mut tell =
+        |step: sut::Progress| progress(&before_it_begins(Phase::Launching(in_words(&step))));
     // The scenario's paths are resolved already.
     let started = match apart {
         None => {
@@ -383,21 +384,21 @@ fn ask_about_media(
         1 => "its URL",
         _ => "all URLs",
     };
-    progress(&before_it_begins(format!(
-        "asking what the media of {what} is"
-    )));
+    let asking = Phase::Launching(format!("asking what the media of {what} is"));
+    progress(&before_it_begins(asking));
     let media = media::describe(scenario, media::DESCRIBE_WITHIN, control)?;
     for difference in &media.differences {
         let (population, text) = (&difference.population, &difference.text);
-        progress(&before_it_begins(format!("warning: {population}: {text}")));
+        let warning = Phase::Warning(format!("{population}: {text}"));
+        progress(&before_it_begins(warning));
     }
     Ok(media)
 }
 
-fn before_it_begins(text: String) -> Progress {
+fn before_it_begins(phase: Phase) -> Progress {
     Progress {
         elapsed: Duration::ZERO,
-        phase: Phase::Launching(text),
+        phase,
         populations: Vec::new(),
         server_cpu: None,
         tester: TesterProgress {

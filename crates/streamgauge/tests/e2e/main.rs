@@ -11,6 +11,7 @@ mod endings;
 mod faults;
 mod http_ts;
 mod limits;
+mod live;
 mod media;
 mod message_limits;
 mod message_peers;

@@ -1,0 +1,151 @@
+//! Lines at the bottom of a terminal that are redrawn in place.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use report::paint::Paint;
+
+use super::line::Line;
+
+/// Columns and rows that lines may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// At least 1.
+    pub(super) columns: usize,
+    /// At least 1.
+    pub(super) rows: usize,
+}
+
+/// What a terminal has where it does not say.
+const USUAL: (usize, usize) = (80, 24);
+
+/// Marks what is written as one picture, for terminals that know that. Others ignore it.
+const BEGIN: &str = "\u{1b}[?2026h";
+const END: &str = "\u{1b}[?2026l";
+
+/// Lines on standard error that are redrawn in place.
+///
+/// The cursor rests below the last line and is never hidden, so nothing has to be put right if the process is killed.
+pub(super) struct Block {
+    paint: Paint,
+    /// What is on the screen.
+    shown: Vec<Line>,
+    /// The terminal's columns when it was drawn.
+    columns: usize,
+}
+
+impl Block {
+    pub(super) fn new(paint: Paint) -> Block {
+        Block {
+            paint,
+            shown: Vec::new(),
+            columns: 0,
+        }
+    }
+
+    /// Draws these lines in place of those before.
+    pub(super) fn draw(&mut self, lines: impl FnOnce(Size) -> Vec<Line>) {
+        let terminal = terminal();
+        // A line that takes the last column leaves the cursor between two rows, and the row below is the cursor's.
+        let size = Size {
+            columns: terminal.0.saturating_sub(1).max(1),
+            rows: terminal.1.saturating_sub(1).max(1),
+        };
+        let lines = lines(size);
+        if lines != self.shown || terminal.0 != self.columns {
+            let text = self.frame(lines, terminal);
+            put(&text);
+        }
+    }
+
+    /// Writes a line that stays, above the block.
+    pub(super) fn write_above(&mut self, text: &str) {
+        let lines = std::mem::take(&mut self.shown);
+        let terminal = terminal();
+        let line = Line::plain(text).painted(self.paint);
+        let up = up(&lines, terminal);
+        let rest = self.frame(lines, terminal);
+        put(&format!("{up}\u{1b}[J{line}\r\n{rest}"));
+    }
+
+    /// Removes the lines.
+    pub(super) fn clear(&mut self) {
+        if !self.shown.is_empty() {
+            let text = self.frame(Vec::new(), terminal());
+            put(&text);
+        }
+    }
+
+    /// What a terminal of these columns and rows is sent to show these lines in place of those it shows. Each line is written over the
+    /// one before, and nothing is cleared first: so nothing flickers.
+    fn frame(&mut self, lines: Vec<Line>, terminal: (usize, usize)) -> String {
+        let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
+        for line in &lines {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}\u{1b}[K\r\n", line.painted(self.paint));
+        }
+        text.push_str("\u{1b}[J");
+        text.push_str(END);
+        self.shown = lines;
+        self.columns = terminal.0;
+        text
+    }
+}
+
+/// Brings the cursor from below these lines to the first of them. A terminal that was made narrower has wrapped them.
+fn up(lines: &[Line], (columns, rows): (usize, usize)) -> String {
+    let taken = lines.iter().map(|line| line.width().div_ceil(columns));
+    let taken: usize = taken.map(|rows| rows.max(1)).sum();
+    match taken.min(rows.saturating_sub(1)) {
+        0 => "\r".to_owned(),
+        taken => format!("\r\u{1b}[{taken}A"),
+    }
+}
+
+/// Columns and rows of the terminal.
+fn terminal() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+    let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or(USUAL, |size| {
+        (usize::from(size.ws_col), usize::from(size.ws_row))
+    })
+}
+
+/// Written at once. A terminal that is gone is no reason to end a run.
+fn put(text: &str) {
+    let mut out = io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(shown: &[&str]) -> Block {
+        Block {
+            shown: shown.iter().map(|text| Line::plain(text)).collect(),
+            ..Block::new(Paint::default())
+        }
+    }
+
+    #[test]
+    fn lines_are_written_over_those_before() {
+        let mut block = block(&["one", "two", "three"]);
+        let text = block.frame(vec![Line::plain("1"), Line::plain("2")], (80, 24));
+        let drawn = "\r\u{1b}[3A1\u{1b}[K\r\n2\u{1b}[K\r\n\u{1b}[J";
+        assert_eq!(text, format!("{BEGIN}{drawn}{END}"));
+        let text = block.frame(Vec::new(), (80, 24));
+        assert_eq!(text, format!("{BEGIN}\r\u{1b}[2A\u{1b}[J{END}"));
+    }
+
+    #[test]
+    fn narrower_terminal_has_wrapped_the_lines_before() {
+        let lines = block(&[&"x".repeat(79), "short", ""]).shown;
+        assert_eq!(up(&lines, (80, 24)), "\r\u{1b}[3A");
+        assert_eq!(up(&lines, (40, 24)), "\r\u{1b}[4A");
+        assert_eq!(up(&lines, (20, 24)), "\r\u{1b}[6A");
+        // What has left the screen at the top cannot be reached.
+        assert_eq!(up(&lines, (20, 4)), "\r\u{1b}[3A");
+        assert_eq!(up(&[], (80, 24)), "\r");
+    }
+}

@@ -1,0 +1,111 @@
+//! A line of a terminal: text in parts, each with its colour, that can be measured and cut.
+
+use report::paint::Paint;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// How a part of a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tone {
+    #[default]
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// A line of a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line(Vec<(Tone, String)>);
+
+impl Line {
+    /// A line without colour.
+    pub(super) fn plain(text: &str) -> Line {
+        Line::default().with(Tone::Plain, text)
+    }
+
+    /// The line with more text at its end. What is no printable character becomes a blank: text of a server must
+    /// not reach the terminal as a command.
+    pub(super) fn with(mut self, tone: Tone, text: &str) -> Line {
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        self.0.push((tone, text.chars().map(printable).collect()));
+        self
+    }
+
+    /// Columns that it takes.
+    pub(super) fn width(&self) -> usize {
+        self.0.iter().map(|(_, text)| text.width()).sum()
+    }
+
+    /// The line in at most this many columns; what is left out becomes `…`.
+    pub(super) fn cut(self, columns: usize) -> Line {
+        if self.width() <= columns {
+            return self;
+        }
+        let mut left = columns.saturating_sub(1);
+        let mut parts = Vec::new();
+        'parts: for (tone, text) in self.0 {
+            let mut kept = String::new();
+            for c in text.chars() {
+                let width = c.width().unwrap_or(0);
+                if width > left {
+                    kept.push('…');
+                    parts.push((tone, kept));
+                    break 'parts;
+                }
+                left -= width;
+                kept.push(c);
+            }
+            parts.push((tone, kept));
+        }
+        if columns == 0 {
+            parts.clear();
+        }
+        Line(parts)
+    }
+
+    /// The line with escape sequences for its colours.
+    pub(super) fn painted(&self, paint: Paint) -> String {
+        let parts = self.0.iter().map(|(tone, text)| match tone {
+            Tone::Plain => text.clone(),
+            Tone::Strong => paint.strong(text),
+            Tone::Faint => paint.faint(text),
+            Tone::Good => paint.good(text),
+            Tone::Doubtful => paint.doubtful(text),
+            Tone::Bad => paint.bad(text),
+        });
+        parts.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_line_fits_and_says_that_it_was_cut() {
+        let line = Line::plain("viewers").with(Tone::Bad, ", 10 failed");
+        assert_eq!(line.width(), 18);
+        assert_eq!(line.clone().cut(18), line);
+        let text = |columns| line.clone().cut(columns).painted(Paint::default());
+        assert_eq!(text(17), "viewers, 10 fail…");
+        assert_eq!(text(5), "view…");
+        assert_eq!(text(7), "viewer…");
+        assert_eq!(text(1), "…");
+        assert_eq!(text(0), "");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let line = Line::plain("摄像机");
+        assert_eq!(line.width(), 6);
+        assert_eq!(line.cut(4).painted(Paint::default()), "摄…");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let line = Line::plain("a\u{1b}[2Jb\nc\u{9b}d");
+        assert_eq!(line.painted(Paint::default()), "a [2Jb c d");
+    }
+}

@@ -1,0 +1,390 @@
+//! What is said of a run while it goes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::{Does, Phase, PopulationProgress, Progress, Rates};
+use measure::Unit;
+use report::human::{count, figure, figure_or_dash, span};
+
+use super::block::Size;
+use super::line::{Line, Tone};
+
+/// How many windows sparklines go back at most.
+const KEPT: usize = 60;
+
+/// The longest progress bar, in columns.
+const BAR_MAX: usize = 40;
+
+/// The shortest sparkline that shows anything, in columns.
+const SPARK_MIN: usize = 4;
+
+/// The loss that fills a sparkline where none was higher: 1 %.
+const LOSS_SCALE: f64 = 0.01;
+
+/// Figures of the windows before.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    populations: BTreeMap<String, Track>,
+}
+
+/// What a population did in the last windows, the newest last.
+#[derive(Debug, Default)]
+struct Track {
+    /// Bit/s, or messages a second.
+    rate: VecDeque<f64>,
+    /// Share of the packets lost, or answers a second.
+    beside: VecDeque<f64>,
+}
+
+impl History {
+    /// Takes a window in. One that was cut short has no rates, and adds nothing.
+    pub(super) fn add(&mut self, progress: &Progress) {
+        for (name, population) in &progress.populations {
+            let Some(rates) = &population.rates else {
+                continue;
+            };
+            let (rate, beside) = match population.does {
+                Does::Play => (rates.bitrate, rates.loss().unwrap_or(0.0)),
+                Does::Publish => (rates.sent_bitrate, 0.0),
+                Does::Send => (rates.sent, rates.answered),
+            };
+            let track = self.populations.entry(name.clone()).or_default();
+            for (values, value) in [(&mut track.rate, rate), (&mut track.beside, beside)] {
+                if values.len() == KEPT {
+                    values.pop_front();
+                }
+                values.push_back(value);
+            }
+        }
+    }
+}
+
+/// What a terminal shows of a run.
+pub(super) struct View<'a> {
+    pub(super) progress: &'a Progress,
+    pub(super) history: &'a History,
+    /// How long the run is to last, where that is known.
+    pub(super) planned: Option<Duration>,
+}
+
+impl View<'_> {
+    /// The lines: time, then each population, then server and tester. None is wider than the terminal, and there are no more than it
+    /// has rows.
+    pub(super) fn lines(&self, size: Size) -> Vec<Line> {
+        let mut lines = vec![self.time(size.columns)];
+        let populations = &self.progress.populations;
+        if !populations.is_empty() {
+            // Time, and server and tester.
+            let rows = size.rows.saturating_sub(2);
+            let in_two = 2 * populations.len() <= rows;
+            let shown = match populations.len() {
+                all if all <= rows => all,
+                _ => rows.saturating_sub(1),
+            };
+            for (name, population) in &populations[..shown] {
+                if in_two {
+                    lines.push(head(name, population, size.columns, false));
+                    lines.extend(self.sparks(name, population, size.columns));
+                } else {
+                    lines.push(head(name, population, size.columns, true));
+                }
+            }
+            match populations.len() - shown {
+                0 => {}
+                more => lines.push(Line::plain(&format!("... and {more} more"))),
+            }
+            lines.push(machines(self.progress, size.columns));
+        }
+        lines.truncate(size.rows);
+        let lines = lines.into_iter();
+        lines.map(|line| line.cut(size.columns)).collect()
+    }
+
+    /// How far the run is: a bar and the time left.
+    fn time(&self, columns: usize) -> Line {
+        let elapsed = self.progress.elapsed;
+        let so_far = span(elapsed.as_secs_f64());
+        let (long, short) = match (&self.progress.phase, self.planned) {
+            (Phase::Launching(text) | Phase::Warning(text), _) => {
+                return Line::default().with(Tone::Strong, text);
+            }
+            (Phase::Lingering, _) => {
+                let text = format!("{so_far}, watching what the server gives back");
+                return Line::default().with(Tone::Strong, &text);
+            }
+            (Phase::Running, None) => {
+                let text = format!("{so_far}, endless, Ctrl-C to finish");
+                return Line::default().with(Tone::Strong, &text);
+            }
+            (Phase::Stopping, None) => (
+                format!("{so_far}, stopping (Ctrl-C to stop at once)"),
+                "stopping (Ctrl-C: at once)".to_owned(),
+            ),
+            (Phase::Running, Some(planned)) => {
+                let left = span(planned.saturating_sub(elapsed).as_secs_f64());
+                let planned = span(planned.as_secs_f64());
+                (
+                    format!("{so_far} of {planned}, {left} left"),
+                    format!("{left} left"),
+                )
+            }
+            (Phase::Stopping, Some(planned)) => {
+                let planned = span(planned.as_secs_f64());
+                (
+                    format!("{so_far} of {planned}, stopping (Ctrl-C to stop at once)"),
+                    "stopping (Ctrl-C: at once)".to_owned(),
+                )
+            }
+        };
+        let text = match columns {
+            60.. => long,
+            _ => short,
+        };
+        let room = columns.saturating_sub(text.chars().count() + 1);
+        let line = match self.planned {
+            Some(planned) if room >= SPARK_MIN => bar(elapsed, planned, room.min(BAR_MAX)),
+            _ => Line::default(),
+        };
+        line.with(Tone::Strong, &text)
+    }
+
+    /// What a population receives and sends, and how that went over the last windows.
+    fn sparks(&self, name: &str, population: &PopulationProgress, columns: usize) -> Option<Line> {
+        let track = self.history.populations.get(name)?;
+        // Figures that keep their places are easier to read; there is no room for it everywhere.
+        let pad = columns >= 60;
+        let columns = columns.saturating_sub(2);
+        let rate = match &population.rates {
+            Some(rates) => rate(population.does, rates),
+            None => "-".to_owned(),
+        };
+        let beside = beside(population).filter(|_| track.rate.len() == track.beside.len());
+        let first = match pad {
+            true => format!("{rate:>14} "),
+            false => format!("{rate} "),
+        };
+        let second = beside.map(|(tone, text)| match pad {
+            true => (tone, format!("{text:<14} ")),
+            false => (tone, format!("{text} ")),
+        });
+        let labels = first.chars().count()
+            + second
+                .as_ref()
+                .map_or(0, |(_, text)| text.chars().count() + 2);
+        let room = columns.saturating_sub(labels);
+        let (room, beside_room) = match &second {
+            Some(_) if room / 2 >= SPARK_MIN => (room / 2, room / 2),
+            _ if room >= SPARK_MIN => (room, 0),
+            _ => (0, 0),
+        };
+        let room = room.min(KEPT);
+        let mut line = Line::plain("  ")
+            .with(Tone::Plain, &first)
+            .with(Tone::Faint, &spark(&track.rate, 0.0, room));
+        if let Some((tone, text)) = second {
+            let least = match population.does {
+                Does::Send => 0.0,
+                Does::Play | Does::Publish => LOSS_SCALE,
+            };
+            line = line
+                .with(Tone::Plain, "  ")
+                .with(tone, &text)
+                .with(Tone::Faint, &spark(&track.beside, least, beside_room));
+        }
+        Some(line)
+    }
+}
+
+/// The text of a run where no terminal is: one line.
+pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
+    let elapsed = span(progress.elapsed.as_secs_f64());
+    let of = planned.map_or_else(String::new, |planned| {
+        format!(" of {}", span(planned.as_secs_f64()))
+    });
+    let phase = match &progress.phase {
+        Phase::Launching(what) => what.clone(),
+        Phase::Warning(text) => format!("warning: {text}"),
+        Phase::Running => "running".to_owned(),
+        Phase::Stopping => "stopping (Ctrl-C to stop at once)".to_owned(),
+        Phase::Lingering => "watching what the server gives back".to_owned(),
+    };
+    let mut text = format!("{elapsed}{of}, {phase}");
+    for (name, population) in &progress.populations {
+        text.push_str("; ");
+        text.push_str(&plain_population(name, population));
+    }
+    if !progress.populations.is_empty() {
+        text.push_str("; ");
+        text.push_str(&machines(progress, usize::MAX).painted(report::paint::Paint::default()));
+    }
+    text
+}
+
+fn plain_population(name: &str, population: &PopulationProgress) -> String {
+    let mut text = format!("{name}: {} active", count(population.active as f64));
+    let (playing, does) = (count(population.playing as f64), does(population.does));
+    text.push_str(&format!(", {playing} {does}"));
+    if let Some(rates) = &population.rates {
+        text.push_str(&format!(", {}", rate(population.does, rates)));
+    }
+    if let Some((_, beside)) = beside(population) {
+        text.push_str(&format!(", {beside}"));
+    }
+    if population.failed > 0 {
+        text.push_str(&format!(", {} failed", count(population.failed as f64)));
+    }
+    text
+}
+
+fn does(does: Does) -> &'static str {
+    match does {
+        Does::Play => "playing",
+        Does::Publish => "publishing",
+        Does::Send => "sending",
+    }
+}
+
+/// What a population does before all: receive, publish, or send messages.
+fn rate(does: Does, rates: &Rates) -> String {
+    match does {
+        Does::Play => figure(Unit::BitsPerSecond, rates.bitrate),
+        Does::Publish => format!("{} sent", figure(Unit::BitsPerSecond, rates.sent_bitrate)),
+        Does::Send => format!("{} messages/s", count(rates.sent.round())),
+    }
+}
+
+/// What stands beside it: loss, or answers where there are any.
+fn beside(population: &PopulationProgress) -> Option<(Tone, String)> {
+    let rates = population.rates.as_ref()?;
+    match population.does {
+        Does::Play => {
+            let loss = rates.loss();
+            let tone = match loss {
+                Some(loss) if loss > 0.0 => Tone::Bad,
+                _ => Tone::Plain,
+            };
+            let text = format!("loss {}", figure_or_dash(Unit::Ratio, loss));
+            Some((tone, text))
+        }
+        Does::Publish => None,
+        Does::Send => (rates.answered > 0.0).then(|| {
+            let text = format!("{} answered/s", count(rates.answered.round()));
+            (Tone::Plain, text)
+        }),
+    }
+}
+
+/// A population's clients and, if wanted, its figures, as far as they fit.
+fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> Line {
+    let does = does(population.does);
+    let (active, playing) = (population.active, population.playing);
+    let failed = (population.failed > 0).then(|| {
+        let text = format!("{} failed", count(population.failed as f64));
+        (Tone::Bad, text)
+    });
+    let rates = population.rates.as_ref().filter(|_| figures);
+    let rate = rates.map(|rates| (Tone::Plain, rate(population.does, rates)));
+    let beside = beside(population).filter(|_| figures);
+    let with = |clients: String| {
+        let mut line = Line::default()
+            .with(Tone::Strong, name)
+            .with(Tone::Plain, &format!(": {clients}"));
+        let mut all = true;
+        for (tone, text) in [&failed, &rate, &beside].into_iter().flatten() {
+            let longer = line.clone().with(Tone::Plain, ", ").with(*tone, text);
+            if longer.width() > columns {
+                all = false;
+                break;
+            }
+            line = longer;
+        }
+        (line, all)
+    };
+    let (playing, active_too) = (count(playing as f64), active != playing);
+    if active_too {
+        let (line, all) = with(format!("{playing} of {} {does}", count(active as f64)));
+        if all {
+            return line;
+        }
+    }
+    with(format!("{playing} {does}")).0
+}
+
+/// Server and tester, as much of it as fits.
+fn machines(progress: &Progress, columns: usize) -> Line {
+    let tester = &progress.tester;
+    let server = progress.server_cpu.map_or_else(String::new, |cpu| {
+        format!("server {}, ", figure(Unit::Cores, cpu))
+    });
+    let (tone, health) = match tester.healthy {
+        true => (Tone::Good, "fit"),
+        false => (Tone::Doubtful, "OVERLOADED"),
+    };
+    let lost = (tester.overflow > 0).then(|| count(tester.overflow as f64));
+    let cpu = tester.cpu.map(|cpu| figure(Unit::Cores, cpu));
+    let late = tester
+        .lag_p99
+        .map(|lag| format!("late by {}", figure(Unit::Seconds, lag)));
+    let made = |known: Vec<String>, lost: Option<String>| {
+        let mut line = Line::plain(&format!("{server}tester "));
+        if !known.is_empty() {
+            line = line.with(Tone::Plain, &known.join(", "));
+        }
+        if let Some(lost) = lost {
+            let parted = if known.is_empty() { "" } else { ", " };
+            line = line
+                .with(Tone::Plain, parted)
+                .with(Tone::Bad, &format!("{lost} packets lost here"));
+        }
+        let alone = line == Line::plain(&format!("{server}tester "));
+        let parted = if alone { "" } else { ": " };
+        line.with(Tone::Plain, parted).with(tone, health)
+    };
+    let short = cpu.iter().cloned().collect();
+    let all = cpu.iter().cloned().chain(late).collect();
+    let ways = [
+        made(all, lost.clone()),
+        made(short, lost.clone()),
+        made(Vec::new(), lost),
+        made(Vec::new(), None),
+    ];
+    let shortest = ways.len() - 1;
+    let fits = ways.iter().position(|line| line.width() <= columns);
+    let mut ways = ways.into_iter();
+    ways.nth(fits.unwrap_or(shortest)).unwrap_or_default()
+}
+
+/// A progress bar of so many columns.
+fn bar(elapsed: Duration, planned: Duration, columns: usize) -> Line {
+    let share = match planned.is_zero() {
+        true => 1.0,
+        false => (elapsed.as_secs_f64() / planned.as_secs_f64()).min(1.0),
+    };
+    let full = (share * columns as f64).round() as usize;
+    Line::default()
+        .with(Tone::Good, &"━".repeat(full))
+        .with(Tone::Faint, &"─".repeat(columns - full))
+        .with(Tone::Plain, " ")
+}
+
+/// The newest values, one column each. The highest of them, or `least`, takes the full height; what is not 0 does not look like it.
+fn spark(values: &VecDeque<f64>, least: f64, columns: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = values.iter().skip(values.len().saturating_sub(columns));
+    let top = shown.clone().copied().fold(least, f64::max);
+    let bars = shown.map(|&value| {
+        let height = match value > 0.0 {
+            true => (value / top * 7.0).round().clamp(1.0, 7.0) as usize,
+            false => 0,
+        };
+        BARS[height]
+    });
+    let text: String = bars.collect();
+    // What stands behind it keeps its place.
+    let missing = columns.saturating_sub(values.len());
+    format!("{}{text}", " ".repeat(missing))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use engine::TesterProgress;
+use report::paint::Paint;
+
+use super::*;
+
+fn viewers() -> PopulationProgress {
+    PopulationProgress {
+        does: Does::Play,
+        active: 1200,
+        playing: 1190,
+        started: 1210,
+        failed: 10,
+        rates: Some(Rates {
+            bitrate: 120e6,
+            expected: 10_000,
+            received: 9_990,
+            ..Rates::default()
+        }),
+    }
+}
+
+fn senders() -> PopulationProgress {
+    PopulationProgress {
+        does: Does::Send,
+        active: 1000,
+        playing: 1000,
+        rates: Some(Rates {
+            sent: 12_345.0,
+            answered: 9_999.0,
+            ..Rates::default()
+        }),
+        ..PopulationProgress::default()
+    }
+}
+
+fn progress() -> Progress {
+    Progress {
+        elapsed: Duration::from_secs(75),
+        phase: Phase::Running,
+        populations: vec![("viewers".to_owned(), viewers())],
+        server_cpu: Some(0.5),
+        tester: TesterProgress {
+            cpu: Some(0.25),
+            lag_p99: Some(0.0012),
+            overflow: 3,
+            healthy: false,
+        },
+    }
+}
+
+/// A window cut short, as the last one of a run.
+fn cut_short() -> Progress {
+    let mut progress = progress();
+    progress.phase = Phase::Stopping;
+    progress.populations[0].1.rates = None;
+    progress.server_cpu = None;
+    progress.tester.cpu = None;
+    progress
+}
+
+fn history(windows: &[f64]) -> History {
+    let mut history = History::default();
+    for bitrate in windows {
+        let mut seen = progress();
+        seen.populations[0].1.rates = Some(Rates {
+            bitrate: *bitrate,
+            expected: 1000,
+            received: if *bitrate > 50.0 { 995 } else { 1000 },
+            ..Rates::default()
+        });
+        seen.populations.push(("chat".to_owned(), senders()));
+        history.add(&seen);
+    }
+    history
+}
+
+fn shown(
+    progress: &Progress,
+    history: &History,
+    planned: Option<u64>,
+    (columns, rows): (usize, usize),
+) -> Vec<String> {
+    let view = View {
+        progress,
+        history,
+        planned: planned.map(Duration::from_secs),
+    };
+    let lines = view.lines(Size { columns, rows });
+    assert!(lines.len() <= rows, "{lines:?}");
+    for line in &lines {
+        assert!(line.width() <= columns, "{line:?}");
+    }
+    let lines = lines.iter();
+    lines.map(|line| line.painted(Paint::default())).collect()
+}
+
+#[test]
+fn block_fits_80_columns() {
+    let history = history(&[0.0, 20.0, 40.0, 60.0, 80.0]);
+    assert_eq!(
+        shown(&progress(), &history, Some(120), (80, 24)),
+        [
+            "━━━━━━━━━━━━━━━━━━━━━━━━━─────────────── 1 min 15 s of 2 min, 45 s left",
+            "viewers: 1,190 of 1,200 playing, 10 failed",
+            "      120 Mbit/s                   ▁▃▅▆█  loss 0.1 %                       ▁▁▁▅▅",
+            "server 0.5 cores, tester 0.25 cores, 3 packets lost here: OVERLOADED",
+        ]
+    );
+}
+
+#[test]
+fn block_fits_40_columns_with_what_matters() {
+    let history = history(&[0.0, 20.0, 40.0, 60.0, 80.0]);
+    assert_eq!(
+        shown(&progress(), &history, Some(120), (40, 24)),
+        [
+            "━━━━━━━━━━━━━━━━━━━─────────── 45 s left",
+            "viewers: 1,190 playing, 10 failed",
+            "  120 Mbit/s   ▁▃▅▆█  loss 0.1 %   ▁▁▁▅▅",
+            "server 0.5 cores, tester OVERLOADED",
+        ]
+    );
+}
+
+#[test]
+fn block_of_120_columns_shows_all() {
+    let history = history(&[0.0, 20.0, 40.0, 60.0, 80.0]);
+    let lines = shown(&progress(), &history, Some(120), (120, 24));
+    assert_eq!(
+        lines[3],
+        "server 0.5 cores, tester 0.25 cores, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+    );
+    assert_eq!(
+        lines[2].chars().filter(|c| ('▁'..='█').contains(c)).count(),
+        10
+    );
+}
+
+#[test]
+fn run_without_end_is_endless() {
+    let history = history(&[40.0]);
+    for columns in [40, 80, 120] {
+        let lines = shown(&progress(), &history, None, (columns, 24));
+        assert_eq!(lines[0], "1 min 15 s, endless, Ctrl-C to finish");
+    }
+}
+
+#[test]
+fn launching_says_nothing_of_clients() {
+    let launching = Progress {
+        phase: Phase::Launching("waiting up to 10 s for port 8554 of 127.0.0.1".to_owned()),
+        populations: Vec::new(),
+        ..progress()
+    };
+    let lines = |columns| shown(&launching, &History::default(), Some(8), (columns, 24));
+    assert_eq!(lines(80), ["waiting up to 10 s for port 8554 of 127.0.0.1"]);
+    assert_eq!(lines(40), ["waiting up to 10 s for port 8554 of 127…"]);
+}
+
+#[test]
+fn stopping_says_how_to_stop_at_once() {
+    let mut stopping = progress();
+    stopping.phase = Phase::Stopping;
+    let history = history(&[40.0]);
+    let first = |planned, columns| shown(&stopping, &history, planned, (columns, 24)).remove(0);
+    assert_eq!(
+        first(Some(75), 120),
+        format!(
+            "{} 1 min 15 s of 1 min 15 s, stopping (Ctrl-C to stop at once)",
+            "━".repeat(40)
+        )
+    );
+    assert_eq!(
+        first(Some(75), 40),
+        "━━━━━━━━━━━━━ stopping (Ctrl-C: at once)"
+    );
+    assert_eq!(
+        first(None, 80),
+        "1 min 15 s, stopping (Ctrl-C to stop at once)"
+    );
+}
+
+#[test]
+fn window_cut_short_shows_no_rates() {
+    let history = history(&[40.0, 60.0]);
+    let lines = shown(&cut_short(), &history, Some(75), (80, 24)).join("\n");
+    assert!(
+        !lines.contains("bit/s") && !lines.contains("loss"),
+        "{lines}"
+    );
+    let line = plain(&cut_short(), Some(Duration::from_secs(75)));
+    assert_eq!(
+        line,
+        "1 min 15 s of 1 min 15 s, stopping (Ctrl-C to stop at once); \
+         viewers: 1,200 active, 1,190 playing, 10 failed; \
+         tester late by 1.2 ms, 3 packets lost here: OVERLOADED"
+    );
+    let mut unchanged = History::default();
+    unchanged.add(&cut_short());
+    assert!(unchanged.populations.is_empty());
+}
+
+#[test]
+fn messages_are_counted_in_messages() {
+    let mut progress = progress();
+    progress.populations = vec![("chat".to_owned(), senders())];
+    let history = history(&[40.0, 60.0]);
+    let lines = |columns| shown(&progress, &history, None, (columns, 24));
+    assert_eq!(lines(120)[1], "chat: 1,000 sending");
+    assert_eq!(
+        lines(80)[2],
+        "  12,345 messages/s                   ██  9,999 answered/s                   ██"
+    );
+    assert_eq!(lines(40)[2], "  12,345 messages/s   9,999 answered/s ");
+}
+
+#[test]
+fn many_populations_are_bounded_by_the_height() {
+    let mut progress = progress();
+    progress.populations = (0..8)
+        .map(|number| (format!("viewers{number}"), viewers()))
+        .collect();
+    let history = History::default();
+    let ten = shown(&progress, &history, Some(120), (80, 10));
+    assert_eq!(ten.len(), 10);
+    assert_eq!(
+        ten[1],
+        "viewers0: 1,190 of 1,200 playing, 10 failed, 120 Mbit/s, loss 0.1 %"
+    );
+    let six = shown(&progress, &history, Some(120), (80, 6));
+    assert_eq!(six.len(), 6);
+    assert!(six[3].starts_with("viewers2: "), "{six:?}");
+    assert_eq!(six[4], "... and 5 more");
+    assert!(six[5].starts_with("server 0.5 cores"), "{six:?}");
+    for rows in 1..6 {
+        for columns in [1, 2, 5, 20] {
+            shown(&progress, &history, Some(120), (columns, rows));
+        }
+    }
+}
+
+#[test]
+fn plain_line_says_how_it_stands() {
+    let planned = Some(Duration::from_secs(120));
+    assert_eq!(
+        plain(&progress(), planned),
+        "1 min 15 s of 2 min, running; \
+         viewers: 1,200 active, 1,190 playing, 120 Mbit/s, loss 0.1 %, 10 failed; \
+         server 0.5 cores, tester 0.25 cores, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+    );
+    let publishers = PopulationProgress {
+        does: Does::Publish,
+        active: 3,
+        playing: 2,
+        rates: Some(Rates {
+            sent_bitrate: 4e6,
+            ..Rates::default()
+        }),
+        ..PopulationProgress::default()
+    };
+    assert_eq!(
+        plain_population("cameras", &publishers),
+        "cameras: 3 active, 2 publishing, 4 Mbit/s sent"
+    );
+    assert_eq!(
+        plain_population("chat", &senders()),
+        "chat: 1,000 active, 1,000 sending, 12,345 messages/s, 9,999 answered/s"
+    );
+}
+
+#[test]
+fn sparkline_shows_the_newest_and_hides_no_loss() {
+    let values: VecDeque<f64> = [0.0, 0.0001, 0.5, 1.0].into_iter().collect();
+    assert_eq!(spark(&values, 0.0, 4), "▁▂▅█");
+    assert_eq!(spark(&values, 0.0, 2), "▅█");
+    assert_eq!(spark(&values, 0.0, 6), "  ▁▂▅█");
+    assert_eq!(spark(&values, 2.0, 4), "▁▂▃▅");
+    assert_eq!(spark(&VecDeque::new(), 0.0, 3), "   ");
+}

@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and with what.
 
+mod help;
 mod load;
 mod messages;
 mod serve;
@@ -17,7 +18,7 @@ pub(crate) use serve::{Auth, Receive, Send, Serve, ServeHttpTs, ServeRtsp, Trans
 #[derive(Debug, Parser)]
 #[command(name = "streamgauge", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = help::OUTPUT)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -99,6 +100,7 @@ pub(crate) enum Way {
 
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = help::OUTPUT)]
 pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -108,11 +110,12 @@ pub(crate) struct Results {
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
     /// Begin without asking the server what the media of each URL is (its bit rate, length and codecs)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_describe: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Run {
     /// The scenario file (YAML)
     pub(crate) scenario: PathBuf,
@@ -150,6 +153,7 @@ pub(crate) struct Calibrate {
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Check {
     /// The scenario file (YAML)
     pub(crate) scenario: PathBuf,
@@ -216,6 +220,75 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// What a command says with `-h` or `--help`, at 80 columns.
+    fn help_of(path: &[&str], long: bool) -> String {
+        let mut command = Cli::command().term_width(80);
+        command.build();
+        let found = path.iter().try_fold(&mut command, |command, name| {
+            command.find_subcommand_mut(name)
+        });
+        let found = found.expect("it is a command");
+        match long {
+            true => found.render_long_help().to_string(),
+            false => found.render_help().to_string(),
+        }
+    }
+
+    #[test]
+    fn help_of_load_is_in_sections_with_examples_and_variables() {
+        let text = help_of(&["load"], true);
+        let sections = ["Load:", "Media:", "Messages", "TLS", "Tester:", "Output:"];
+        let after = ["Examples:", "Environment:"];
+        let places = sections.into_iter().chain(after).map(|heading| {
+            let place = text.find(&format!("\n{heading}"));
+            place.unwrap_or_else(|| panic!("{heading} is missing in {text}"))
+        });
+        assert!(places.collect::<Vec<_>>().is_sorted(), "{text}");
+        assert_eq!(
+            text.matches("\n      streamgauge load ").count(),
+            3,
+            "{text}"
+        );
+        for word in ["STREAMGAUGE_KEY", "STREAMGAUGE_CATALOGUE", "NO_COLOR"] {
+            assert!(text.contains(word), "{word} is missing in {text}");
+        }
+        // Whoever adds an option says where it belongs.
+        let options = &text[text.find("\nOptions:").expect("--help")..];
+        let options = &options[..options.find("\nLoad:").expect("it is after that")];
+        assert_eq!(options.matches("\n  -").count(), 1, "{options}");
+    }
+
+    #[test]
+    fn short_help_of_load_is_one_screen() {
+        let text = help_of(&["load"], false);
+        assert!(text.lines().count() <= 36, "{text}");
+        assert!(!text.contains("--tls-ca"), "{text}");
+    }
+
+    #[test]
+    fn variables_are_in_the_help_of_all_that_read_them() {
+        for name in ["demo", "load", "run", "check"] {
+            let text = help_of(&[name], true);
+            assert!(text.contains("STREAMGAUGE_KEY"), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn help_with_many_options_is_in_sections() {
+        for path in [
+            &["demo"][..],
+            &["serve", "rtsp"],
+            &["serve", "http-ts"],
+            &["serve", "messages"],
+        ] {
+            let text = help_of(path, true);
+            let headings = text
+                .lines()
+                .filter(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert!(headings.count() >= 4, "{path:?}: {text}");
+        }
     }
 
     #[test]

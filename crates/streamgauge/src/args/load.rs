@@ -5,7 +5,7 @@ use measure::units::{BitRate, TimeSpan};
 use scenario::OptionSetting;
 
 use super::messages::Messaging;
-use super::{Results, new_seed};
+use super::{Results, help, new_seed};
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,10 +37,10 @@ impl Transport {
 pub(crate) struct Receiving {
     /// How media is received: from packet rings, which also tell when segments of connections came (ring; needs
     /// CAP_NET_RAW), or from sockets alone (sockets); auto is the ring where it can be had [default: auto]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) receive: Option<String>,
     /// Receive buffer of each media socket, such as 64KiB [default: 1MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) receive_buffer: Option<String>,
 }
 
@@ -71,13 +71,13 @@ impl Receiving {
 #[derive(Debug, Args)]
 pub(crate) struct Securing {
     /// Take any certificate of the server, even one that has expired or is another's
-    #[arg(long, conflicts_with = "tls_ca")]
+    #[arg(long, conflicts_with = "tls_ca", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_no_verify: bool,
     /// Trust the certificates of this file (PEM), of authorities or the server's own [default: what this machine trusts]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_ca: Option<String>,
     /// Name that the certificate must be for [default: the URL's host]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_server_name: Option<String>,
 }
 
@@ -107,39 +107,42 @@ impl Securing {
 pub(crate) struct Tracing {
     /// Keep all that this client sends and receives in a capture file for Wireshark, beside the run file:
     /// POPULATION/NUMBER, such as viewers/0, or only the number where there is one population (may be repeated)
-    #[arg(long, value_name = "CLIENT")]
+    #[arg(long, value_name = "CLIENT", help_heading = help::OUTPUT, hide_short_help = true)]
     pub(crate) trace: Vec<String>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Demo {
     /// Which protocol to show
     #[arg(value_enum, default_value = "rtsp")]
     pub(crate) protocol: Protocol,
     /// How many clients
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = help::LOAD)]
     pub(crate) clients: u32,
-    /// How long, from the start of the run, ramp included
-    #[arg(short, long, value_name = "TIME", default_value = "8s")]
-    pub(crate) duration: TimeSpan,
-    /// Let the clients begin evenly over this time
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    /// Start the clients evenly over this time
+    #[arg(long, value_name = "TIME", default_value = "2s", help_heading = help::LOAD)]
     pub(crate) ramp: TimeSpan,
-    /// How media is carried
-    #[arg(long, value_enum, default_value = "udp")]
-    pub(crate) transport: Transport,
-    /// Bit rate of the media of each client
-    #[arg(long, value_name = "RATE", default_value = "100kbps")]
-    pub(crate) bitrate: BitRate,
-    /// Let the server do something wrong, such as loss=1% (may be repeated; see serve rtsp --help)
-    #[arg(long = "fault", value_name = "FAULT")]
-    pub(crate) faults: Vec<String>,
+    /// How long to run, ramp included
+    #[arg(short, long, value_name = "TIME", default_value = "8s", help_heading = help::LOAD)]
+    pub(crate) duration: TimeSpan,
     /// What must hold, such as "viewers.loss < 1%" (may be repeated)
-    #[arg(long = "threshold", value_name = "THRESHOLD")]
+    #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
     pub(crate) thresholds: Vec<String>,
     /// Seed of everything random [default: a new one each time]
-    #[arg(long, default_value_t = new_seed(), hide_default_value = true)]
+    #[arg(long, default_value_t = new_seed(), hide_default_value = true, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: u64,
+    /// How media is carried
+    #[arg(long, value_enum, default_value = "udp", help_heading = help::MEDIA)]
+    pub(crate) transport: Transport,
+    /// Bit rate of the media of each client
+    #[arg(long, value_name = "RATE", default_value = "100kbps", help_heading = help::MEDIA)]
+    pub(crate) bitrate: BitRate,
+    /// Let the server do something wrong, such as loss=1%
+    ///
+    /// May be repeated. `streamgauge serve rtsp --fault help` lists all faults.
+    #[arg(long = "fault", value_name = "FAULT", help_heading = help::MEDIA)]
+    pub(crate) faults: Vec<String>,
     #[command(flatten)]
     pub(crate) receiving: Receiving,
     #[command(flatten)]
@@ -151,59 +154,88 @@ pub(crate) struct Demo {
 /// The times, rates and numbers are read with the scenario that they become part of, and mean what
 /// they mean there.
 #[derive(Debug, Args)]
+#[command(after_long_help = help::OF_LOAD)]
 pub(crate) struct Load {
-    /// What to play; {1..10} stands for ten of them, of which each client picks one
+    /// What to play, such as rtsp://host/clip{1..10}
+    ///
+    /// {1..10} stands for ten URLs. Each client picks one of all URLs.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// How many clients [default: 1]
-    #[arg(short, long, value_name = "NUMBER")]
+    #[arg(short, long, value_name = "NUMBER", help_heading = help::LOAD)]
     pub(crate) clients: Option<String>,
-    /// Let the clients begin evenly over this time, instead of all at once
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["one_every", "arrivals"])]
+    /// Start them evenly over this time
+    ///
+    /// Default: all at once.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["one_every", "arrivals"], help_heading = help::LOAD)]
     pub(crate) ramp: Option<String>,
-    /// Let one client begin every so often
-    #[arg(long, value_name = "TIME", conflicts_with = "arrivals")]
+    /// Start one client every so often
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "arrivals",
+        help_heading = help::LOAD,
+        hide_short_help = true
+    )]
     pub(crate) one_every: Option<String>,
-    /// Let clients arrive at this rate, such as 5/s; --clients is then how many there may be at a time
-    #[arg(long, value_name = "RATE", requires = "clients")]
+    /// Let clients arrive at this rate, such as 5/s
+    ///
+    /// --clients is then how many there may be at a time.
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "clients",
+        help_heading = help::LOAD,
+        hide_short_help = true
+    )]
     pub(crate) arrivals: Option<String>,
-    /// How long, from the start of the run, ramp included [default: until every client's media has ended]
-    #[arg(short, long, value_name = "TIME")]
+    /// How long to run [default: until the media ends]
+    ///
+    /// Counted from the start of the run, ramp included.
+    #[arg(short, long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) duration: Option<String>,
-    /// How media is carried: udp, tcp, http (interleaved, and all of it tunnelled over HTTP) or multicast [default: udp]
-    #[arg(long)]
-    pub(crate) transport: Option<String>,
+    /// What must hold: "viewers.loss < 1%" (may repeat)
+    ///
+    /// `streamgauge metrics` lists what can be named, such as "viewers.startup_delay.p95 < 2s".
+    #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
+    pub(crate) thresholds: Vec<String>,
+    /// Launch this known server, and measure it too
+    ///
+    /// `streamgauge servers` lists those that are known, such as vlc.
+    #[arg(long, value_name = "SERVER", help_heading = help::LOAD)]
+    pub(crate) launch: Option<String>,
+    /// Measure this running server too
+    ///
+    /// The process must own the port that is tested.
+    #[arg(long, value_name = "PID", conflicts_with = "launch", help_heading = help::LOAD)]
+    pub(crate) pid: Option<u32>,
     /// Which URL a client picks: random or in_turn [default: random]
-    #[arg(long)]
+    #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) pick: Option<String>,
     /// End each client after this time, instead of at its media's end
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) leave_after: Option<String>,
     /// Let another client take the place of one that ended
-    #[arg(long)]
+    #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) rejoin: bool,
     /// Leave this much of the beginning out of every figure and threshold
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) warm_up: Option<String>,
-    /// What must hold, such as "viewers.startup_delay.p95 < 2s" (may be repeated)
-    #[arg(long = "threshold", value_name = "THRESHOLD")]
-    pub(crate) thresholds: Vec<String>,
     /// Seed of everything random [default: 1]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: Option<String>,
-    /// How many threads run clients [default: one for each thousand clients, as far as there are cores]
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) workers: Option<String>,
-    /// Watch this process as the server under test: it must own the port that is tested
-    #[arg(long, value_name = "PID", conflicts_with = "launch")]
-    pub(crate) pid: Option<u32>,
-    /// Launch this known server, and measure it, such as vlc
-    #[arg(long, value_name = "SERVER")]
-    pub(crate) launch: Option<String>,
+    /// udp, tcp, http or multicast [default: udp]
+    ///
+    /// How media is carried with RTSP: RTP over UDP, interleaved in the connection, that tunnelled over HTTP, or by a multicast group.
+    #[arg(long, help_heading = help::MEDIA)]
+    pub(crate) transport: Option<String>,
     #[command(flatten)]
     pub(crate) messaging: Messaging,
     #[command(flatten)]
     pub(crate) securing: Securing,
+    /// How many threads run clients [default: one for each thousand clients, as far as there are cores]
+    #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
+    pub(crate) workers: Option<String>,
     #[command(flatten)]
     pub(crate) receiving: Receiving,
     #[command(flatten)]

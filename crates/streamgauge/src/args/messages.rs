@@ -6,37 +6,37 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use scenario::OptionSetting;
 
-use super::DEFAULT_SEED;
+use super::{DEFAULT_SEED, help};
 
 /// What messages are sent, to URLs of tcp, tls, ws, wss and unix.
 #[derive(Debug, Args)]
 pub(crate) struct Messaging {
-    /// Messages: bytes of each [default: 36]
-    #[arg(long, value_name = "BYTES", conflicts_with = "message")]
+    /// Bytes of each message [default: 36]
+    #[arg(long, value_name = "BYTES", conflicts_with = "message", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) size: Option<String>,
-    /// Messages: text of each, in which {counter}, {time} and {random:8} are filled in
-    #[arg(long, value_name = "TEXT")]
+    /// Text of each message, in which {counter}, {time} and {random:8} are filled in
+    #[arg(long, value_name = "TEXT", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) message: Option<String>,
-    /// Messages: one on each connection in turn, a round so often by planned times [default: 1s]
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["sleep", "rate", "in_flight"])]
+    /// One message on each connection in turn; a round begins so often, by planned times [default: 1s]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["sleep", "rate", "in_flight"], help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) every: Option<String>,
-    /// Messages: one on each connection in turn, with so long a sleep after each round
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["rate", "in_flight"])]
+    /// One message on each connection in turn, with so long a sleep after each round
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["rate", "in_flight"], help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) sleep: Option<String>,
-    /// Messages: so many on each connection, such as 10/s
-    #[arg(long, value_name = "RATE", conflicts_with = "in_flight")]
+    /// So many messages on each connection, such as 10/s
+    #[arg(long, value_name = "RATE", conflicts_with = "in_flight", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) rate: Option<String>,
-    /// Messages: wait for the echo, with so many on their way on each connection
-    #[arg(long, value_name = "NUMBER")]
+    /// Wait for the echo of each message, with so many on their way on each connection
+    #[arg(long, value_name = "NUMBER", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) in_flight: Option<String>,
-    /// Messages: what answers them: none, echo or any [default: echo with --in-flight, else none]
-    #[arg(long, value_name = "ANSWERS")]
+    /// What answers a message: none, echo or any [default: echo with --in-flight, else none]
+    #[arg(long, value_name = "ANSWERS", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) answers: Option<String>,
-    /// Messages: how many on each connection [default: until the end]
-    #[arg(long, value_name = "NUMBER")]
+    /// How many messages are sent on each connection [default: until the end]
+    #[arg(long, value_name = "NUMBER", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) messages: Option<String>,
-    /// Messages: text that ends each [default: none]
-    #[arg(long, value_name = "TEXT")]
+    /// Text that ends each message [default: none]
+    #[arg(long, value_name = "TEXT", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) delimiter: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct ServeMessages {
         value_name = "ADDRESS",
         default_value = "127.0.0.1",
         value_delimiter = ','
-    )]
+    , help_heading = help::LISTENING)]
     pub(crate) listen: Vec<IpAddr>,
     /// Ports to listen on, at each address; 0 for a free one. Each has a thread of its own, and with it its own limit of open files
     #[arg(
@@ -114,43 +114,43 @@ pub(crate) struct ServeMessages {
         value_name = "PORT",
         default_value = "9000",
         value_delimiter = ','
-    )]
+    , help_heading = help::LISTENING)]
     pub(crate) port: Vec<u16>,
     /// What becomes of a message
-    #[arg(long, value_enum, default_value = "echo")]
+    #[arg(long, value_enum, default_value = "echo", help_heading = help::SERVICE)]
     pub(crate) mode: MessageMode,
     /// How many bytes a message has, where nothing else tells messages apart
-    #[arg(long, value_name = "BYTES", default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "BYTES", default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=1_048_576), help_heading = help::SERVICE)]
     pub(crate) size: u32,
     /// Messages come with a number before each of so many bytes that says how long it is: 1, 2, 4 or 8
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["delimiter", "websocket"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["delimiter", "websocket"], help_heading = help::SERVICE)]
     pub(crate) length: Option<u8>,
     /// The order of that number's bytes
-    #[arg(long, value_enum, default_value = "big", requires = "length")]
+    #[arg(long, value_enum, default_value = "big", requires = "length", help_heading = help::SERVICE)]
     pub(crate) order: ByteOrder,
     /// That number counts its own bytes too
-    #[arg(long, requires = "length")]
+    #[arg(long, requires = "length", help_heading = help::SERVICE)]
     pub(crate) includes_itself: bool,
     /// Messages end with this text, in which \n, \r, \t and \0 stand for themselves
-    #[arg(long, value_name = "TEXT", conflicts_with = "websocket")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "websocket", help_heading = help::SERVICE)]
     pub(crate) delimiter: Option<String>,
     /// Speak WebSocket
-    #[arg(long)]
+    #[arg(long, help_heading = help::SERVICE)]
     pub(crate) websocket: bool,
     /// Speak TLS on all connections, with the certificates of this file (PEM), the server's own first
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = help::LISTENING)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = help::LISTENING)]
     pub(crate) tls_key: Option<PathBuf>,
     /// Something to do wrong, several times if need be: delay=5ms, drop=1% (answers), wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing
     /// is read)
-    #[arg(long = "fault", value_name = "FAULT")]
+    #[arg(long = "fault", value_name = "FAULT", help_heading = help::FAULTS)]
     pub(crate) faults: Vec<String>,
     /// Seed of what faults draw
-    #[arg(long, default_value_t = DEFAULT_SEED)]
+    #[arg(long, default_value_t = DEFAULT_SEED, help_heading = help::FAULTS)]
     pub(crate) seed: u64,
     /// Write what was counted to this file, as a line of JSON for each second, and as the last line all of it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     pub(crate) report: Option<PathBuf>,
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use crate::error::Problem;
-use crate::nearest::suggest;
+use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, Source, SourceKind};
-use crate::yaml;
+use crate::{read, server, tester, yaml};
 
 /// What every variable begins with that sets a key: `STREAMGAUGE_DURATION=60s`,
 /// `STREAMGAUGE_CLIENTS__VIEWERS__LOAD__CLIENTS=500`. Two underscores stand for the dot of a path,
 /// and letters become lower case.
 pub const ENVIRONMENT_PREFIX: &str = "STREAMGAUGE_";
+
+/// Variables that tests of this program read set no key.
+const TEST_PREFIX: &str = "STREAMGAUGE_TEST_";
 
 /// The most places that a path may name.
 pub(crate) const MAX_PLACES: usize = 32;
@@ -26,6 +29,8 @@ pub struct Overrides {
     pub options: Vec<OptionSetting>,
     /// Settings of the environment: name (with [`ENVIRONMENT_PREFIX`]) and value.
     pub environment: Vec<(String, String)>,
+    /// Variables with that prefix that mean something else: they may have been meant by one that is not known.
+    pub reserved: Vec<String>,
     /// Thresholds of the command line, beside those of the file.
     pub thresholds: Vec<String>,
     /// The seed where neither file nor settings name one.
@@ -47,19 +52,28 @@ pub struct OptionSetting {
 
 impl Overrides {
     /// Those of `variables` that set a key: they begin with [`ENVIRONMENT_PREFIX`] and are none of
-    /// `reserved`, which mean something else to the program.
+    /// `reserved`, which mean something else to the program. Those of the program's own tests (`STREAMGAUGE_TEST_...`) are
+    /// left out too.
     #[must_use]
     pub fn with_environment(
         mut self,
         variables: impl IntoIterator<Item = (String, String)>,
         reserved: &[&str],
     ) -> Overrides {
+        // Two underscores are a dot: that is a key, wrong as it may be.
+        let of_tests = |name: &str| {
+            let rest = name.strip_prefix(TEST_PREFIX);
+            rest.is_some_and(|rest| !rest.starts_with('_'))
+        };
         self.environment
             .extend(variables.into_iter().filter(|(name, _)| {
                 name.strip_prefix(ENVIRONMENT_PREFIX)
                     .is_some_and(|key| !key.is_empty())
                     && !reserved.contains(&name.as_str())
+                    && !of_tests(name)
             }));
+        self.reserved
+            .extend(reserved.iter().map(|&name| name.to_owned()));
         // The environment has no order; a message about it should.
         self.environment.sort();
         self
@@ -79,6 +93,10 @@ impl Overrides {
                 .to_lowercase();
             let path_at = name.len() - path.len();
             let places = places(&source, &path, "__", path_at);
+            if !read::KEYS.contains(&places[0].key.as_str()) {
+                problems.push(self.unknown_variable(root, name, &path, &places[0]));
+                continue;
+            }
             apply_one(root, &source, &places, name.len() + 1).unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.set {
@@ -115,6 +133,43 @@ impl Overrides {
         if !added.is_empty() {
             self.add_thresholds(root, added, problems);
         }
+    }
+
+    /// A variable that sets no key, with the nearest one that does.
+    fn unknown_variable(&self, root: &Node, name: &str, path: &str, at: &Place) -> Problem {
+        let nested = |outer: &str, keys: &[&str]| -> Vec<String> {
+            keys.iter().map(|key| format!("{outer}__{key}")).collect()
+        };
+        let mut known: Vec<String> = read::KEYS.map(str::to_owned).to_vec();
+        known.extend(nested("tester", &tester::KEYS));
+        known.extend(nested("tester__health", &tester::HEALTH_KEYS));
+        known.extend(nested("server", &server::KEYS));
+        known.extend(self.reserved.iter().filter_map(|name| {
+            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+            Some(rest.to_lowercase())
+        }));
+        if let Value::Map(entries) = &root.value
+            && let Some(clients) = entries.iter().find(|entry| entry.key == "clients")
+            && let Value::Map(populations) = &clients.node.value
+        {
+            for population in populations {
+                let outer = format!("clients__{}", population.key);
+                known.extend(nested(&outer, &crate::population::KEYS));
+            }
+        }
+        let help = match nearest(path, known.iter().map(String::as_str)) {
+            Some(near) => format!(
+                "did you mean `{ENVIRONMENT_PREFIX}{}`?",
+                near.to_uppercase()
+            ),
+            None => format!(
+                "a variable is a key in capitals, with two underscores for each dot, such as \
+                 `{ENVIRONMENT_PREFIX}TESTER__RECEIVE`; unset `{name}` if it is not meant for this program"
+            ),
+        };
+        Problem::new(&at.origin, format!("unknown key `{}`", shown(&at.key)))
+            .label("not a key here")
+            .help(help)
     }
 
     fn add_thresholds(&self, root: &mut Node, added: Vec<Node>, problems: &mut Vec<Problem>) {

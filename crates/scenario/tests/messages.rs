@@ -150,9 +150,55 @@ fn a_wrong_variable_names_itself() {
     );
     assert_eq!(
         refuse(BASE, &overrides),
-        "environment variable STREAMGAUGE_DURATON: unknown key `duraton` | did you mean `duration`?\n\
+        "environment variable STREAMGAUGE_DURATON: unknown key `duraton` | did you mean `STREAMGAUGE_DURATION`?\n\
          environment variable STREAMGAUGE_CLIENTS__VIEWERS__LOAD__RAMP: a unit is missing | a duration is written with ns, us, ms, s, m or h, such as `500ms`, `60s` or `1m30s`\n"
     );
+}
+
+#[test]
+fn unknown_variable_names_the_nearest_one() {
+    for (name, said) in [
+        (
+            "STREAMGAUGE_TESTER_RECEIVE",
+            "unknown key `tester_receive` | did you mean `STREAMGAUGE_TESTER__RECEIVE`?",
+        ),
+        (
+            "STREAMGAUGE_TESTER_HEALTH_STEAL",
+            "unknown key `tester_health_steal` | did you mean `STREAMGAUGE_TESTER__HEALTH__STEAL`?",
+        ),
+        (
+            "STREAMGAUGE_CLIENTS_VIEWERS_LOAD",
+            "unknown key `clients_viewers_load` | did you mean `STREAMGAUGE_CLIENTS__VIEWERS__LOAD`?",
+        ),
+        (
+            "STREAMGAUGE_CATALOG",
+            "unknown key `catalog` | did you mean `STREAMGAUGE_CATALOGUE`?",
+        ),
+        (
+            "STREAMGAUGE_TEST__RECEIVE",
+            "unknown key `test` | did you mean `STREAMGAUGE_TESTER__RECEIVE`?",
+        ),
+        (
+            "STREAMGAUGE_COLOUR",
+            "unknown key `colour` | a variable is a key in capitals, with two underscores for each dot, \
+             such as `STREAMGAUGE_TESTER__RECEIVE`; unset `STREAMGAUGE_COLOUR` if it is not meant for this program",
+        ),
+    ] {
+        let variables = [(name.to_owned(), "x".to_owned())];
+        let reserved = ["STREAMGAUGE_CATALOGUE"];
+        let overrides = Overrides::default().with_environment(variables, &reserved);
+        assert_eq!(
+            refuse(BASE, &overrides),
+            format!("environment variable {name}: {said}\n")
+        );
+    }
+}
+
+#[test]
+fn variables_of_tests_set_no_key() {
+    let variables = [("STREAMGAUGE_TEST_WITHOUT_TOOLS".to_owned(), "1".to_owned())];
+    let overrides = Overrides::default().with_environment(variables, &[]);
+    assert_eq!(overrides.environment, []);
 }
 
 #[test]

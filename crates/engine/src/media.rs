@@ -23,6 +23,12 @@ use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 /// How long a scenario's servers are asked at most, all URLs together.
 pub const DESCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
+/// The share of a run's duration that asking before it may take at most.
+const SHARE_OF_RUN: u32 = 4;
+
+/// How long asking may always take, however short the run is. A server that plays answers in milliseconds.
+const DESCRIBE_AT_LEAST: Duration = Duration::from_secs(1);
+
 /// How many are asked at one time: few, so that no server is troubled before its run begins.
 const AT_ONCE: usize = 8;
 
@@ -34,6 +40,13 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// What each URL of a scenario is found out to be.
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
+
+/// How long servers are asked at most before a run of this duration: a server that says nothing must not make a short run
+/// a long one. What it does not say now, the run finds out by itself.
+pub(crate) fn within(duration: Option<Duration>) -> Duration {
+    let allowed = duration.map(|duration| (duration / SHARE_OF_RUN).max(DESCRIBE_AT_LEAST));
+    allowed.unwrap_or(DESCRIBE_WITHIN).min(DESCRIBE_WITHIN)
+}
 
 /// The URLs of a population whose server can be asked what their media is.
 fn asked_for<'a>(population: &'a Population, surroundings: &Surroundings) -> Vec<&'a String> {
@@ -83,7 +96,7 @@ pub fn describe(
         )?;
         let too_late = || {
             let within = within.as_secs_f64();
-            Err(format!("not asked: {within:.0} s were not enough for all"))
+            Err(format!("not asked: {within} s were not enough for all"))
         };
         // A URL that stands there twice is picked twice as often.
         let picked: Vec<DescribedUrl> = urls
@@ -220,4 +233,19 @@ fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, St
         (None, Outcome::Completed | Outcome::Stopped) => Err("no answer in time".to_owned()),
     };
     Some((client.url, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asking_takes_no_more_than_a_share_of_the_run() {
+        let within = |seconds: Option<u64>| within(seconds.map(Duration::from_secs)).as_millis();
+        assert_eq!(within(Some(1)), 1000);
+        assert_eq!(within(Some(6)), 1500);
+        assert_eq!(within(Some(20)), 5000);
+        assert_eq!(within(Some(3600)), 10_000);
+        assert_eq!(within(None), 10_000);
+    }
 }

@@ -386,7 +386,7 @@ fn ask_about_media(
     };
     let asking = Phase::Launching(format!("asking what the media of {what} is"));
     progress(&before_it_begins(asking));
-    let media = media::describe(scenario, media::DESCRIBE_WITHIN, control)?;
+    let media = media::describe(scenario, media::within(scenario.duration), control)?;
     for difference in &media.differences {
         let (population, text) = (&difference.population, &difference.text);
         let warning = Phase::Warning(format!("{population}: {text}"));

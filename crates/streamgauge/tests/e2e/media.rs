@@ -109,6 +109,20 @@ fn a_server_is_asked_as_its_clients_would_ask_it() {
 }
 
 #[test]
+fn silent_server_holds_a_run_up_for_a_share_of_its_duration_only() {
+    let folder = folder();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("bound").port();
+    let url = format!("rtsp://127.0.0.1:{port}/a");
+    let begun = std::time::Instant::now();
+    let finished = run(folder.path(), ["load", &url, "-d", "4s", "-o", "a.run"]);
+    let took = begun.elapsed();
+    // Asked for 1 s before, and half a second to let go.
+    assert!(took.as_secs_f64() < 8.0, "{took:?}: {finished:?}");
+    assert!(finished.stdout.contains("not known: "), "{finished:?}");
+}
+
+#[test]
 fn a_server_that_says_nothing_holds_a_check_up_for_some_seconds_only() {
     let folder = folder();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -452,13 +452,21 @@ pub fn workers(scenario: &Scenario) -> u32 {
     let description = scenario.describe();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let by_clients = description.clients_max.div_ceil(CLIENTS_A_WORKER);
+    let by_clients = by_clients.clamp(1, cores);
     let by_files = net::files::limit().map_or(1, |limit| {
-        description
-            .file_descriptors
-            .div_ceil(limit.saturating_sub(OWN_FILES).max(1))
+        workers_by_files(description.file_descriptors, limit)
     });
-    let workers = by_clients.clamp(1, cores).max(by_files.min(WORKERS_MAX));
-    u32::try_from(workers).unwrap_or(1)
+    u32::try_from(by_clients.max(by_files)).unwrap_or(1)
+}
+
+/// How many workers it takes so that each stays within the limit on file descriptors. Where none would do, because a worker's
+/// own are more than the limit, it is 1; where too many would have to be started, those that share the descriptors evenly.
+fn workers_by_files(files: u64, limit: u64) -> u64 {
+    let Some(for_clients) = limit.checked_sub(OWN_FILES).filter(|&left| left > 0) else {
+        return 1;
+    };
+    let each = files.div_ceil(WORKERS_MAX).max(for_clients).max(1);
+    files.div_ceil(each)
 }
 
 /// How many file descriptors the busiest worker of a scenario takes at most at one time: what the
@@ -612,6 +620,27 @@ mod tests {
             scenario::DEFAULT_RECEIVE_BUFFER,
             net::ports::RECEIVE_BUFFER as u64
         );
+    }
+
+    #[test]
+    fn workers_are_added_only_where_they_help() {
+        // Enough for all in one.
+        assert_eq!(workers_by_files(60, 1024), 1);
+        assert_eq!(workers_by_files(60, 80), 4);
+        // A worker's own are more than that.
+        assert_eq!(workers_by_files(60, 40), 1);
+        assert_eq!(workers_by_files(60, OWN_FILES), 1);
+        // With the limit raised to what is then needed, it is the same number.
+        for limit in [65, 66, 70, 100] {
+            for files in [20, 60, 3000, 90_000] {
+                let workers = workers_by_files(files, limit);
+                assert!((1..=WORKERS_MAX).contains(&workers), "{files} {limit}");
+                let need = files.div_ceil(workers) + OWN_FILES;
+                if need > limit {
+                    assert_eq!(workers_by_files(files, need), workers, "{files} {limit}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::de::{
 use crate::error::Problem;
 use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
-use crate::source::Origin;
+use crate::source::{Origin, SourceKind};
 
 /// What a `Deserialize` had to say, and where.
 #[derive(Debug)]
@@ -63,6 +63,12 @@ impl KeyError {
             full.push_str(key);
         }
         match &self.kind {
+            Kind::UnknownKey(..) if origin.source.kind == SourceKind::Option => {
+                let option = &origin.source.name;
+                let text = format!("`{option}` is not for clients of these URLs");
+                Problem::new(origin, text)
+                    .help("`--help` says which URLs each section of its options is for")
+            }
             Kind::UnknownKey(key, own) => {
                 let outer = if self.keys.is_empty() { known } else { &[] };
                 Problem::new(origin, format!("unknown key `{}` in `{full}`", shown(key)))

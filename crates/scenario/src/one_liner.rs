@@ -29,7 +29,7 @@ pub struct OneLiner {
     pub transport: Option<String>,
     /// `--pick`: `random` or `in_turn`.
     pub pick: Option<String>,
-    /// `--leave`: `at_end`, or the time after which each client leaves.
+    /// `--leave-after`: `at_end`, or the time after which each client leaves.
     pub leave: Option<String>,
     /// `--rejoin`: another client takes the place of one that ended or died.
     pub rejoin: bool,
@@ -70,7 +70,7 @@ impl OneLiner {
             Node::scalar(url.as_str(), Origin::whole(&source))
         });
         let leave = self.leave.as_ref().map(|text| {
-            let node = option("--leave", text);
+            let node = option("--leave-after", text);
             if text == "at_end" {
                 entry("leave", node)
             } else {

@@ -50,6 +50,17 @@ pub struct OptionSetting {
     pub value: String,
 }
 
+impl OptionSetting {
+    /// A key that `option` sets to `value`.
+    pub fn new(option: &str, key: &str, value: &str) -> OptionSetting {
+        OptionSetting {
+            option: option.to_owned(),
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }
+    }
+}
+
 impl Overrides {
     /// Those of `variables` that set a key: they begin with [`ENVIRONMENT_PREFIX`] and are none of
     /// `reserved`, which mean something else to the program. Those of the program's own tests (`STREAMGAUGE_TEST_...`) are

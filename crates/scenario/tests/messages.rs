@@ -217,7 +217,7 @@ fn a_wrong_argument_names_itself() {
     let said = refused(&line);
     for part in [
         "--ramp 20: a unit is missing | a duration",
-        "--leave 1x: there is no unit `x` | a duration",
+        "--leave-after 1x: there is no unit `x` | a duration",
         "--clients 0x: `clients.viewers.load.clients` must be a whole number",
         "--transport upd: `clients.viewers.transport` cannot be `upd` | did you mean `udp`?",
     ] {
@@ -247,6 +247,20 @@ fn a_wrong_argument_names_itself() {
         "--rejoin: with `rejoin` the clients never end, and the run has no `duration` | add `duration: 60s` at the top of the scenario, or `-d 60s`\n"
     );
     assert!(refused(&OneLiner::default()).contains("a URL is missing"));
+}
+
+#[test]
+fn option_that_does_not_fit_the_url_is_named() {
+    let line = OneLiner {
+        urls: vec!["tcp://127.0.0.1:9000".to_owned()],
+        transport: Some("udp".to_owned()),
+        ..OneLiner::default()
+    };
+    let refused = Scenario::from_one_liner(&line, &Overrides::default());
+    assert_eq!(
+        lines(&refused.expect_err("messages have no such thing")),
+        "--transport udp: `--transport` is not for clients of these URLs | `--help` says which URLs each section of its options is for\n"
+    );
 }
 
 #[test]

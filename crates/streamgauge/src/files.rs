@@ -36,10 +36,14 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), Failure> {
 fn enough(need: u64, workers: u32, limit: Option<u64>) -> Result<(), Failure> {
     match limit {
         Some(limit) if need > limit => Err(Failure::bad(format_args!(
-            "this run needs {need} file descriptors in each of {workers} workers, and may open {limit} in each\n  \
+            "this run needs {need} file descriptors {}, and may open {limit}\n  \
              raise the limit with `ulimit -Hn {need} && ulimit -n {need}` as root, or with \
              LimitNOFILE={need} in a systemd unit, or `--ulimit nofile={need}` of a container; \
-             or take more workers, or fewer clients"
+             or take more workers, or fewer clients",
+            match workers {
+                1 => "in its one worker".to_owned(),
+                workers => format!("in each of its {workers} workers"),
+            }
         ))),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! `streamgauge load`: plays one line of arguments.
 
-use scenario::{OneLiner, Scenario};
+use scenario::{OneLiner, OptionSetting, Scenario};
 
 use crate::args;
 use crate::commands::play::{Play, play};
@@ -39,14 +39,15 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     overrides.options = arguments.receiving.settings();
     overrides.options.extend(arguments.securing.settings());
     overrides.options.extend(arguments.messaging.settings());
-    let launch = arguments.launch.as_ref();
-    overrides
-        .set
-        .extend(launch.map(|name| format!("server.launch={name}")));
-    let pid = arguments.pid;
-    overrides
-        .set
-        .extend(pid.map(|pid| format!("server.observe.pid={pid}")));
+    let pid = arguments.pid.map(|pid| pid.to_string());
+    let of_server = [
+        ("--launch", "server.launch", arguments.launch.as_ref()),
+        ("--pid", "server.observe.pid", pid.as_ref()),
+    ];
+    let of_server = of_server
+        .into_iter()
+        .filter_map(|(option, key, value)| Some(OptionSetting::new(option, key, value?)));
+    overrides.options.extend(of_server);
     let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
     // The name goes into reports and names of files, where no password belongs.
     let urls = arguments.urls.iter().map(|url| without_user(url));

@@ -48,9 +48,8 @@ pub(crate) fn load(
     let mut overrides = overrides();
     overrides.set = set.to_vec();
     overrides.options = options;
-    overrides
-        .set
-        .extend(seed.map(|seed| format!("seed={seed}")));
+    let seed = seed.map(|seed| OptionSetting::new("--seed", "seed", &seed.to_string()));
+    overrides.options.extend(seed);
     Plan::load(path, &overrides).map_err(Failure::diagnostic)
 }
 

@@ -42,6 +42,63 @@ fn fails_with(url: &str, reasons: &[&str]) {
 }
 
 #[test]
+fn option_that_is_wrong_is_named_by_its_own_name() {
+    let folder = folder();
+    for (arguments, said) in [
+        (
+            "load rtsp://127.0.0.1/a --launch vcl",
+            "--launch vcl: there is no server `vcl`",
+        ),
+        (
+            "load rtsp://127.0.0.1/a --pid 0",
+            "--pid 0: `server.observe.pid: 0` is out of range",
+        ),
+        (
+            "load rtsp://127.0.0.1/a --leave-after 1",
+            "--leave-after 1: a unit is missing",
+        ),
+        (
+            "load rtsp://127.0.0.1/a --size 5",
+            "--size 5: `--size` is not for clients of these URLs",
+        ),
+    ] {
+        run(folder.path(), arguments.split(' '))
+            .expect(104)
+            .names(said);
+    }
+}
+
+#[test]
+fn too_few_file_descriptors_name_the_workers_that_are_used() {
+    let folder = folder();
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    for (limit, clients, need) in [
+        // 5 each, and 64 of the worker's own: more workers would not help.
+        (
+            40,
+            20,
+            "164 file descriptors in its one worker, and may open 40",
+        ),
+        // 16 workers would not do, so the limit has to be raised.
+        (
+            70,
+            2000,
+            "689 file descriptors in each of its 16 workers, and may open 70",
+        ),
+    ] {
+        let load = format!("load rtsp://127.0.0.1:1/a -c {clients} -d 1s --no-describe");
+        let line = format!("ulimit -n {limit} && ulimit -Hn {limit} && exec {program} {load}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &line]).env("NO_COLOR", "1");
+        let refused = Process::start(command, folder.path());
+        refused
+            .finish(Duration::from_secs(20))
+            .expect(104)
+            .names(need);
+    }
+}
+
+#[test]
 fn a_key_that_is_misspelt() {
     let folder = folder();
     let text = scenario("rtsp://127.0.0.1/a", "").replace("transport:", "transprot:");

@@ -1,16 +1,19 @@
 //! The JSON report, written window by window: memory does not grow with the run's length.
+//!
+//! Characters that could steer a terminal are escaped, since JSON is often looked at in one.
 
 use std::io::{self, Write};
 
 use crate::ReportError;
+use crate::gate;
 use crate::model::Report;
 use crate::series::Series;
 use crate::window::WindowRow;
 
 /// Writes the report of a series as one JSON object.
 pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportError> {
-    serde_json::to_writer_pretty(&mut *out, series).map_err(io::Error::from)?;
-    writeln!(out)?;
+    let text = serde_json::to_string_pretty(series).map_err(io::Error::from)?;
+    writeln!(out, "{}", gate::json(&text))?;
     out.flush()?;
     Ok(())
 }
@@ -27,10 +30,11 @@ pub fn write(
     let open = head
         .strip_suffix("\n}")
         .expect("a struct with fields is written as an object over several lines");
-    write!(out, "{open},\n  \"windows\": [")?;
+    write!(out, "{},\n  \"windows\": [", gate::json(open))?;
     let mut first = true;
     for window in windows {
         let line = serde_json::to_string(&window?).map_err(io::Error::from)?;
+        let line = gate::json(&line);
         write!(out, "{}\n    {line}", if first { "" } else { "," })?;
         first = false;
     }

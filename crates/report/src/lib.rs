@@ -1,7 +1,8 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the table
-//! for a terminal, and the JSON report.
+//! for a terminal, and the JSON report. All text for a terminal goes through [`gate`].
 
 mod cause;
+pub mod gate;
 pub mod human;
 pub mod json;
 mod limits;

@@ -3,6 +3,7 @@
 use measure::Unit;
 use measure::media::{DescribedUrl, Media, MediaDescription};
 
+use crate::gate;
 use crate::human::{figure, span};
 
 /// A line for each URL, and one for each difference among them that makes picking at random uncertain.
@@ -18,7 +19,9 @@ pub fn lines(media: &Media) -> Vec<String> {
             false => text,
         }
     });
-    urls.chain(warnings(media)).collect()
+    urls.chain(warnings(media))
+        .map(|line| gate::plain(&line).into_owned())
+        .collect()
 }
 
 /// A line for each difference that makes picking at random uncertain.

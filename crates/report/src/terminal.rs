@@ -17,6 +17,7 @@ use measure::Unit;
 
 pub use verdict::headline;
 
+use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
 use crate::model::{Clients, Distribution, Event, Figures, Metrics, Named, Population, Report};
 use crate::paint::Paint;
@@ -79,7 +80,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
         screen.everything(report);
     }
     screen.run_file(report);
-    screen.text
+    gate::lines(&screen.text, layout.paint.colour).into_owned()
 }
 
 struct Screen {
@@ -113,7 +114,8 @@ impl Screen {
     fn heading(&mut self, name: &str, text: &str) {
         self.blank();
         let room = self.layout.width.saturating_sub(name.chars().count() + 2);
-        self.text.push_str(&self.layout.paint.strong(name));
+        self.text
+            .push_str(&self.layout.paint.strong(&gate::plain(name)));
         if !text.is_empty() {
             self.text.push_str("  ");
             self.text.push_str(&cut(text, room.max(20)));
@@ -363,7 +365,7 @@ impl Screen {
             self.text,
             "{}  {}",
             paint.strong("run file"),
-            report.path.display()
+            gate::plain(&report.path.to_string_lossy())
         );
         let _ = writeln!(
             self.text,
@@ -472,20 +474,17 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
     .map(|(name, value)| (name, figure(unit, value)))
 }
 
-/// A text without line ends or other control characters, which a server may have sent us.
+/// A text on one line, its blanks and line ends single blanks, that steers no terminal: see [`gate`].
 pub(crate) fn one_line(text: &str) -> String {
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    clean
-        .collect::<String>()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = text.split_whitespace().map(gate::plain);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The text, or as much of it as fits with an ellipsis.
 pub(crate) fn cut(text: &str, width: usize) -> String {
+    let text = gate::plain(text);
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text.into_owned();
     }
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
     short.push('…');
@@ -494,6 +493,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// The text in lines of at most `width`, broken at blanks where there are any.
 pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
+    let text = gate::plain(text);
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {

@@ -1,10 +1,12 @@
 //! What is said to the user, and where: everything on standard error but what was asked for by name.
+//!
+//! All of it goes through [`report::gate`]: what servers, scenarios and run files say cannot steer the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
-use miette::{GraphicalReportHandler, GraphicalTheme};
-use report::Layout;
+use miette::{GraphicalReportHandler, GraphicalTheme, ThemeCharacters, ThemeStyles};
 use report::paint::Paint;
+use report::{Layout, gate};
 
 use crate::args::Global;
 use crate::exit::{Failure, Message};
@@ -49,12 +51,14 @@ impl Console {
     /// A line for the user that is no result. Where nobody reads it any more, that is no error.
     pub(crate) fn say(self, text: &str) {
         if !self.quiet {
+            let text = gate::lines(text, self.paint_stderr().colour);
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
     /// A result: what was asked for.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
+        let text = gate::lines(text, self.paint_stdout().colour);
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // The reader has what it wanted, such as the first lines.
@@ -109,7 +113,11 @@ impl Console {
             }
             Message::Diagnostic(diagnostic) => {
                 let mut theme = match (paint.colour, io::stderr().is_terminal()) {
-                    (true, _) => GraphicalTheme::unicode(),
+                    // The colours that pass the gate.
+                    (true, _) => GraphicalTheme {
+                        characters: ThemeCharacters::unicode(),
+                        styles: ThemeStyles::ansi(),
+                    },
                     (false, true) => GraphicalTheme::unicode_nocolor(),
                     (false, false) => GraphicalTheme::none(),
                 };
@@ -123,6 +131,7 @@ impl Console {
                 }
             }
         }
+        let text = gate::lines(&text, paint.colour);
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }

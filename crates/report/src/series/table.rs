@@ -10,6 +10,7 @@ use super::figures::Shown;
 use super::{
     Capacity, Interval, LeftOut, MostMessages, Row, RowOutcome, Scaling, Series, best, contest,
 };
+use crate::gate;
 use crate::human::{count, digits, figure};
 use crate::terminal::{Layout, fold, one_line};
 
@@ -114,9 +115,10 @@ pub fn table(series: &Series, layout: Layout) -> String {
     for scaling in &series.scaling {
         scaling_text(&mut text, scaling, layout);
     }
-    let folder = series.folder.display();
+    let folder = series.folder.to_string_lossy();
+    let folder = gate::plain(&folder);
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
-    text
+    gate::lines(&text, paint.colour).into_owned()
 }
 
 /// What the columns of the varied keys are called: their last part, and as much before it as tells them apart.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{Layout, Screen, cut, fold, one_line};
 use crate::cause::{cause, other_reasons};
+use crate::gate;
 use crate::human::{figure, plural, span};
 use crate::model::{Outcome, Report, Threshold};
 use crate::shorten::shorten;
@@ -19,7 +20,7 @@ pub fn headline(report: &Report, layout: Layout) -> String {
         layout,
     };
     screen.headline(report);
-    screen.text
+    gate::lines(&screen.text, layout.paint.colour).into_owned()
 }
 
 impl Screen {

@@ -333,3 +333,22 @@ fn few_file_descriptors_are_raised_where_that_is_allowed() {
         .finish(Duration::from_secs(30))
         .expect(0);
 }
+
+#[test]
+fn escape_sequences_in_a_scenario_do_not_reach_the_terminal() {
+    let folder = folder();
+    let hostile = "a\u{1b}]0;title\u{7}\u{9b}2J\u{202e}b";
+    let text =
+        scenario("rtsp://127.0.0.1/a", "").replace("name: test", &format!("name: \"{hostile}\""));
+    fs::write(folder.path().join("raw.yaml"), &text).expect("the test's folder can be written");
+    // Some YAML readers refuse such characters as they are, but all take them escaped.
+    let escaped = text.replace(hostile, "a\\e]0;title\\a\\x9b2J\\u202eb\\nc");
+    fs::write(folder.path().join("escaped.yaml"), escaped)
+        .expect("the test's folder can be written");
+    for name in ["raw.yaml", "escaped.yaml"] {
+        let finished = run(folder.path(), ["check", "--offline", name]);
+        let said = finished.stdout + &finished.stderr;
+        let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!said.contains(steers), "{said:?}");
+    }
+}

@@ -28,6 +28,10 @@ const TESTER: &str = "tester";
 /// How many events a report carries at most: the oldest. All are in the run file.
 const EVENTS_MAX: usize = 10_000;
 
+/// How many bytes of texts of events, and of examples of failures, a report carries at most. Texts of a run are far shorter:
+/// this bounds what a file from somebody else can take.
+const TEXTS_MAX: usize = 16 << 20;
+
 /// Opens a run file to report it. `catalogue` finds the metrics of a kind of subject: `server`,
 /// `tester`, or a protocol's name.
 pub fn open(
@@ -336,15 +340,19 @@ fn failure_examples(
     if wanted == 0 {
         return Ok(found);
     }
+    let mut bytes = 0;
     for client in reader.clients() {
         let client = client?;
         if client.outcome != Some(ClientOutcome::Failed) {
             continue;
         }
         if let (Some(reason), Some(detail)) = (client.reason, client.detail) {
-            found.entry((client.subject, reason)).or_insert(detail);
+            found.entry((client.subject, reason)).or_insert_with(|| {
+                bytes += detail.len();
+                detail
+            });
         }
-        if found.len() >= wanted {
+        if found.len() >= wanted || bytes > TEXTS_MAX {
             break;
         }
     }
@@ -352,19 +360,22 @@ fn failure_examples(
 }
 
 fn events(reader: &Reader) -> Result<Vec<Event>, ReportError> {
-    reader
-        .events()
-        .take(EVENTS_MAX)
-        .map(|row| {
-            let row = row?;
-            Ok(Event {
-                at: row.time.as_secs_f64(),
-                kind: row.kind,
-                subject: row.subject,
-                text: row.text,
-            })
-        })
-        .collect()
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    for row in reader.events().take(EVENTS_MAX) {
+        let row = row?;
+        bytes += row.text.len() + row.kind.len();
+        if bytes > TEXTS_MAX {
+            break;
+        }
+        events.push(Event {
+            at: row.time.as_secs_f64(),
+            kind: row.kind,
+            subject: row.subject,
+            text: row.text,
+        });
+    }
+    Ok(events)
 }
 
 fn cut_off() -> Verdict {

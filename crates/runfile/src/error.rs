@@ -3,29 +3,34 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a run file. Each message names the file.
+/// What went wrong with a run file. Each message is a sentence that names the file, and says what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunFileError {
     /// A run file is there already, and overwriting it was not asked for.
-    #[error("{}: there is a run file already, and it is not overwritten unasked", .path.display())]
+    #[error(
+        "{}: there is a run file already: add `--force` to replace it, or name another file with `-o`", .path.display()
+    )]
     Exists {
         /// Where.
         path: PathBuf,
     },
     /// Something that is no run file is where one should be made. It is never overwritten.
-    #[error("{}: there is a file that is no run file, and it is not overwritten", .path.display())]
+    #[error("{}: this is no run file, so it is not replaced: name another file with `-o`", .path.display())]
     Foreign {
         /// Where.
         path: PathBuf,
     },
     /// Another run is writing to it.
-    #[error("{}: another run is writing to this file", .path.display())]
+    #[error(
+        "{}: another run is writing to this file: name another file with `-o`, or wait until that run has ended",
+        .path.display()
+    )]
     InUse {
         /// Where.
         path: PathBuf,
     },
     /// It could not be made.
-    #[error("{}: the run file cannot be made: {why}", .path.display())]
+    #[error("{}: the run file cannot be made: {why}: name another place with `-o`", .path.display())]
     Create {
         /// Where.
         path: PathBuf,
@@ -34,8 +39,8 @@ pub enum RunFileError {
     },
     /// The disk is full.
     #[error(
-        "{}: the disk is full, so the run file ends here; the first {windows} windows are in it and \
-         stay readable", .path.display()
+        "{}: the disk is full, so the run file ends here; its first {windows} windows are kept and can be reported: \
+         make room, or name another place with `-o`", .path.display()
     )]
     DiskFull {
         /// Where.
@@ -45,8 +50,8 @@ pub enum RunFileError {
     },
     /// It could not be written any further.
     #[error(
-        "{}: the run file cannot be written any further: {why}; the first {windows} windows are in it \
-         and stay readable", .path.display()
+        "{}: the run file cannot be written any further: {why}; its first {windows} windows are kept and can be \
+         reported: name another place with `-o`", .path.display()
     )]
     Write {
         /// Where.
@@ -56,16 +61,37 @@ pub enum RunFileError {
         /// What went wrong.
         why: String,
     },
-    /// There is no such file, or it may not be read.
-    #[error("{}: the run file cannot be opened: {why}", .path.display())]
+    /// There is no such file.
+    #[error("{}: there is no such file: name a run file, or the folder of a series", .path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+    },
+    /// It cannot be read, or is no file.
+    #[error(
+        "{}: the run file cannot be read: {why}: name a run file that you may read, or the folder of a series",
+        .path.display()
+    )]
     Open {
         /// Where.
         path: PathBuf,
         /// What the system said.
         why: String,
     },
+    /// Nothing is in it.
+    #[error(
+        "{}: the file is empty: its run ended before anything was kept, or it was not copied to its end; run it again, \
+         or copy it again", .path.display()
+    )]
+    Empty {
+        /// Where.
+        path: PathBuf,
+    },
     /// It is something else.
-    #[error("{}: this is no run file of streamgauge", .path.display())]
+    #[error(
+        "{}: this is no run file of streamgauge: name a file that `run`, `load` or `demo` has made, or the folder of \
+         a series", .path.display()
+    )]
     NotARunFile {
         /// Where.
         path: PathBuf,
@@ -85,7 +111,8 @@ pub enum RunFileError {
     },
     /// It names a kind of subject that there is no catalogue for.
     #[error(
-        "{}: `{subject}` is of the kind `{kind}`, which this streamgauge does not know", .path.display()
+        "{}: `{subject}` is of the kind `{kind}`, which this streamgauge does not know: use the streamgauge that made \
+         the file, or a newer one", .path.display()
     )]
     UnknownKind {
         /// Where.
@@ -96,7 +123,10 @@ pub enum RunFileError {
         kind: String,
     },
     /// What it holds makes no sense.
-    #[error("{}: the run file is damaged: {why}", .path.display())]
+    #[error(
+        "{}: the run file is damaged: {why}: copy it again from where it was made, with the file `-wal` beside it if \
+         there is one", .path.display()
+    )]
     Damaged {
         /// Where.
         path: PathBuf,
@@ -115,11 +145,15 @@ impl RunFileError {
 }
 
 /// What an input or output error means to a person, without the system's error number.
-pub(crate) fn io_reason(error: &io::Error) -> String {
+pub fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or directory".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
+        io::ErrorKind::QuotaExceeded => "your quota of this disk is used up".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of its path is a file, and no folder".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     }
 }

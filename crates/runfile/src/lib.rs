@@ -8,7 +8,8 @@
 //!
 //! An SQLite database with `application_id` 0x53474147 and the version of this format in
 //! `user_version` (see [`VERSION`]). While it is written it is in WAL mode, so up to three files
-//! belong to it (`-wal`, `-shm`); a finished run is one plain file. Times are nanoseconds since the
+//! belong to it (`-wal`, `-shm`); a finished run is one plain file. A run that was killed leaves its log (`-wal`), which has to
+//! be copied with it: readers never write, so it stays. Times are nanoseconds since the
 //! run began, unless a column says otherwise. Figures are in the units that the catalogue of their
 //! subject states.
 //!
@@ -34,6 +35,7 @@
 
 pub mod blob;
 mod catalogue;
+mod database;
 mod error;
 mod open;
 mod reader;
@@ -42,7 +44,7 @@ mod schema;
 pub mod series;
 mod writer;
 
-pub use error::RunFileError;
+pub use error::{RunFileError, io_reason};
 pub use reader::{Reader, Rows, Subject};
 pub use rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, Machine, SubjectHeader, WindowRow,
@@ -50,5 +52,7 @@ pub use rows::{
 pub use schema::VERSION;
 pub use writer::RunFile;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

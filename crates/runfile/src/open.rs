@@ -1,24 +1,27 @@
-//! Opening a run file for reading, whatever state it was left in.
+//! Opening a run file for reading, whatever state it was left in and whoever it is from.
+//!
+//! Neither the file nor its log is ever written: a run file may come from anybody, and reading one must not be
+//! a way to change anything.
 
-use std::fs::File;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::database::Database;
 use crate::error::{RunFileError, io_reason};
 use crate::schema;
 
-/// The longest text or blob that is read.
-const LONGEST_VALUE: i32 = 64 << 20;
-
-/// How long a reader waits for a writer that is in its way.
-const BUSY: Duration = Duration::from_secs(5);
-
 /// The name of a copy, in a directory of its own.
 const COPY: &str = "copy";
+
+/// What every SQLite database begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// How long the header of a database is (https://www.sqlite.org/fileformat2.html, "The Database Header").
+const HEADER: usize = 100;
 
 /// The path of a file that SQLite puts beside the database.
 pub(crate) fn companion(path: &Path, suffix: &str) -> PathBuf {
@@ -27,65 +30,142 @@ pub(crate) fn companion(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// An open run file; and the directory of a copy, where it could not be read in its place.
-pub(crate) type Opened = (Connection, Option<tempfile::TempDir>);
-
 /// Opens a run file: a finished one, one that is being written, or one that a killed run left.
-pub(crate) fn open_database(path: &Path) -> Result<Opened, RunFileError> {
+pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
     let unreadable = |why: String| RunFileError::Open {
         path: path.to_owned(),
         why,
     };
-    let file = File::open(path).map_err(|error| unreadable(io_reason(&error)))?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| unreadable(io_reason(&error)))?;
-    if !metadata.is_file() {
-        return Err(unreadable("it is no file".to_owned()));
+    let damaged = |why: String| RunFileError::Damaged {
+        path: path.to_owned(),
+        why,
+    };
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => RunFileError::Missing {
+            path: path.to_owned(),
+        },
+        _ => unreadable(io_reason(&error)),
+    };
+    // Asked first: a pipe that nobody writes to would be opened for ever.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(unreadable("it is no regular file".to_owned()));
     }
+    let mut file = File::open(path).map_err(failed)?;
+    let mut head = Vec::new();
+    (&mut file)
+        .take(HEADER as u64)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    check_head(path, &head)?;
     // A writer holds the lock as long as it lives.
-    if companion(path, "-wal").exists() && file.try_lock().is_ok() {
-        fold_log(path);
-    }
+    let is_written = file.try_lock().is_err();
+    let length = file.metadata().map_err(failed)?.len();
     drop(file);
-    let (database, copy) = match connect(path) {
+    let mut has_log = false;
+    for suffix in ["-wal", "-shm"] {
+        let Ok(metadata) = fs::symlink_metadata(companion(path, suffix)) else {
+            continue;
+        };
+        if !metadata.is_file() {
+            return Err(damaged(format!("its `{suffix}` is no regular file")));
+        }
+        has_log |= suffix == "-wal" && metadata.len() > 0;
+    }
+    let plain = !is_written && !has_log;
+    if plain && let Some(whole) = whole_length(&head).filter(|&whole| whole > length) {
+        return Err(damaged(format!(
+            "its end is missing: there are {length} of {whole} bytes"
+        )));
+    }
+    let database = match connect(path, plain) {
         // Its log cannot be read in its place: that takes an index, and this directory may not be
         // written to, or has no room.
         Err(error) if is_about_the_place(&error) => {
-            let copy = copy(path).map_err(|error| unreadable(io_reason(&error)))?;
-            (connect(&copy.path().join(COPY)), Some(copy))
+            let copy = copy(path).map_err(|error| {
+                let folder = std::env::temp_dir();
+                let (why, folder) = (io_reason(&error), folder.display());
+                unreadable(format!(
+                    "it has to be copied to {folder} to be read, and that fails: {why}"
+                ))
+            })?;
+            connect(&copy.path().join(COPY), false).map(|mut database| {
+                database.copy = Some(copy);
+                database
+            })
         }
-        other => (other, None),
+        other => other,
     };
-    let database = database.map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => RunFileError::NotARunFile {
-            path: path.to_owned(),
-        },
-        _ => unreadable(error.to_string()),
-    })?;
+    let database = database.map_err(|error| damaged(error.to_string()))?;
     identify(&database, path)?;
-    Ok((database, copy))
-}
-
-/// Puts what a killed run left in the log into the database, so that the file is one again. Where
-/// that cannot be done (the file may not be written to) nothing changes, and the log is read where it is.
-fn fold_log(path: &Path) {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if let Ok(database) = Connection::open_with_flags(path, flags)
-        && identify(&database, path).is_ok()
-    {
-        let _ = database.pragma_update(None, "journal_mode", "DELETE");
-    }
-}
-
-fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY)?;
-    database.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE)?;
-    // What is wrong with a file shows when it is first read.
-    database.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+    database.check_schema().map_err(damaged)?;
     Ok(database)
+}
+
+/// Says what a file is that does not begin as run files do.
+fn check_head(path: &Path, head: &[u8]) -> Result<(), RunFileError> {
+    let path = path.to_owned();
+    if head.is_empty() {
+        return Err(RunFileError::Empty { path });
+    }
+    if !is_run_file(head) {
+        return Err(
+            match head.len() < HEADER && MAGIC.starts_with(&head[..head.len().min(16)]) {
+                true => RunFileError::Damaged {
+                    path,
+                    why: format!("it ends after {} bytes", head.len()),
+                },
+                false => RunFileError::NotARunFile { path },
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Whether a file that begins so is a run file.
+pub(crate) fn is_run_file(head: &[u8]) -> bool {
+    let id = u32::try_from(schema::APPLICATION_ID).unwrap_or_default();
+    head.starts_with(MAGIC) && head.get(68..72) == Some(&id.to_be_bytes())
+}
+
+/// How long the file of a database is that has this header, where the header says so: its number of pages counts
+/// if it was written with the last change (ibid., "In-header database size").
+fn whole_length(head: &[u8]) -> Option<u64> {
+    let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    let page = u64::from(u16::from_be_bytes(head.get(16..18)?.try_into().ok()?));
+    let page = if page == 1 { 65_536 } else { page };
+    let is_current = number(24)? == number(92)?;
+    is_current.then_some(u64::from(number(28)?) * page)
+}
+
+/// `plain`: nothing writes to the file, and it has no log. Then SQLite is told that it never changes, and neither
+/// locks it nor looks for files beside it.
+fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = if plain {
+        Connection::open_with_flags(immutable(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+    } else {
+        Connection::open_with_flags(path, flags)?
+    };
+    Database::new(connection)
+}
+
+/// The path as a URI (https://www.sqlite.org/uri.html) of a file that does not change.
+fn immutable(path: &Path) -> String {
+    // Two slashes more: the first ones of a path must not read as those before a host.
+    let mut uri = String::from(if path.is_absolute() {
+        "file://"
+    } else {
+        "file:"
+    });
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(byte));
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 fn is_about_the_place(error: &rusqlite::Error) -> bool {
@@ -98,22 +178,21 @@ fn is_about_the_place(error: &rusqlite::Error) -> bool {
 /// Copies the file and its log to where they can be read.
 pub(crate) fn copy(path: &Path) -> io::Result<tempfile::TempDir> {
     let directory = tempfile::tempdir()?;
-    std::fs::copy(path, directory.path().join(COPY))?;
+    fs::copy(path, directory.path().join(COPY))?;
     let log = companion(path, "-wal");
     if log.exists() {
-        std::fs::copy(log, companion(&directory.path().join(COPY), "-wal"))?;
+        fs::copy(log, companion(&directory.path().join(COPY), "-wal"))?;
     }
     Ok(directory)
 }
 
 /// Says whether it is a run file of a version that is known.
-fn identify(database: &Connection, path: &Path) -> Result<(), RunFileError> {
+fn identify(database: &Database, path: &Path) -> Result<(), RunFileError> {
     let path = path.to_owned();
-    let pragma = |name: &str| database.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    if !matches!(pragma("application_id"), Ok(id) if id == schema::APPLICATION_ID) {
+    if !matches!(database.pragma("application_id"), Ok(id) if id == schema::APPLICATION_ID) {
         return Err(RunFileError::NotARunFile { path });
     }
-    match pragma("user_version") {
+    match database.pragma("user_version") {
         Ok(version) if version > schema::VERSION => Err(RunFileError::Newer {
             path,
             version,

@@ -1,30 +1,43 @@
 //! Reading a run file, finished or not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::{Catalogue, ThresholdResult, Time, Totals, Verdict, Window};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 use crate::blob;
 use crate::catalogue::{Mapping, Stored};
+use crate::database::Database;
 use crate::error::RunFileError;
 use crate::open::open_database;
 use crate::rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow,
 };
 
-/// A run file that is read. Reading does not change what it says; the log that a killed run left
-/// beside it is folded in where that is possible.
+/// The most rows of a page of clients, events or lines of a server.
+const PAGE: usize = 256;
+
+/// The most windows of a page.
+const WINDOWS: usize = 16;
+
+/// The most subjects: a scenario has at most a hundred populations.
+const SUBJECTS: usize = 128;
+
+/// The most reasons for which clients of a run failed: they are names out of protocols' enumerated sets.
+const REASONS: usize = 1_000;
+
+/// A run file that is read. Reading changes nothing: the log that a killed run left beside it is read, and stays.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    database: Connection,
+    database: Database,
     header: Header,
     subjects: Vec<Subject>,
-    /// Holds a copy of the file, where it could not be read in its place.
-    _copy: Option<tempfile::TempDir>,
+    /// The reasons of failure that were read so far.
+    reasons: RefCell<BTreeSet<String>>,
 }
 
 /// A population, the server or the tester.
@@ -43,6 +56,8 @@ pub struct Subject {
     pub unknown: Vec<String>,
     id: i64,
     mapping: Mapping,
+    /// How many distributions the file has of it.
+    stored: usize,
 }
 
 impl Reader {
@@ -51,28 +66,21 @@ impl Reader {
         path: &Path,
         catalogue: impl Fn(&str) -> Option<Catalogue>,
     ) -> Result<Reader, RunFileError> {
-        let (database, copy) = open_database(path)?;
+        let database = open_database(path)?;
         let damaged = |why: String| RunFileError::Damaged {
             path: path.to_owned(),
             why,
         };
-        let sql = |error: rusqlite::Error| damaged(error.to_string());
         let mut subjects = Vec::new();
-        let mut statement = database
-            .prepare("SELECT id, name, kind, catalogue FROM subject ORDER BY id LIMIT 10000")
-            .map_err(sql)?;
-        let rows = statement
-            .query_map([], |row| {
-                Ok((
-                    row.get(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, String>(2)?,
-                    row.get::<_, String>(3)?,
-                ))
-            })
-            .map_err(sql)?;
-        for row in rows {
-            let (id, name, kind, stored) = row.map_err(sql)?;
+        let rows: Vec<(i64, String, String, String)> = database
+            .rows(
+                "SELECT id, name, kind, catalogue FROM subject ORDER BY id",
+                [],
+                SUBJECTS,
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )
+            .map_err(damaged)?;
+        for (id, name, kind, stored) in rows {
             let stored: Stored = serde_json::from_str(&stored)
                 .map_err(|error| damaged(format!("the catalogue of `{name}`: {error}")))?;
             let Some(catalogue) = catalogue(&kind) else {
@@ -91,16 +99,16 @@ impl Reader {
                 unknown: mapping.unknown.clone(),
                 id,
                 mapping,
+                stored: stored.distributions.len(),
             });
         }
-        drop(statement);
         let header = read_header(&database, &subjects).map_err(damaged)?;
         Ok(Reader {
             path: path.to_owned(),
             database,
             header,
             subjects,
-            _copy: copy,
+            reasons: RefCell::default(),
         })
     }
 
@@ -168,8 +176,9 @@ impl Reader {
         self.collect(
             "SELECT subject.name, reason, sum(count) FROM failure \
              JOIN subject ON subject.id = failure.subject WHERE window >= ?1 \
-             GROUP BY subject.id, reason ORDER BY subject.id, sum(count) DESC, reason LIMIT 10000",
+             GROUP BY subject.id, reason ORDER BY subject.id, sum(count) DESC, reason",
             params![warm_up],
+            SUBJECTS * REASONS,
             |row| {
                 Ok(FailureRow {
                     subject: row.get(0)?,
@@ -186,6 +195,7 @@ impl Reader {
             reader.collect(
                 "SELECT id, time, kind, subject, text FROM event WHERE id > ?1 ORDER BY id LIMIT 256",
                 params![after],
+                PAGE,
                 |row| {
                     let event = EventRow {
                         time: time(row.get(1)?),
@@ -205,6 +215,7 @@ impl Reader {
             reader.collect(
                 "SELECT id, line FROM served WHERE id > ?1 ORDER BY id LIMIT 256",
                 params![after],
+                PAGE,
                 |row| Ok((row.get(0)?, json(row, 1)?)),
             )
         })
@@ -212,12 +223,9 @@ impl Reader {
 
     /// The verdict and the thresholds it came from; `None` of a run that was cut off before.
     pub fn verdict(&self) -> Result<Option<(Verdict, Vec<ThresholdResult>)>, RunFileError> {
-        self.database
-            .query_row("SELECT verdict, thresholds FROM verdict", [], |row| {
-                Ok((json(row, 0)?, json(row, 1)?))
-            })
-            .optional()
-            .map_err(|error| self.damaged(error.to_string()))
+        let sql = "SELECT verdict, thresholds FROM verdict";
+        let rows = self.collect(sql, [], 1, |row| Ok((json(row, 0)?, json(row, 1)?)))?;
+        Ok(rows.into_iter().next())
     }
 
     fn damaged(&self, why: String) -> RunFileError {
@@ -231,13 +239,12 @@ impl Reader {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
+        most: usize,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, RunFileError> {
-        let collect = || -> rusqlite::Result<Vec<T>> {
-            let mut statement = self.database.prepare_cached(sql)?;
-            statement.query_map(params, read)?.collect()
-        };
-        collect().map_err(|error| self.damaged(error.to_string()))
+        self.database
+            .rows(sql, params, most, read)
+            .map_err(|why| self.damaged(why))
     }
 
     fn some_clients(&self, after: i64) -> Result<Vec<(i64, ClientRow)>, RunFileError> {
@@ -245,6 +252,7 @@ impl Reader {
             "SELECT id, subject, slot, generation, url, due, begun, first_media, ended, outcome, \
              reason, detail, streams FROM client WHERE id > ?1 ORDER BY id LIMIT 256",
             params![after],
+            PAGE,
             |row| {
                 let id: i64 = row.get(0)?;
                 let some_time = |index| row.get::<_, Option<i64>>(index);
@@ -278,6 +286,7 @@ impl Reader {
         let mut windows = self.collect(
             "SELECT idx, start_ns, seconds FROM window WHERE idx > ?1 ORDER BY idx LIMIT 16",
             params![after],
+            WINDOWS,
             |row| {
                 let index: i64 = row.get(0)?;
                 let window = WindowRow {
@@ -293,10 +302,13 @@ impl Reader {
             return Ok(windows);
         };
         let range = params![first.0, last.0];
+        let places = WINDOWS * self.subjects.len();
+        let distributions = self.subjects.iter().map(|subject| subject.stored).max();
         let mut figures: BTreeMap<(i64, i64), Window> = BTreeMap::new();
         let lines = self.collect(
             "SELECT window, subject, counters, gauges FROM figures WHERE window BETWEEN ?1 AND ?2",
             range,
+            places,
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 let counters: Vec<i64> = json(row, 2)?;
@@ -317,6 +329,7 @@ impl Reader {
         let blobs = self.collect(
             "SELECT window, subject, metric, blob FROM histogram WHERE window BETWEEN ?1 AND ?2",
             range,
+            places * distributions.unwrap_or(0),
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 let sparse = row
@@ -337,12 +350,21 @@ impl Reader {
         let failures = self.collect(
             "SELECT window, subject, reason, count FROM failure WHERE window BETWEEN ?1 AND ?2",
             range,
+            places * REASONS,
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 Ok((key, row.get::<_, String>(2)?, row.get::<_, u32>(3)?))
             },
         )?;
+        let mut reasons = self.reasons.borrow_mut();
         for (key, reason, count) in failures {
+            if !reasons.contains(&reason) {
+                reasons.insert(reason.clone());
+            }
+            if reasons.len() > REASONS {
+                let why = format!("its clients failed for more than {REASONS} reasons");
+                return Err(self.damaged(why));
+            }
             if let Some(window) = figures.get_mut(&key) {
                 window.failures.insert(reason, u64::from(count));
             }
@@ -436,17 +458,15 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlit
     serde_json::from_str(&text).map_err(|error| conversion(column, error.to_string()))
 }
 
-fn read_meta(database: &Connection, key: &str) -> Result<Option<serde_json::Value>, String> {
-    database
-        .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-            json(row, 0)
-        })
-        .optional()
-        .map_err(|error| format!("`{key}`: {error}"))
+fn read_meta(database: &Database, key: &str) -> Result<Option<serde_json::Value>, String> {
+    let sql = "SELECT value FROM meta WHERE key = ?1";
+    let rows = database.rows(sql, [key], 1, |row| json(row, 0));
+    let value = rows.map_err(|why| format!("`{key}`: {why}"))?;
+    Ok(value.into_iter().next())
 }
 
-fn read_header(database: &Connection, subjects: &[Subject]) -> Result<Header, String> {
-    fn get<T: serde::de::DeserializeOwned>(database: &Connection, key: &str) -> Result<T, String> {
+fn read_header(database: &Database, subjects: &[Subject]) -> Result<Header, String> {
+    fn get<T: serde::de::DeserializeOwned>(database: &Database, key: &str) -> Result<T, String> {
         let value = read_meta(database, key)?.ok_or_else(|| format!("`{key}` is missing"))?;
         serde_json::from_value(value).map_err(|error| format!("`{key}`: {error}"))
     }

@@ -6,8 +6,9 @@ pub const VERSION: i64 = 1;
 /// Marks an SQLite file as a run file: "SGAG".
 pub(crate) const APPLICATION_ID: i64 = 0x5347_4147;
 
-/// Makes an empty run file out of an empty database.
-pub(crate) const CREATE: &str = "
+/// Makes the tables of a run file in an empty database. Readers compare each statement with what the file says, so
+/// who changes one needs a new [`VERSION`].
+pub(crate) const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE subject (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, catalogue TEXT NOT NULL);
@@ -30,6 +31,10 @@ CREATE TABLE event (
 CREATE TABLE served (id INTEGER PRIMARY KEY, line TEXT NOT NULL);
 CREATE TABLE verdict (
     id INTEGER PRIMARY KEY CHECK (id = 1), verdict TEXT NOT NULL, thresholds TEXT NOT NULL);
+";
+
+/// Makes the views, which are for other programs: a reader of this crate uses none.
+pub(crate) const VIEWS: &str = "
 CREATE VIEW counter AS
     SELECT figures.window AS window, subject.name AS subject, names.value AS metric,
            places.value AS value
@@ -45,3 +50,17 @@ CREATE VIEW gauge AS
          json_each(figures.gauges) AS places
     WHERE names.key = places.key AND places.value IS NOT NULL;
 ";
+
+/// The statement that makes each table.
+pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
+    TABLES
+        .split(';')
+        .map(str::trim)
+        .filter(|statement| !statement.is_empty())
+}
+
+/// The name of the table that a statement makes.
+pub(crate) fn name_of(statement: &str) -> &str {
+    let rest = statement.strip_prefix("CREATE TABLE ").unwrap_or_default();
+    rest.split([' ', '(']).next().unwrap_or_default()
+}

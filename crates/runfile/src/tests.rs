@@ -66,11 +66,11 @@ mod later {
     pub(crate) static GROUPS: [&Group; 1] = [&VIEWERS];
 }
 
-fn catalogue(kind: &str) -> Option<Catalogue> {
+pub(crate) fn catalogue(kind: &str) -> Option<Catalogue> {
     (kind == "test").then_some(CATALOGUE)
 }
 
-fn header() -> Header {
+pub(crate) fn header() -> Header {
     Header {
         version: "1.2.3".to_owned(),
         scenario: serde_json::json!({"name": "a test", "rate": 0.1}),
@@ -103,17 +103,17 @@ fn window(index: u64, subjects: BTreeMap<String, Window>) -> WindowRow {
 }
 
 /// A window in which `viewers` expected 100 packets and got one less.
-fn lossy(index: u64) -> WindowRow {
+pub(crate) fn lossy(index: u64) -> WindowRow {
     let mut viewers = Window::empty(CATALOGUE);
     viewers.counters = vec![100, 99];
     window(index, BTreeMap::from([("viewers".to_owned(), viewers)]))
 }
 
-fn read(path: &Path) -> Reader {
+pub(crate) fn read(path: &Path) -> Reader {
     Reader::open(path, catalogue).expect("a run file")
 }
 
-fn place() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("a run.db");
     (directory, path)
@@ -268,7 +268,7 @@ fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
     assert!(rows[..19].iter().all(Result::is_ok));
     let error = rows[19].as_ref().expect_err("it leads back").to_string();
     assert!(
-        error.ends_with("the row numbered 5 comes after the one numbered 18"),
+        error.contains("the row numbered 5 comes after the one numbered 18"),
         "{error}"
     );
     assert!(reader.totals().is_err());
@@ -390,7 +390,7 @@ fn a_place_that_cannot_be_had_is_named() {
     let error = RunFile::create(Path::new("/nowhere/at/all.run"), &header()).expect_err("no place");
     assert_eq!(
         error.to_string(),
-        "/nowhere/at/all.run: the run file cannot be made: there is no such file or directory"
+        "/nowhere/at/all.run: the run file cannot be made: there is no such file or directory: name another place with `-o`"
     );
 }
 
@@ -452,9 +452,11 @@ fn a_run_that_goes_on_can_be_read() {
 fn what_is_no_run_file_is_refused() {
     let (directory, path) = place();
     let open = |path: &Path| Reader::open(path, catalogue).expect_err("refused");
-    assert!(matches!(open(&path), RunFileError::Open { .. }));
+    assert!(matches!(open(&path), RunFileError::Missing { .. }));
     assert!(matches!(open(directory.path()), RunFileError::Open { .. }));
-    for text in ["", "hello", &"no database ".repeat(1000)] {
+    std::fs::write(&path, "").expect("there is room");
+    assert!(matches!(open(&path), RunFileError::Empty { .. }));
+    for text in ["hello", &"no database ".repeat(1000)] {
         std::fs::write(&path, text).expect("there is room");
         let error = open(&path);
         assert!(
@@ -549,11 +551,9 @@ fn a_log_that_was_left_is_read_from_a_copy_too() {
     let log = |path: &Path| open::companion(path, "-wal");
     std::fs::copy(log(&path), log(&copy)).expect("there is room");
     let copied = open::copy(&copy).expect("there is room");
-    let (database, _) = open::open_database(&copied.path().join("copy")).expect("a run file");
-    let windows: i64 = database
-        .query_row("SELECT count(*) FROM window", [], |row| row.get(0))
-        .expect("a table");
-    assert_eq!(windows, 1);
+    assert_eq!(read(&copied.path().join("copy")).windows().count(), 1);
+    let before = [&copy, &log(&copy)].map(|path| std::fs::read(path).expect("it is there"));
     assert_eq!(read(&copy).windows().count(), 1);
-    assert!(!log(&copy).exists(), "the log is folded in");
+    let after = [&copy, &log(&copy)].map(|path| std::fs::read(path).expect("it is there"));
+    assert!(before == after, "reading changes nothing");
 }

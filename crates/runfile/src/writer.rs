@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use crate::blob;
 use crate::catalogue::Stored;
 use crate::error::{RunFileError, io_reason};
-use crate::open::companion;
+use crate::open::{companion, is_run_file};
 use crate::rows::{ClientRow, EventRow, Header, WindowRow};
 use crate::schema;
 
@@ -229,8 +229,7 @@ impl Drop for RunFile {
 fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(72).read_to_end(&mut head)?;
-    let id = u32::try_from(schema::APPLICATION_ID).unwrap_or_default();
-    Ok(head.starts_with(b"SQLite format 3\0") && head.get(68..72) == Some(&id.to_be_bytes()))
+    Ok(is_run_file(&head))
 }
 
 fn remove_old(path: &Path) -> Result<(), RunFileError> {
@@ -272,7 +271,8 @@ fn open_database(
     let transaction = database.transaction()?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
-    transaction.execute_batch(schema::CREATE)?;
+    transaction.execute_batch(schema::TABLES)?;
+    transaction.execute_batch(schema::VIEWS)?;
     for (key, value) in [
         ("version", header.version.clone().into()),
         ("scenario", header.scenario.clone()),

@@ -22,7 +22,7 @@ pub use cause::cause;
 pub use limits::{Limit, LimitKind};
 pub use loss::WhereLost;
 pub use model::Report;
-pub use runfile::{Reader, Subject};
+pub use runfile::{Reader, Subject, io_reason};
 pub use source::open;
 pub use terminal::{Layout, headline, summary};
 
@@ -36,7 +36,9 @@ pub enum ReportError {
     #[error(transparent)]
     Index(#[from] runfile::series::IndexError),
     /// The folder of a series could not be listed.
-    #[error("{}: {error}", .path.display())]
+    #[error(
+        "{}: the folder cannot be read: {}; name a folder that you may read", .path.display(), io_reason(.error)
+    )]
     Folder {
         /// Where.
         path: std::path::PathBuf,
@@ -44,6 +46,6 @@ pub enum ReportError {
         error: std::io::Error,
     },
     /// It could not be written.
-    #[error("cannot write the report: {0}")]
+    #[error("cannot write the report: {}", io_reason(.0))]
     Write(#[from] std::io::Error),
 }

@@ -8,21 +8,21 @@ use std::path::PathBuf;
 pub enum RunFileError {
     /// A run file is there already, and overwriting it was not asked for.
     #[error(
-        "{}: there is a run file already: add `--force` to replace it, or name another file with `-o`", .path.display()
+        "{}: there is a run file already; add `--force` to replace it, or name another file with `-o`", .path.display()
     )]
     Exists {
         /// Where.
         path: PathBuf,
     },
     /// Something that is no run file is where one should be made. It is never overwritten.
-    #[error("{}: this is no run file, so it is not replaced: name another file with `-o`", .path.display())]
+    #[error("{}: this is no run file, so it is not replaced; name another file with `-o`", .path.display())]
     Foreign {
         /// Where.
         path: PathBuf,
     },
     /// Another run is writing to it.
     #[error(
-        "{}: another run is writing to this file: name another file with `-o`, or wait until that run has ended",
+        "{}: another run is writing to this file; name another file with `-o`, or wait until that run has ended",
         .path.display()
     )]
     InUse {
@@ -30,7 +30,7 @@ pub enum RunFileError {
         path: PathBuf,
     },
     /// It could not be made.
-    #[error("{}: the run file cannot be made: {why}: name another place with `-o`", .path.display())]
+    #[error("{}: the run file cannot be made: {why}; name another place with `-o`", .path.display())]
     Create {
         /// Where.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum RunFileError {
     },
     /// The disk is full.
     #[error(
-        "{}: the disk is full, so the run file ends here; its first {windows} windows are kept and can be reported: \
+        "{}: the disk is full, and the run file ends here with its first {windows} windows, which can be reported; \
          make room, or name another place with `-o`", .path.display()
     )]
     DiskFull {
@@ -50,8 +50,8 @@ pub enum RunFileError {
     },
     /// It could not be written any further.
     #[error(
-        "{}: the run file cannot be written any further: {why}; its first {windows} windows are kept and can be \
-         reported: name another place with `-o`", .path.display()
+        "{}: the run file cannot be written any further: {why}; its first {windows} windows can be reported; \
+         name another place with `-o`", .path.display()
     )]
     Write {
         /// Where.
@@ -62,14 +62,14 @@ pub enum RunFileError {
         why: String,
     },
     /// There is no such file.
-    #[error("{}: there is no such file: name a run file, or the folder of a series", .path.display())]
+    #[error("{}: there is no such file; name a run file, or the folder of a series", .path.display())]
     Missing {
         /// Where.
         path: PathBuf,
     },
     /// It cannot be read, or is no file.
     #[error(
-        "{}: the run file cannot be read: {why}: name a run file that you may read, or the folder of a series",
+        "{}: the run file cannot be read: {why}; name a run file that you may read, or the folder of a series",
         .path.display()
     )]
     Open {
@@ -80,7 +80,7 @@ pub enum RunFileError {
     },
     /// Nothing is in it.
     #[error(
-        "{}: the file is empty: its run ended before anything was kept, or it was not copied to its end; run it again, \
+        "{}: the file is empty, because its run ended before anything was kept, or it was not copied to its end; run it again, \
          or copy it again", .path.display()
     )]
     Empty {
@@ -89,7 +89,7 @@ pub enum RunFileError {
     },
     /// It is something else.
     #[error(
-        "{}: this is no run file of streamgauge: name a file that `run`, `load` or `demo` has made, or the folder of \
+        "{}: this is no run file of streamgauge; name a file that `run`, `load` or `demo` has made, or the folder of \
          a series", .path.display()
     )]
     NotARunFile {
@@ -98,7 +98,7 @@ pub enum RunFileError {
     },
     /// It was made by a newer streamgauge.
     #[error(
-        "{}: the run file has version {version} of the format, and this streamgauge reads up to {known}: \
+        "{}: the run file has version {version} of the format, and this streamgauge reads up to {known}; \
          use a newer streamgauge", .path.display()
     )]
     Newer {
@@ -111,7 +111,7 @@ pub enum RunFileError {
     },
     /// It names a kind of subject that there is no catalogue for.
     #[error(
-        "{}: `{subject}` is of the kind `{kind}`, which this streamgauge does not know: use the streamgauge that made \
+        "{}: `{subject}` is of the kind `{kind}`, which this streamgauge does not know; use the streamgauge that made \
          the file, or a newer one", .path.display()
     )]
     UnknownKind {
@@ -124,7 +124,7 @@ pub enum RunFileError {
     },
     /// What it holds makes no sense.
     #[error(
-        "{}: the run file is damaged: {why}: copy it again from where it was made, with the file `-wal` beside it if \
+        "{}: the run file is damaged: {why}; copy it again from where it was made, with the file `-wal` beside it if \
          there is one", .path.display()
     )]
     Damaged {

@@ -42,6 +42,12 @@ pub struct Index {
     pub ended: bool,
 }
 
+/// What the index of any version has.
+#[derive(Deserialize)]
+struct Versioned {
+    index_version: u32,
+}
+
 /// A key that is varied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
@@ -84,25 +90,44 @@ pub enum EntryOutcome {
     NotBegun,
 }
 
-/// Why an index could not be read or written. Each message names the file.
+/// Why an index could not be read or written. Each message names the folder or the file, and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// There is none.
-    #[error("{}: there is no index of a series", .path.display())]
+    #[error(
+        "{}: no series is in this folder, neither its index `series.json` nor a run file of one; name a run file, or a \
+         folder that `run` has made of a scenario with `vary`", .folder.display()
+    )]
     Missing {
-        /// Where.
-        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
     },
     /// It is not to be read.
-    #[error("{}: the index of the series cannot be read: {why}", .path.display())]
+    #[error(
+        "{}: the index of the series cannot be read: {why}; take it out of the folder, and the table is made from the \
+         run files alone", .path.display()
+    )]
     Read {
         /// Where.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
+    /// It was made by a newer streamgauge.
+    #[error(
+        "{}: the index of the series has version {version} of the format, and this streamgauge reads up to \
+         {INDEX_VERSION}; use a newer streamgauge", .path.display()
+    )]
+    Newer {
+        /// Where.
+        path: PathBuf,
+        /// The index's version.
+        version: u32,
+    },
     /// It could not be written.
-    #[error("{}: the index of the series cannot be written: {why}", .path.display())]
+    #[error(
+        "{}: the index of the series cannot be written: {why}; name another place with `-o`", .path.display()
+    )]
     Write {
         /// Where.
         path: PathBuf,
@@ -125,7 +150,9 @@ impl Index {
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(IndexError::Missing { path });
+                return Err(IndexError::Missing {
+                    folder: folder.to_owned(),
+                });
             }
             Err(error) => return Err(wrong(io_reason(&error))),
         };
@@ -136,14 +163,16 @@ impl Index {
         if bytes.len() as u64 > LARGEST {
             return Err(wrong("it is larger than 16 MiB".to_owned()));
         }
-        let index: Index =
-            serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
-        if index.index_version > INDEX_VERSION {
-            return Err(wrong(format!(
-                "it is of version {}, and this streamgauge knows {INDEX_VERSION}",
-                index.index_version
-            )));
+        let unsound = |error: serde_json::Error| wrong(format!("it is damaged ({error})"));
+        // Asked first: what else is in one of a later version is not known.
+        let Versioned { index_version } = serde_json::from_slice(&bytes).map_err(unsound)?;
+        if index_version > INDEX_VERSION {
+            return Err(IndexError::Newer {
+                path,
+                version: index_version,
+            });
         }
+        let index: Index = serde_json::from_slice(&bytes).map_err(unsound)?;
         for run in &index.runs {
             if !is_plain(&run.file) {
                 return Err(wrong(format!("`{}` is no name of a run file", run.file)));

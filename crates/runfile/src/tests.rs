@@ -390,7 +390,7 @@ fn a_place_that_cannot_be_had_is_named() {
     let error = RunFile::create(Path::new("/nowhere/at/all.run"), &header()).expect_err("no place");
     assert_eq!(
         error.to_string(),
-        "/nowhere/at/all.run: the run file cannot be made: there is no such file or directory: name another place with `-o`"
+        "/nowhere/at/all.run: the run file cannot be made: there is no such file or directory; name another place with `-o`"
     );
 }
 

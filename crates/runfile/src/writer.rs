@@ -74,6 +74,22 @@ impl RunFile {
         RunFile::make(path, header, None)
     }
 
+    /// Says now what would keep a run file from being made at `path` later, without changing anything: something that is
+    /// there already. With `overwrite`, a run file that nobody writes may be there.
+    ///
+    /// # Errors
+    /// Those of [`RunFile::create`] and [`RunFile::create_over`] that come of what is there.
+    pub fn check(path: &Path, overwrite: bool) -> Result<(), RunFileError> {
+        if overwrite {
+            return old(path).map(|_| ());
+        }
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(RunFileError::create(path, io_reason(&error))),
+            Ok(_) => Err(in_the_way(path)),
+        }
+    }
+
     /// `max_pages` is how large the database may grow: a full disk, for tests.
     pub(crate) fn make(
         path: &Path,
@@ -83,11 +99,7 @@ impl RunFile {
         let claim = match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let path = path.to_owned();
-                return Err(match looks_like_a_run_file(&path) {
-                    Ok(true) => RunFileError::Exists { path },
-                    _ => RunFileError::Foreign { path },
-                });
+                return Err(in_the_way(path));
             }
             Err(error) => return Err(RunFileError::create(path, io_reason(&error))),
         };
@@ -225,6 +237,17 @@ impl Drop for RunFile {
     }
 }
 
+/// What is at a path where a run file should be made.
+fn in_the_way(path: &Path) -> RunFileError {
+    let path = path.to_owned();
+    // A pipe is not opened: that could wait for ever.
+    let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
+    match is_file && looks_like_a_run_file(&path).unwrap_or(false) {
+        true => RunFileError::Exists { path },
+        false => RunFileError::Foreign { path },
+    }
+}
+
 /// Whether the file begins as run files do.
 fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
@@ -232,32 +255,41 @@ fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
     Ok(is_run_file(&head))
 }
 
-fn remove_old(path: &Path) -> Result<(), RunFileError> {
+/// The run file at `path` that may be replaced, locked, or `None` where there is nothing. An empty file counts as one.
+fn old(path: &Path) -> Result<Option<File>, RunFileError> {
     let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    let metadata = file.metadata().map_err(failed)?;
     let path = path.to_owned();
-    let ours = metadata.len() == 0 || looks_like_a_run_file(&path).map_err(failed)?;
-    if !metadata.is_file() || !ours {
+    if !metadata.is_file()
+        || (metadata.len() > 0 && !looks_like_a_run_file(&path).map_err(failed)?)
+    {
         return Err(RunFileError::Foreign { path });
     }
+    let file = File::open(&path).map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(RunFileError::InUse { path }),
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(RunFileError::InUse { path }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
+}
+
+fn remove_old(path: &Path) -> Result<(), RunFileError> {
+    let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
+    let Some(_locked) = old(path)? else {
+        return Ok(());
+    };
     // The companions first: a log without its database is nothing, but with another one is damage.
     for suffix in ["-wal", "-shm", "-journal"] {
-        match std::fs::remove_file(companion(&path, suffix)) {
+        match std::fs::remove_file(companion(path, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
     }
-    std::fs::remove_file(&path).map_err(failed)
+    std::fs::remove_file(path).map_err(failed)
 }
 
 fn open_database(

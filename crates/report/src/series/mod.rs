@@ -139,8 +139,9 @@ impl Series {
     ) -> Result<Series, ReportError> {
         match Index::read(folder) {
             Ok(index) => Ok(Series::of_index(folder, &index, catalogue)),
-            Err(IndexError::Missing { path }) => {
-                Series::without_index(folder, catalogue)?.ok_or(IndexError::Missing { path }.into())
+            Err(IndexError::Missing { folder: missing }) => {
+                let found = Series::without_index(folder, catalogue)?;
+                found.ok_or(IndexError::Missing { folder: missing }.into())
             }
             Err(error) => Err(error.into()),
         }

@@ -21,6 +21,7 @@ mod namespace;
 mod network;
 mod publish;
 mod relay;
+mod run_files;
 mod scripted;
 mod secure;
 mod send;

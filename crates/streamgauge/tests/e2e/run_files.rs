@@ -1,0 +1,110 @@
+//! What is given to `report` in place of a sound run file: one sentence each, that says what to do.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{alone, folder, run};
+
+/// The report of `name` is refused in one line that says all this.
+#[track_caller]
+fn refused(folder: &Path, name: &str, says: &[&str]) {
+    let finished = run(folder, ["report", name]).expect(104);
+    let said = finished.stderr.trim_end();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with(&format!("error: {name}")), "{said}");
+    for part in says {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+    // First what is wrong, then what to do.
+    assert!(said.contains("; "), "{said}");
+}
+
+#[test]
+fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
+    let _alone = alone();
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).expect("there is room");
+    let arguments = "demo -c 2 --ramp 0s -d 2s -q -o sound.run";
+    run(folder.path(), arguments.split(' ')).expect(0);
+    let sound = fs::read(path("sound.run")).expect("it was made");
+
+    write("empty.run", b"");
+    refused(
+        folder.path(),
+        "empty.run",
+        &["the file is empty", "run it again"],
+    );
+    write("short.run", &sound[..60]);
+    refused(
+        folder.path(),
+        "short.run",
+        &["it ends after 60 bytes", "copy it again"],
+    );
+    write("cut.run", &sound[..20_000]);
+    let says = ["its end is missing: there are 20000 of", "copy it again"];
+    refused(folder.path(), "cut.run", &says);
+    let mut scratched = sound.clone();
+    scratched[8_192..].fill(0x55);
+    write("scratched.run", &scratched);
+    refused(
+        folder.path(),
+        "scratched.run",
+        &["is damaged", "copy it again"],
+    );
+    // The version of the format: https://www.sqlite.org/fileformat2.html, "User Version".
+    let mut newer = sound.clone();
+    newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    write("newer.run", &newer);
+    refused(
+        folder.path(),
+        "newer.run",
+        &["version 99", "use a newer streamgauge"],
+    );
+    // Another program's: "Application ID".
+    let mut other = sound;
+    other[68..72].fill(0);
+    write("places.sqlite", &other);
+    let foreign = ["this is no run file of streamgauge", "name a file that"];
+    refused(folder.path(), "places.sqlite", &foreign);
+    let photo = [b"\xff\xd8\xff\xe0\0\x10JFIF\0".as_slice(), &[7; 5_000]].concat();
+    write("photo.jpg", &photo);
+    refused(folder.path(), "photo.jpg", &foreign);
+    write("notes.txt", b"SQLite format");
+    refused(
+        folder.path(),
+        "notes.txt",
+        &["it ends after 13 bytes", "copy it again"],
+    );
+
+    refused(
+        folder.path(),
+        "missing.run",
+        &["there is no such file", "name a run file"],
+    );
+    refused(
+        folder.path(),
+        "/dev/null",
+        &["it is no regular file", "name a run file"],
+    );
+    fs::create_dir(path("folder")).expect("there is room");
+    let says = [
+        "no series is in this folder",
+        "`series.json`",
+        "name a run file",
+    ];
+    refused(folder.path(), "folder", &says);
+    write("folder/series.json", b"{");
+    let says = [
+        "series.json: the index",
+        "is damaged",
+        "take it out of the folder",
+    ];
+    refused(folder.path(), "folder", &says);
+    write("folder/series.json", br#"{"index_version": 99}"#);
+    refused(
+        folder.path(),
+        "folder",
+        &["version 99", "use a newer streamgauge"],
+    );
+}

@@ -361,18 +361,15 @@ impl Screen {
     fn run_file(&mut self, report: &Report) {
         self.blank();
         let paint = self.layout.paint;
-        let _ = writeln!(
-            self.text,
-            "{}  {}",
-            paint.strong("run file"),
-            gate::plain(&report.path.to_string_lossy())
-        );
-        let _ = writeln!(
-            self.text,
-            "{}      {}",
-            paint.strong("seed"),
-            report.run.seed
-        );
+        let path = report.path.to_string_lossy();
+        let path = if path.is_empty() {
+            "not kept".into()
+        } else {
+            gate::plain(&path)
+        };
+        let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
+        let seed = report.run.seed;
+        let _ = writeln!(self.text, "{}      {seed}", paint.strong("seed"));
     }
 
     fn everything(&mut self, report: &Report) {

@@ -105,10 +105,16 @@ pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Where to keep the run; of a series, the folder for its runs [default: streamgauge-NAME-TIME.run in this
-    /// folder, or .series]
+    /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of its own
+    /// [default: streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Replace the run file, or the series, that --out names
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+    /// Keep no run file: the report is all there is
+    #[arg(long, conflicts_with_all = ["out", "trace"])]
+    pub(crate) no_run_file: bool,
     /// Begin without asking the server what the media of each URL is (its bit rate, length and codecs)
     #[arg(long, hide_short_help = true)]
     pub(crate) no_describe: bool,
@@ -117,7 +123,7 @@ pub(crate) struct Results {
 #[derive(Debug, Args)]
 #[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Run {
-    /// The scenario file (YAML)
+    /// The scenario file (YAML); - is standard input
     pub(crate) scenario: PathBuf,
     /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
@@ -155,7 +161,7 @@ pub(crate) struct Calibrate {
 #[derive(Debug, Args)]
 #[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Check {
-    /// The scenario file (YAML)
+    /// The scenario file (YAML); - is standard input
     pub(crate) scenario: PathBuf,
     /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]

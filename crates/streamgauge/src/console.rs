@@ -64,7 +64,8 @@ impl Console {
             // The reader has what it wanted, such as the first lines.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(Failure::bad(format_args!(
-                "cannot write to standard output: {error}"
+                "cannot write to standard output: {}; send it to another place",
+                report::io_reason(&error)
             ))),
             Ok(()) => Ok(()),
         }

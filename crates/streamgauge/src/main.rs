@@ -6,6 +6,7 @@ mod console;
 mod exit;
 mod files;
 mod output;
+mod place;
 mod progress;
 mod signals;
 

@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use report::io_reason;
 
 use crate::exit::Failure;
 
@@ -58,6 +59,10 @@ impl Json {
                     {
                         Ok(())
                     }
+                    Err(report::ReportError::Write(error)) => Err(Failure::bad(format_args!(
+                        "cannot write to standard output: {}; send it to another place",
+                        io_reason(&error)
+                    ))),
                     other => other.map_err(Failure::bad),
                 }
             }
@@ -84,63 +89,9 @@ impl Drop for Claim {
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {
-    Failure::bad(format_args!("cannot write {}: {error}", path.display()))
-}
-
-/// A path for a run file in this folder that nothing stands at: `streamgauge-NAME-TIME.run`.
-pub(crate) fn run_file(name: &str) -> PathBuf {
-    free(name, "run")
-}
-
-/// A path for the folder of a series that nothing stands at: `streamgauge-NAME-TIME.series`.
-pub(crate) fn series_folder(name: &str) -> PathBuf {
-    free(name, "series")
-}
-
-fn free(name: &str, extension: &str) -> PathBuf {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let stem = format!("streamgauge-{}-{}", slug(name), report::time::compact(now));
-    let numbered = (2..).map(|number: u32| format!("{stem}-{number}.{extension}"));
-    std::iter::once(format!("{stem}.{extension}"))
-        .chain(numbered)
-        .map(PathBuf::from)
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| PathBuf::from(format!("{stem}.{extension}")))
-}
-
-/// The name, fit for the name of a file: letters, digits and single dashes, not too long.
-pub(crate) fn slug(name: &str) -> String {
-    let mut slug = String::new();
-    for c in name.chars().flat_map(char::to_lowercase) {
-        if c.is_ascii_alphanumeric() {
-            slug.push(c);
-        } else if !slug.is_empty() && !slug.ends_with('-') {
-            slug.push('-');
-        }
-        if slug.len() >= 40 {
-            break;
-        }
-    }
-    match slug.trim_end_matches('-') {
-        "" => "run".to_owned(),
-        slug => slug.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_become_names_of_files() {
-        assert_eq!(
-            slug("VLC on demand, everybody at once"),
-            "vlc-on-demand-everybody-at-once"
-        );
-        assert_eq!(slug("../../etc/passwd"), "etc-passwd");
-        assert_eq!(slug("---"), "run");
-        assert!(slug(&"x".repeat(500)).len() <= 40);
-    }
+    Failure::bad(format_args!(
+        "{}: the report cannot be written: {}; name another place with `--json`",
+        path.display(),
+        io_reason(error)
+    ))
 }

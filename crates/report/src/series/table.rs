@@ -116,7 +116,11 @@ pub fn table(series: &Series, layout: Layout) -> String {
         scaling_text(&mut text, scaling, layout);
     }
     let folder = series.folder.to_string_lossy();
-    let folder = gate::plain(&folder);
+    let folder = if folder.is_empty() {
+        "not kept".into()
+    } else {
+        gate::plain(&folder)
+    };
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
     gate::lines(&text, paint.colour).into_owned()
 }

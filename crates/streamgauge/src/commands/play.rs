@@ -1,6 +1,6 @@
 //! Plays a scenario and reports it: what `run`, `load` and `demo` have in common.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
@@ -11,7 +11,8 @@ use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::{self, Json};
+use crate::output::Json;
+use crate::place::{Kind, Place};
 use crate::progress::Display;
 use crate::signals::Watch;
 
@@ -28,13 +29,12 @@ pub(crate) struct Play<'a> {
 /// Plays it to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     files::check(play.scenario)?;
+    let name = &play.scenario.name;
+    let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
     let json = play.results.json.as_deref().map(Json::claim).transpose()?;
     let options = engine::Options {
-        run_file: match &play.results.out {
-            Some(path) => path.clone(),
-            None => output::run_file(&play.scenario.name),
-        },
-        overwrite: play.results.out.is_some(),
+        run_file: place.path.clone(),
+        overwrite: place.overwrite,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
@@ -54,7 +54,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
-    show(&finished, json, console)?;
+    show(&finished, &place, json, console)?;
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
@@ -82,11 +82,19 @@ fn failed_to_begin(error: &EngineError, stopped: bool) -> Failure {
 }
 
 /// The report of a run that has just ended, out of its run file as any later report.
-fn show(finished: &Finished, json: Option<Json>, console: Console) -> Result<(), Failure> {
+fn show(
+    finished: &Finished,
+    place: &Place,
+    json: Option<Json>,
+    console: Console,
+) -> Result<(), Failure> {
     let reader = report::open(&finished.run_file, engine::catalogue_of);
     let report = reader.and_then(|reader| Ok((Report::from_run(&reader)?, reader)));
     match (report, &finished.run_file_error) {
         (Ok((mut report, reader)), error) => {
+            if !place.is_kept() {
+                report.path = PathBuf::new();
+            }
             if error.is_some() {
                 // The file broke before it got its verdict.
                 report.verdict = finished.verdict.clone().into();

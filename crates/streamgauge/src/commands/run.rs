@@ -1,5 +1,6 @@
 //! `streamgauge run`: plays a scenario file.
 
+use std::io::{self, Read};
 use std::path::Path;
 
 use scenario::{OptionSetting, Overrides, Plan};
@@ -9,6 +10,12 @@ use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+
+/// What messages call a scenario that comes from there.
+const STANDARD_INPUT: &str = "standard input";
+
+/// How long a scenario may be, in bytes.
+const SCENARIO_MAX: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
     let plan = load(
@@ -38,7 +45,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     }
 }
 
-/// Reads a scenario file, with what the command line and the environment set of it.
+/// Reads a scenario file, or standard input where it is `-`, with what the command line and the environment set of it.
 pub(crate) fn load(
     path: &Path,
     set: &[String],
@@ -50,7 +57,38 @@ pub(crate) fn load(
     overrides.options = options;
     let seed = seed.map(|seed| OptionSetting::new("--seed", "seed", &seed.to_string()));
     overrides.options.extend(seed);
+    if path == Path::new("-") {
+        // Paths in it count from where we are.
+        let text = standard_input()?;
+        return Plan::parse(STANDARD_INPUT, &text, &overrides).map_err(Failure::diagnostic);
+    }
     Plan::load(path, &overrides).map_err(Failure::diagnostic)
+}
+
+/// All of standard input, as far as a scenario may be long, and one byte more: so it is seen that it is too long.
+fn standard_input() -> Result<String, Failure> {
+    let wrong = |why: &str| {
+        Failure::bad(format_args!(
+            "cannot read the scenario from {STANDARD_INPUT}: {why}"
+        ))
+    };
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .take(SCENARIO_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(&report::io_reason(&error)))?;
+    if bytes.len() as u64 > SCENARIO_MAX {
+        return Err(wrong("it is larger than 1 MiB: is it the right file?"));
+    }
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(wrong("it is empty: `streamgauge run - < scenario.yaml`"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let read = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = read.iter().filter(|byte| **byte == b'\n').count() + 1;
+        wrong(&format!("it is not UTF-8 in line {line}: save it as UTF-8"))
+    })
 }
 
 /// What is set by the environment, and what the command knows that no file says.

@@ -17,6 +17,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::output::Json;
+use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
 
@@ -44,9 +45,16 @@ pub(crate) fn check(series: &Series) -> Result<(), Failure> {
 /// Plays every run, or as many as the user and the scenario want, and shows the table.
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     check(play.series)?;
-    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
     let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
-    let path = folder::make(&first.name, play.results.out.as_deref())?;
+    let place = Place::choose(
+        Kind::Series,
+        &first.name,
+        play.results,
+        play.tracing,
+        console,
+    )?;
+    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
+    folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
@@ -56,14 +64,18 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         control,
         watch,
         index: index(play.series, &first.name),
-        folder: path,
+        place,
     };
     for line in play.series.lines() {
         console.say(&line);
     }
     course.go()?;
     let exit = exit_of(&course.index, course.control.is_stopped());
-    show(&course.folder, json, console)?;
+    let mut series = open(&course.place.path)?;
+    if !course.place.is_kept() {
+        series.folder = PathBuf::new();
+    }
+    write_out(&series, json, console)?;
     Ok(exit)
 }
 
@@ -74,7 +86,7 @@ struct Course<'a> {
     control: Control,
     watch: Watch,
     index: Index,
-    folder: PathBuf,
+    place: Place,
 }
 
 impl Course<'_> {
@@ -112,9 +124,8 @@ impl Course<'_> {
             .scenario(run)
             .map_err(Failure::diagnostic)?;
         let options = engine::Options {
-            run_file: self.folder.join(&self.index.runs[run].file),
-            // What stands in a folder that was asked for by name was a series, and is replaced.
-            overwrite: self.play.results.out.is_some(),
+            run_file: self.place.path.join(&self.index.runs[run].file),
+            overwrite: self.place.overwrite,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
             describe: !self.play.results.no_describe,
@@ -166,7 +177,7 @@ impl Course<'_> {
     }
 
     fn write(&self) -> Result<(), Failure> {
-        self.index.write(&self.folder).map_err(Failure::bad)
+        self.index.write(&self.place.path).map_err(Failure::bad)
     }
 }
 
@@ -247,15 +258,25 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
 
 /// Reports the series in a folder: as JSON where asked for, and as a table.
 pub(crate) fn show(folder: &Path, json: Option<Json>, console: Console) -> Result<(), Failure> {
-    let series =
-        report::series::Series::open(folder, engine::catalogue_of).map_err(Failure::bad)?;
+    write_out(&open(folder)?, json, console)
+}
+
+fn open(folder: &Path) -> Result<report::series::Series, Failure> {
+    report::series::Series::open(folder, engine::catalogue_of).map_err(Failure::bad)
+}
+
+fn write_out(
+    series: &report::series::Series,
+    json: Option<Json>,
+    console: Console,
+) -> Result<(), Failure> {
     let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
     // Said at the end: that a file could not be written is no reason to keep the table back.
     let written = match json {
-        Some(json) => json.write(|out| report::json::write_series(&series, out)),
+        Some(json) => json.write(|out| report::json::write_series(series, out)),
         None => Ok(()),
     };
-    console.show(to_stderr, |layout| report::series::table(&series, layout))?;
+    console.show(to_stderr, |layout| report::series::table(series, layout))?;
     written
 }
 

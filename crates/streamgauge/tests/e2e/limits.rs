@@ -43,7 +43,7 @@ thresholds: ['viewers.failed >= 0']
             vlm.display()
         );
         fs::write(folder.path().join("test.yaml"), text).expect("written");
-        let arguments = ["run", "test.yaml", "--json", "out.json", "-o", "a.run"];
+        let arguments = ["run", "test.yaml", "--json", "out.json", "--no-run-file"];
         let run = Process::start(streamgauge(arguments), folder.path());
         run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
         let report = Report::read(&folder.path().join("out.json"));

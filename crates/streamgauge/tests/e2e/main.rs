@@ -10,6 +10,7 @@ mod demo;
 mod endings;
 mod faults;
 mod http_ts;
+mod kept;
 mod limits;
 mod live;
 mod media;

@@ -80,6 +80,7 @@ fn media_that_differs_too_much_is_warned_of_with_its_figures() {
             "out.json",
             "-o",
             "a.run",
+            "--force",
         ],
     )
     .expect(0);

@@ -108,3 +108,22 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
         &["version 99", "use a newer streamgauge"],
     );
 }
+
+#[test]
+fn a_report_that_cannot_be_written_says_where_and_what_to_do() {
+    let _alone = alone();
+    let folder = folder();
+    let arguments = "demo -c 2 --ramp 0s -d 2s -q -o x.run";
+    run(folder.path(), arguments.split(' ')).expect(0);
+    for (place, why) in [
+        ("/dev/full", "the disk is full"),
+        ("missing/x.json", "there is no such file or directory"),
+        (".", "it is a folder"),
+    ] {
+        run(folder.path(), ["report", "x.run", "-q", "--json", place])
+            .expect(104)
+            .names(&format!(
+                "{place}: the report cannot be written: {why}; name another place"
+            ));
+    }
+}

@@ -67,25 +67,50 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
     assert!(finished.stdout.contains("capacity"), "{}", finished.stdout);
     let again = run(folder.path(), ["report", "x.series"]).expect(0);
     assert_eq!(again.stdout, finished.stdout);
-    // What was asked for by name is replaced, as a run file is.
-    run(
-        folder.path(),
-        [
-            "run",
-            "s.yaml",
-            "-q",
-            "--out",
-            "x.series",
-            "--set",
-            "stop_at=fail",
-        ],
-    )
-    .expect(0);
+    // It is replaced only where that is asked for, as a run file is.
+    let arguments = ["run", "s.yaml", "-q", "--out", "x.series/"];
+    run(folder.path(), arguments).expect(104).names("--force");
+    let force = ["--force", "--set", "stop_at=fail"];
+    run(folder.path(), arguments.iter().chain(&force)).expect(0);
+}
+
+#[test]
+fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
+    let _alone = alone();
+    let folder = folder();
+    scenario(folder.path(), "vary: {clients.viewers.load.clients: [1]}");
+    let count = |place: &str| {
+        let entries = fs::read_dir(folder.path().join(place)).expect("it is there");
+        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        let series = paths.filter(|path| path.join("series.json").exists());
+        series.count()
+    };
     fs::create_dir(folder.path().join("mine")).expect("the test's folder can be written");
     fs::write(folder.path().join("mine/a"), "a").expect("the test's folder can be written");
-    run(folder.path(), ["run", "s.yaml", "--out", "mine"])
-        .expect(104)
-        .names("mine");
+    run(folder.path(), ["run", "s.yaml", "-q", "--out", "mine"]).expect(0);
+    assert_eq!(count("mine"), 1);
+    assert!(folder.path().join("mine/a").exists());
+
+    let arguments = ["run", "s.yaml", "--no-run-file", "--json", "x.json"];
+    let finished = run(folder.path(), arguments).expect(0);
+    assert!(
+        finished.stdout.contains("series  not kept"),
+        "{}",
+        finished.stdout
+    );
+    assert_eq!(count("."), 0);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(outcomes(&report), ["pass"]);
+
+    for (out, names) in [
+        ("mine/a", "mine/a: this is no folder"),
+        ("missing/x.series", "missing: there is no such folder"),
+        ("-", "standard output"),
+    ] {
+        run(folder.path(), ["run", "s.yaml", "--out", out])
+            .expect(104)
+            .names(names);
+    }
 }
 
 #[test]

@@ -287,7 +287,9 @@ fn of_a_full_disk_is_said_to_be_incomplete_and_the_run_goes_on() {
         .expect("the folder can be written");
     let url = server.url();
     let arguments = ["load", &url, "--trace", "0", "--out", "x.run"];
-    let arguments = arguments.into_iter().chain(["--json", "out.json"]);
+    let arguments = arguments
+        .into_iter()
+        .chain(["--json", "out.json", "--force"]);
     run(folder.path(), arguments)
         .expect(0)
         .names("incomplete: it could not be written to its end");

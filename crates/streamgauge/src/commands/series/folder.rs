@@ -2,51 +2,34 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use report::io_reason;
 use runfile::series::{INDEX, Index, IndexError};
 
 use crate::exit::Failure;
-use crate::output::{series_folder, slug};
+use crate::place::slug;
 
-/// Makes the folder: the one that was asked for, or one that nothing stands at. A series that is there already
-/// is replaced if it was asked for by name; anything else is left alone.
-pub(super) fn make(name: &str, asked_for: Option<&Path>) -> Result<PathBuf, Failure> {
-    let path = match asked_for {
-        Some(path) => path.to_owned(),
-        None => series_folder(name),
-    };
-    let refused = |error: &io::Error| {
+/// Makes the folder. A series that is there is taken away; what else is in it stays.
+///
+/// # Errors
+/// In words, with what to do.
+pub(super) fn make(path: &Path) -> Result<(), Failure> {
+    let refused = |error: io::Error| {
         Failure::bad(format_args!(
-            "the folder {} cannot be made: {error}",
-            path.display()
+            "{}: the folder for the series cannot be made: {}; name another place with `-o`",
+            path.display(),
+            io_reason(&error)
         ))
     };
-    if asked_for.is_some() && path.exists() {
-        empty(&path)?;
-    } else {
-        fs::create_dir_all(&path).map_err(|error| refused(&error))?;
+    match Index::read(path) {
+        Ok(index) => empty(path, &index),
+        Err(IndexError::Missing { .. }) => fs::create_dir_all(path).map_err(refused),
+        Err(error) => Err(Failure::bad(error)),
     }
-    Ok(path)
 }
 
-/// Takes away the series that a folder holds. What else is in it stays.
-fn empty(folder: &Path) -> Result<(), Failure> {
-    let foreign = |what: &str| {
-        Failure::bad(format_args!(
-            "{} {what}: it is not overwritten; name another folder for the series",
-            folder.display()
-        ))
-    };
-    let entries = fs::read_dir(folder).map_err(|_| foreign("is no folder that can be read"))?;
-    let index = match Index::read(folder) {
-        Ok(index) => index,
-        Err(IndexError::Missing { .. }) if entries.count() == 0 => return Ok(()),
-        Err(IndexError::Missing { .. }) => {
-            return Err(foreign("holds something else than a series"));
-        }
-        Err(error) => return Err(Failure::bad(error)),
-    };
+fn empty(folder: &Path, index: &Index) -> Result<(), Failure> {
     // What a killed run leaves beside its file belongs to it.
     let files = index.runs.iter().flat_map(|run| {
         ["", "-wal", "-shm"].map(|suffix| folder.join(format!("{}{suffix}", run.file)))
@@ -55,8 +38,9 @@ fn empty(folder: &Path) -> Result<(), Failure> {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Failure::bad(format_args!(
-                    "{} cannot be replaced: {error}",
-                    path.display()
+                    "{}: this part of the old series cannot be replaced: {}; name another folder with `-o`",
+                    path.display(),
+                    io_reason(&error)
                 )));
             }
             _ => {}
@@ -84,13 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_series_is_replaced() {
+    fn of_a_series_that_is_replaced_only_its_own_files_go() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("a.series");
-        assert!(make("a", Some(&path)).is_ok(), "it is made");
-        assert!(make("a", Some(&path)).is_ok(), "it is empty");
+        assert!(make(&path).is_ok(), "it is made");
         fs::write(path.join("notes.txt"), "mine").expect("it can be written");
-        assert!(make("a", Some(&path)).is_err(), "it holds something else");
         let index = Index {
             index_version: 1,
             streamgauge: String::new(),
@@ -102,7 +84,7 @@ mod tests {
             ended: true,
         };
         index.write(&path).expect("it can be written");
-        assert!(make("a", Some(&path)).is_ok(), "it is a series");
+        assert!(make(&path).is_ok(), "it is a series");
         assert!(!path.join(INDEX).exists());
         assert!(path.join("notes.txt").exists());
     }

@@ -1,0 +1,287 @@
+//! Where a run is kept: decided before anything starts, so that no server is launched for a run that then cannot be kept.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use report::io_reason;
+use runfile::RunFile;
+use runfile::series::{INDEX, Index};
+use tempfile::TempDir;
+
+use crate::args::{Results, Tracing};
+use crate::console::Console;
+use crate::exit::Failure;
+
+/// How much must be writable where a run is kept: less than its first second takes.
+const ROOM: usize = 64 << 10;
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One run, in a file.
+    Run,
+    /// The runs of a series, in a folder.
+    Series,
+}
+
+/// Where a run or a series is kept.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The run file, or the folder of the series.
+    pub(crate) path: PathBuf,
+    /// Whether what is there already may be replaced.
+    pub(crate) overwrite: bool,
+    /// Holds it until it has been reported, where it is not kept.
+    temporary: Option<TempDir>,
+}
+
+impl Place {
+    /// Finds the place that the arguments name, or one in this folder, and sees to it that it can be written. Where this
+    /// folder cannot be written, which nobody asked for, the run goes on and is not kept.
+    ///
+    /// # Errors
+    /// In words, with what to do.
+    pub(crate) fn choose(
+        kind: Kind,
+        name: &str,
+        results: &Results,
+        tracing: &Tracing,
+        console: Console,
+    ) -> Result<Place, Failure> {
+        if results.no_run_file {
+            return Place::temporary(kind);
+        }
+        let Some(out) = &results.out else {
+            return Place::here(kind, name, tracing, console);
+        };
+        if out.as_os_str() == "-" {
+            return Err(Failure::bad(
+                "-o -: a run file is a database and cannot go to standard output; name a file, or write the JSON \
+                 report there with `--json -`",
+            ));
+        }
+        if results.json.as_ref() == Some(out) {
+            return Err(Failure::bad(format_args!(
+                "{}: the run file and the JSON report cannot be the same file; name another one with `-o`",
+                out.display()
+            )));
+        }
+        let is_series = kind == Kind::Series && out.join(INDEX).exists();
+        if (out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/")) && !is_series {
+            return Place::within(kind, name, out);
+        }
+        let place = Place {
+            path: out.clone(),
+            overwrite: results.force || is_empty_file(out),
+            temporary: None,
+        };
+        match kind {
+            Kind::Run => place.check_file(tracing),
+            Kind::Series => place.check_folder(is_series),
+        }?;
+        Ok(place)
+    }
+
+    /// Whether it is still there after the command.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.temporary.is_none()
+    }
+
+    fn temporary(kind: Kind) -> Result<Place, Failure> {
+        let refused = |error: io::Error| {
+            Failure::bad(format_args!(
+                "{}: a run needs a place for its figures while it goes on: {}; name another one with `-o`, or with the \
+                 environment variable TMPDIR",
+                std::env::temp_dir().display(),
+                io_reason(&error)
+            ))
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("streamgauge-")
+            .tempdir()
+            .map_err(refused)?;
+        probe(folder.path()).map_err(refused)?;
+        Ok(Place {
+            path: match kind {
+                Kind::Run => folder.path().join("it.run"),
+                Kind::Series => folder.path().join("it.series"),
+            },
+            overwrite: false,
+            temporary: Some(folder),
+        })
+    }
+
+    fn here(kind: Kind, name: &str, tracing: &Tracing, console: Console) -> Result<Place, Failure> {
+        let Err(error) = probe(Path::new(".")) else {
+            return Ok(Place {
+                path: free(Path::new(""), name, kind),
+                overwrite: false,
+                temporary: None,
+            });
+        };
+        let why = io_reason(&error);
+        if !tracing.trace.is_empty() {
+            return Err(Failure::bad(format_args!(
+                "this folder cannot be written, and traces stand beside the run file: {why}; name another place with \
+                 `-o`"
+            )));
+        }
+        console.say(&format!(
+            "warning: no run file is kept, because this folder cannot be written: {why}; name a place for it with `-o`"
+        ));
+        Place::temporary(kind)
+    }
+
+    /// A place of its own in a folder, which is made if it is missing.
+    fn within(kind: Kind, name: &str, folder: &Path) -> Result<Place, Failure> {
+        let made = match fs::create_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        };
+        made.map_err(|error| unusable(folder, &error))?;
+        probe(folder).map_err(|error| unusable(folder, &error))?;
+        Ok(Place {
+            path: free(folder, name, kind),
+            overwrite: false,
+            temporary: None,
+        })
+    }
+
+    fn check_file(&self, tracing: &Tracing) -> Result<(), Failure> {
+        RunFile::check(&self.path, self.overwrite).map_err(Failure::bad)?;
+        let folder = folder_of(&self.path);
+        probe(folder).map_err(|error| unusable(folder, &error))?;
+        if self.overwrite || tracing.trace.is_empty() {
+            return Ok(());
+        }
+        let name = self.path.file_name().unwrap_or_default();
+        let is_trace = |other: &OsStr| {
+            let rest = other.as_bytes().strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.starts_with(b".") && rest.ends_with(b".pcapng"))
+        };
+        let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        match entries.find(|entry| is_trace(&entry.file_name())) {
+            Some(trace) => Err(Failure::bad(format_args!(
+                "{}: there is a trace already; add `--force` to replace it, or name another run file with `-o`",
+                self.path.with_file_name(trace.file_name()).display()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_folder(&self, is_series: bool) -> Result<(), Failure> {
+        let path = self.path.display();
+        if !is_series && self.path.symlink_metadata().is_ok() {
+            return Err(Failure::bad(format_args!(
+                "{path}: this is no folder, and a series is kept in one; name a folder with `-o`"
+            )));
+        }
+        if is_series {
+            if !self.overwrite {
+                return Err(Failure::bad(format_args!(
+                    "{path}: there is a series already; add `--force` to replace it, or name another folder with `-o`"
+                )));
+            }
+            for run in Index::read(&self.path).map_err(Failure::bad)?.runs {
+                RunFile::check(&self.path.join(run.file), true).map_err(Failure::bad)?;
+            }
+        }
+        let folder = match is_series {
+            true => &self.path,
+            false => folder_of(&self.path),
+        };
+        probe(folder).map_err(|error| unusable(folder, &error))
+    }
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// As `mktemp` makes it. Nothing is lost if it is replaced.
+fn is_empty_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
+}
+
+/// Tries whether a file can be made in a folder, and written.
+fn probe(folder: &Path) -> io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".streamgauge-")
+        .tempfile_in(folder)?;
+    file.write_all(&[0; ROOM])
+}
+
+fn unusable(folder: &Path, error: &io::Error) -> Failure {
+    let folder = folder.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        return Failure::bad(format_args!(
+            "{folder}: there is no such folder to keep the run in; make it, or name another place with `-o`"
+        ));
+    }
+    Failure::bad(format_args!(
+        "{folder}: the run cannot be kept in this folder: {}; name another place with `-o`",
+        io_reason(error)
+    ))
+}
+
+/// A path in a folder that nothing stands at: `streamgauge-NAME-TIME.run`, or `.series`.
+fn free(folder: &Path, name: &str, kind: Kind) -> PathBuf {
+    let extension = match kind {
+        Kind::Run => "run",
+        Kind::Series => "series",
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let stem = format!("streamgauge-{}-{}", slug(name), report::time::compact(now));
+    let first = format!("{stem}.{extension}");
+    let numbered = (2..).map(|number: u32| format!("{stem}-{number}.{extension}"));
+    std::iter::once(first.clone())
+        .chain(numbered)
+        .map(|name| folder.join(name))
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| folder.join(first))
+}
+
+/// The name, fit for the name of a file: letters, digits and single dashes, not too long.
+pub(crate) fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        if c.is_ascii_alphanumeric() {
+            slug.push(c);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+        if slug.len() >= 40 {
+            break;
+        }
+    }
+    match slug.trim_end_matches('-') {
+        "" => "run".to_owned(),
+        slug => slug.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_names_of_files() {
+        assert_eq!(
+            slug("VLC on demand, everybody at once"),
+            "vlc-on-demand-everybody-at-once"
+        );
+        assert_eq!(slug("../../etc/passwd"), "etc-passwd");
+        assert_eq!(slug("---"), "run");
+        assert!(slug(&"x".repeat(500)).len() <= 40);
+    }
+}

@@ -1,0 +1,243 @@
+//! Where a run is kept: what is asked for is found out before anything starts, and nothing is lost or left by accident.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::scripted::{Answer, Scripted};
+use crate::support::{
+    Finished, Process, RUN_WITHIN, Report, alone, folder, free_port, run, streamgauge,
+};
+
+/// A short run, with these arguments too.
+fn demo(folder: &Path, more: &[&str]) -> Finished {
+    run(folder, demo_arguments(more))
+}
+
+fn demo_arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["demo", "-c", "2", "--ramp", "0s", "-d", "2s"];
+    arguments.extend_from_slice(more);
+    arguments
+}
+
+/// What in a folder has this ending.
+fn ending(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("it can be read");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let wanted = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
+    paths.filter(wanted).collect()
+}
+
+#[test]
+fn a_run_file_is_replaced_only_by_force() {
+    let _alone = alone();
+    let folder = folder();
+    let path = folder.path().join("x.run");
+    demo(folder.path(), &["-q", "-o", "x.run"]).expect(0);
+    let first = fs::read(&path).expect("it was made");
+    demo(folder.path(), &["-q", "-o", "x.run"])
+        .expect(104)
+        .names("x.run")
+        .names("--force");
+    assert!(fs::read(&path).expect("it is there") == first);
+    demo(folder.path(), &["-q", "-o", "x.run", "--force"]).expect(0);
+    assert!(fs::read(&path).expect("it is there") != first);
+    // An empty file, as `mktemp` makes it, holds nothing that could be lost.
+    fs::write(folder.path().join("empty.run"), "").expect("the test's folder can be written");
+    demo(folder.path(), &["-q", "-o", "empty.run"]).expect(0);
+}
+
+#[test]
+fn in_a_folder_a_run_gets_a_name() {
+    let _alone = alone();
+    let folder = folder();
+    fs::create_dir(folder.path().join("there")).expect("the test's folder can be written");
+    for name in ["there", "new/"] {
+        demo(folder.path(), &["-q", "-o", name]).expect(0);
+        let files = ending(&folder.path().join(name), "run");
+        assert_eq!(files.len(), 1, "{files:?}");
+        let name = files[0].file_name().unwrap_or_default().to_string_lossy();
+        assert!(name.starts_with("streamgauge-demo-"), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_sent_if_the_run_cannot_be_kept() {
+    let folder = folder();
+    let server = Scripted::start(|_| Answer::Good);
+    let url = server.url();
+    fs::write(folder.path().join("thesis.txt"), "mine").expect("the test's folder can be written");
+    fs::write(folder.path().join("y.run.viewers-0.pcapng"), "").expect("and this");
+    for (arguments, names) in [
+        ("-o -", "standard output; name a file"),
+        ("-o missing/x.run", "missing: there is no such folder"),
+        ("-o missing/x/", "missing/x/: there is no such folder"),
+        ("-o thesis.txt", "thesis.txt: this is no run file"),
+        ("-o thesis.txt --force", "thesis.txt: this is no run file"),
+        ("-o /dev/null --force", "/dev/null: this is no run file"),
+        ("-o thesis.txt/x.run", "a part of its path is a file"),
+        ("-o x.run --json x.run", "cannot be the same file"),
+        (
+            "-o y.run --trace 0",
+            "error: y.run.viewers-0.pcapng: there is a trace already",
+        ),
+        ("--no-run-file -o x.run", "--no-run-file"),
+        ("--no-run-file --trace 0", "--no-run-file"),
+        ("--force", "--out"),
+        ("--json missing/x.json", "name another place with `--json`"),
+    ] {
+        let line = format!("load {url} -d 60s {arguments}");
+        run(folder.path(), line.split(' ')).expect(104).names(names);
+    }
+    assert_eq!(server.seen("OPTIONS") + server.seen("DESCRIBE"), 0);
+    assert_eq!(ending(folder.path(), "run").len(), 0);
+    let thesis = fs::read_to_string(folder.path().join("thesis.txt"));
+    assert_eq!(thesis.expect("it is there"), "mine");
+}
+
+#[test]
+fn without_a_run_file_there_is_the_report_and_nothing_is_left() {
+    let _alone = alone();
+    let folder = folder();
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).expect("the test's folder can be written");
+    let arguments = demo_arguments(&["--no-run-file", "--json", "x.json"]);
+    let mut command = streamgauge(arguments);
+    command.env("TMPDIR", &scratch);
+    let finished = Process::start(command, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(0);
+    assert!(
+        finished.stdout.contains("run file  not kept"),
+        "{}",
+        finished.stdout
+    );
+    let report = Report::read(&folder.path().join("x.json"));
+    assert_eq!(report.clients("started"), 2);
+    assert_eq!(ending(folder.path(), "run").len(), 0);
+    assert_eq!(fs::read_dir(&scratch).expect("it is there").count(), 0);
+}
+
+/// A file system that is unmounted with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None` where mounting is not allowed.
+    fn new(place: PathBuf, options: &str) -> Option<Mounted> {
+        fs::create_dir(&place).expect("the test's folder can be written");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&place)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(Mounted(place))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
+    let _alone = alone();
+    let folder = folder();
+    let place = folder.path().join("read-only");
+    // Only root can mount; for others this folder would not be read-only.
+    let Some(_mounted) = Mounted::new(place, "ro") else {
+        return;
+    };
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).expect("the test's folder can be written");
+    let within = |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cd read-only && exec \"$0\" \"$@\""]);
+        command
+            .arg(env!("CARGO_BIN_EXE_streamgauge"))
+            .args(arguments);
+        command.env("NO_COLOR", "1").env("TMPDIR", &scratch);
+        Process::start(command, folder.path()).finish(RUN_WITHIN)
+    };
+    let finished = within(&demo_arguments(&[]))
+        .expect(0)
+        .names("warning: no run file is kept")
+        .names("read-only")
+        .names("`-o`");
+    assert!(finished.stdout.contains("not kept"), "{}", finished.stdout);
+    assert_eq!(fs::read_dir(&scratch).expect("it is there").count(), 0);
+    // A trace is worth nothing where it is not kept.
+    within(&demo_arguments(&["--trace", "0"]))
+        .expect(104)
+        .names("`-o`");
+    // What was asked for by name is no matter of a warning.
+    for out in ["x.run", ".", "x/"] {
+        within(&demo_arguments(&["-o", out]))
+            .expect(104)
+            .names("read-only")
+            .names("`-o`");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_named_before_anything_starts() {
+    let folder = folder();
+    let Some(_mounted) = Mounted::new(folder.path().join("full"), "size=16k") else {
+        return;
+    };
+    let url = format!("rtsp://127.0.0.1:{}/a", free_port());
+    run(folder.path(), ["load", &url, "-o", "full/x.run"])
+        .expect(104)
+        .names("full: the run cannot be kept in this folder: the disk is full")
+        .names("`-o`");
+}
+
+/// Runs the command with a file as its standard input.
+fn with_input(folder: &Path, arguments: &[&str], text: &str) -> Finished {
+    fs::write(folder.join("input"), text).expect("the test's folder can be written");
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" < input"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_streamgauge"))
+        .args(arguments);
+    command.env("NO_COLOR", "1");
+    Process::start(command, folder).finish(RUN_WITHIN)
+}
+
+#[test]
+fn a_scenario_can_come_from_standard_input() {
+    let folder = folder();
+    let text = format!(
+        "clients:\n  viewers:\n    protocol: rtsp\n    urls: [\"rtsp://127.0.0.1:{}/a\"]\n    \
+         load: {{ clients: 1 }}\nduration: 2s\n",
+        free_port()
+    );
+    let arguments = ["run", "-", "--json", "x.json", "--set", "seed=5"];
+    with_input(folder.path(), &arguments, &text).expect(99);
+    let report = Report::read(&folder.path().join("x.json"));
+    assert_eq!(report.0["run"]["seed"], 5);
+    assert_eq!(ending(folder.path(), "run").len(), 1);
+
+    let check = ["check", "--offline", "-"];
+    with_input(folder.path(), &check, &text).expect(0);
+    let wrong = text.replace("urls", "ulrs");
+    with_input(folder.path(), &check, &wrong)
+        .expect(104)
+        .names("standard input:4")
+        .names("ulrs");
+    for (text, names) in [("", "standard input: it is empty"), ("\n", "it is empty")] {
+        with_input(folder.path(), &check, text)
+            .expect(104)
+            .names(names);
+    }
+    let large = "#".repeat((1 << 20) + 1);
+    with_input(folder.path(), &check, &large)
+        .expect(104)
+        .names("larger than 1 MiB");
+    // Paths count from where we are.
+    let launched = format!("{text}server: {{ launch: ./own.yaml }}\n");
+    with_input(folder.path(), &check, &launched)
+        .expect(104)
+        .names("./own.yaml");
+}

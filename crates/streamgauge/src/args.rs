@@ -53,9 +53,42 @@ pub(crate) struct Global {
     /// Every metric and event in the summary
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// No colours, also on a terminal (the environment's NO_COLOR does the same)
-    #[arg(long, global = true)]
-    pub(crate) no_color: bool,
+    /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the environment turns them off;
+    /// otherwise CLICOLOR_FORCE turns them on everywhere
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        overrides_with = "no_color"
+    )]
+    pub(crate) color: When,
+    /// As --color never
+    #[arg(long, global = true, hide = true, overrides_with = "color")]
+    no_color: bool,
+}
+
+impl Global {
+    /// When there are colours, by whichever option came last.
+    pub(crate) fn color(self) -> When {
+        match self.no_color {
+            true => When::Never,
+            false => self.color,
+        }
+    }
+}
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless the environment says otherwise
+    Auto,
+    /// Also in files and pipes
+    Always,
+    /// Nowhere
+    Never,
 }
 
 #[derive(Debug, Subcommand)]
@@ -184,6 +217,9 @@ pub(crate) struct Report {
 pub(crate) struct Metrics {
     /// Only the metrics whose name contains this
     pub(crate) name: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -308,6 +344,24 @@ mod tests {
         assert_eq!(load.ramp.as_deref(), Some("20s"));
         assert_eq!(load.duration.as_deref(), Some("60s"));
         assert!(cli.global.quiet);
+    }
+
+    #[test]
+    fn of_two_options_about_colour_the_last_one_counts() {
+        for (line, when) in [
+            ("streamgauge metrics", When::Auto),
+            ("streamgauge metrics --color always", When::Always),
+            ("streamgauge --color=never metrics", When::Never),
+            ("streamgauge metrics --no-color", When::Never),
+            (
+                "streamgauge metrics --no-color --color always",
+                When::Always,
+            ),
+            ("streamgauge metrics --color always --no-color", When::Never),
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("it is a good line");
+            assert_eq!(cli.global.color(), when, "{line}");
+        }
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //!
 //! All of it goes through [`report::gate`]: what servers, scenarios and run files say cannot steer the terminal.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use miette::{GraphicalReportHandler, GraphicalTheme, ThemeCharacters, ThemeStyles};
 use report::paint::Paint;
 use report::{Layout, gate};
 
-use crate::args::Global;
+use crate::args::{Global, When};
 use crate::exit::{Failure, Message};
 
 /// How to speak to the user.
@@ -16,17 +17,56 @@ use crate::exit::{Failure, Message};
 pub(crate) struct Console {
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
-    no_color: bool,
+    colours: Colours,
+}
+
+/// Where there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colours {
+    Everywhere,
+    OnTerminals,
+    Nowhere,
+}
+
+impl Colours {
+    /// As the option says; where it says nothing, as the environment does: https://no-color.org and then
+    /// https://bixense.com/clicolors.
+    fn new(when: When, environment: impl Fn(&str) -> Option<OsString>) -> Colours {
+        let is_set = |name| environment(name).is_some_and(|value| !value.is_empty());
+        match when {
+            When::Always => Colours::Everywhere,
+            When::Never => Colours::Nowhere,
+            When::Auto if is_set("NO_COLOR") => Colours::Nowhere,
+            When::Auto
+                if is_set("CLICOLOR_FORCE")
+                    && environment("CLICOLOR_FORCE").is_none_or(|value| value != "0") =>
+            {
+                Colours::Everywhere
+            }
+            When::Auto if environment("TERM").is_some_and(|value| value == "dumb") => {
+                Colours::Nowhere
+            }
+            When::Auto => Colours::OnTerminals,
+        }
+    }
+
+    fn paint(self, to: impl IsTerminal) -> Paint {
+        Paint {
+            colour: match self {
+                Colours::Everywhere => true,
+                Colours::OnTerminals => to.is_terminal(),
+                Colours::Nowhere => false,
+            },
+        }
+    }
 }
 
 impl Console {
     pub(crate) fn new(global: Global) -> Console {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Console {
             quiet: global.quiet,
             verbose: global.verbose,
-            no_color: global.no_color || no_color || dumb,
+            colours: Colours::new(global.color(), |name| std::env::var_os(name)),
         }
     }
 
@@ -37,15 +77,11 @@ impl Console {
     }
 
     pub(crate) fn paint_stdout(self) -> Paint {
-        Paint {
-            colour: !self.no_color && io::stdout().is_terminal(),
-        }
+        self.colours.paint(io::stdout())
     }
 
     pub(crate) fn paint_stderr(self) -> Paint {
-        Paint {
-            colour: !self.no_color && io::stderr().is_terminal(),
-        }
+        self.colours.paint(io::stderr())
     }
 
     /// A line for the user that is no result. Where nobody reads it any more, that is no error.
@@ -69,6 +105,12 @@ impl Console {
             ))),
             Ok(()) => Ok(()),
         }
+    }
+
+    /// A result in JSON.
+    pub(crate) fn print_json(self, value: &serde_json::Value) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
+        self.print(&(gate::json(&text).into_owned() + "\n"))
     }
 
     /// A result that is laid out for whoever reads it: on standard output, unless something else goes there. Nothing
@@ -110,6 +152,8 @@ impl Console {
         let mut text = String::new();
         match &failure.message {
             Message::Plain(message) => {
+                // Not even a colour is theirs to set.
+                let message = gate::lines(message, false);
                 text = format!("{} {message}\n", paint.bad("error:"));
             }
             Message::Diagnostic(diagnostic) => {
@@ -145,4 +189,41 @@ pub(crate) fn width(of: impl std::os::fd::AsFd) -> usize {
         .filter(|&columns| columns >= 40)
         .unwrap_or(80)
         .min(120)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_goes_before_the_environment_and_no_before_force() {
+        use Colours::{Everywhere, Nowhere, OnTerminals};
+        for (when, environment, colours) in [
+            (When::Auto, &[][..], OnTerminals),
+            (When::Auto, &[("NO_COLOR", "")], OnTerminals),
+            (When::Auto, &[("NO_COLOR", "0")], Nowhere),
+            (When::Auto, &[("CLICOLOR_FORCE", "1")], Everywhere),
+            (When::Auto, &[("CLICOLOR_FORCE", "0")], OnTerminals),
+            (When::Auto, &[("CLICOLOR_FORCE", "")], OnTerminals),
+            (
+                When::Auto,
+                &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")],
+                Nowhere,
+            ),
+            (When::Auto, &[("TERM", "dumb")], Nowhere),
+            (
+                When::Auto,
+                &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")],
+                Everywhere,
+            ),
+            (When::Always, &[("NO_COLOR", "1")], Everywhere),
+            (When::Never, &[("CLICOLOR_FORCE", "1")], Nowhere),
+        ] {
+            let found = Colours::new(when, |name| {
+                let set = environment.iter().find(|(key, _)| *key == name);
+                set.map(|(_, value)| OsString::from(value))
+            });
+            assert_eq!(found, colours, "{when:?} {environment:?}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command, Serve};
 use crate::console::Console;
@@ -28,9 +28,12 @@ fn main() -> ExitCode {
         let code = sut::supervise_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    let cli = match Cli::try_parse() {
+    let mut command = Cli::command().color(colour_of_help(std::env::args_os().skip(1)));
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let error = error.format(&mut command);
             // Where nobody reads it any more, there is nothing to be done about it.
             let _ = error.print();
             return exit_of(&error).into();
@@ -64,6 +67,32 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether help and errors of arguments have colours: that has to be known before the arguments are.
+fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorChoice {
+    let mut choice = ColorChoice::Auto;
+    let mut is_value = false;
+    for argument in arguments.take_while(|argument| argument != "--") {
+        let text = argument.to_string_lossy();
+        let value = match text.strip_prefix("--color") {
+            Some("") => {
+                is_value = true;
+                continue;
+            }
+            Some(rest) => rest.strip_prefix('='),
+            None if text == "--no-color" => Some("never"),
+            None => is_value.then_some(text.as_ref()),
+        };
+        is_value = false;
+        choice = match value {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            Some("auto") => ColorChoice::Auto,
+            _ => choice,
+        };
+    }
+    choice
+}
+
 /// Help and version were asked for; everything else is a wrong argument.
 fn exit_of(error: &clap::Error) -> Exit {
     if error.use_stderr() {
@@ -75,7 +104,23 @@ fn exit_of(error: &clap::Error) -> Exit {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[test]
+    fn help_has_the_colours_that_are_asked_for() {
+        for (line, choice) in [
+            ("run --help", ColorChoice::Auto),
+            ("--color always --help", ColorChoice::Always),
+            ("run --color=never --help", ColorChoice::Never),
+            ("--color always run --no-color", ColorChoice::Never),
+            ("serve rtsp -- --color never", ColorChoice::Auto),
+        ] {
+            let arguments = line.split(' ').map(std::ffi::OsString::from);
+            assert_eq!(colour_of_help(arguments), choice, "{line}");
+        }
+    }
 
     #[test]
     fn wrong_arguments_end_with_104_and_help_with_0() {

@@ -5,14 +5,22 @@ use std::fmt::Write;
 use measure::metric::Source;
 use measure::{Catalogue, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
 use protocol::registry::PROTOCOLS;
+use serde_json::{Value, json};
 
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
+/// The version of the list in JSON. It grows when a name goes away or changes its meaning.
+const METRICS_VERSION: u32 = 1;
+
 /// Prints every metric: name, unit, definition, source.
 pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exit, Failure> {
     let wanted = arguments.name.as_deref().unwrap_or_default();
+    if arguments.json {
+        console.print_json(&metrics_json(wanted)?)?;
+        return Ok(Exit::Pass);
+    }
     let mut text = String::new();
     for protocol in PROTOCOLS {
         let title = format!("a population that speaks {}", protocol.name);
@@ -21,12 +29,60 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
     list(&mut text, "server", SERVER_CATALOGUE, wanted);
     list(&mut text, "tester", TESTER_CATALOGUE, wanted);
     if text.is_empty() {
-        return Err(Failure::bad(format_args!(
-            "no metric has `{wanted}` in its name"
-        )));
+        return Err(unknown(wanted));
     }
     console.print(&text)?;
     Ok(Exit::Pass)
+}
+
+fn unknown(wanted: &str) -> Failure {
+    Failure::bad(format_args!(
+        "no metric has `{wanted}` in its name; `streamgauge metrics` lists all"
+    ))
+}
+
+/// Every metric as data, by what it is measured of: `population` (of a protocol), `server` or `tester`.
+fn metrics_json(wanted: &str) -> Result<Value, Failure> {
+    let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
+        let metrics = catalogue.metrics();
+        let metrics: Vec<Value> = metrics
+            .filter(|metric| metric.name.contains(wanted))
+            .map(metric_json)
+            .collect();
+        json!({ "subject": subject, "protocol": protocol, "metrics": metrics })
+    };
+    let mut subjects: Vec<Value> = PROTOCOLS
+        .iter()
+        .map(|protocol| subject("population", Some(protocol.name), protocol.catalogue))
+        .collect();
+    subjects.push(subject("server", None, SERVER_CATALOGUE));
+    subjects.push(subject("tester", None, TESTER_CATALOGUE));
+    subjects.retain(|subject| subject["metrics"] != json!([]));
+    if subjects.is_empty() {
+        return Err(unknown(wanted));
+    }
+    Ok(json!({ "metrics_version": METRICS_VERSION, "subjects": subjects }))
+}
+
+fn metric_json(metric: &Metric) -> Value {
+    let (kind, statistics) = match metric.source {
+        Source::Distribution(_) => (
+            "distribution",
+            &["mean", "min", "max", "percentiles", "count"][..],
+        ),
+        Source::Gauge(..) => ("level", &["mean", "min", "max"][..]),
+        Source::Counter(_) => ("counter", &[][..]),
+        _ => ("derived", &[][..]),
+    };
+    let lines: Vec<&str> = metric.doc.lines().map(str::trim).collect();
+    json!({
+        "name": metric.name,
+        "unit": metric.unit,
+        "kind": kind,
+        "statistics": statistics,
+        "definition": lines.join("\n"),
+        "source": Some(metric.reference).filter(|reference| !reference.is_empty()),
+    })
 }
 
 fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str) {
@@ -79,7 +135,6 @@ pub(crate) fn schema(arguments: &args::Schema, console: Console) -> Result<Exit,
             report::schema::report_schema(&protocols, SERVER_CATALOGUE, TESTER_CATALOGUE)
         }
     };
-    let text = serde_json::to_string_pretty(&schema).map_err(Failure::bad)?;
-    console.print(&(text + "\n"))?;
+    console.print_json(&schema)?;
     Ok(Exit::Pass)
 }

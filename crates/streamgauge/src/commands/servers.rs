@@ -242,7 +242,7 @@ fn json(listed: &Listed, here: Option<&Here>) -> Value {
 
 fn pretty(value: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
-    Ok(text + "\n")
+    Ok(report::gate::json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]

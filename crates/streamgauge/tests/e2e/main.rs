@@ -20,6 +20,7 @@ mod messages;
 mod multicast;
 mod namespace;
 mod network;
+mod output_forms;
 mod publish;
 mod relay;
 mod run_files;

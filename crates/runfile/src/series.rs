@@ -147,6 +147,13 @@ impl Index {
             path: path.clone(),
             why,
         };
+        // Asked first: a pipe that nobody writes to would be opened for ever.
+        match fs::metadata(&path) {
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(wrong("it is no regular file".to_owned()));
+            }
+            _ => {}
+        }
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -280,5 +287,19 @@ mod tests {
         }
         fs::write(folder.path().join(INDEX), "{").expect("it can be written");
         assert!(Index::read(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_index_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let made = std::process::Command::new("mkfifo")
+            .arg(folder.path().join(INDEX))
+            .status();
+        assert!(
+            made.is_ok_and(|status| status.success()),
+            "mkfifo is everywhere"
+        );
+        let error = Index::read(folder.path()).expect_err("it is no file");
+        assert!(error.to_string().contains("no regular file"), "{error}");
     }
 }

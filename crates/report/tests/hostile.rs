@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
+    Catalogue, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
+    Verdict,
 };
 use protocol::metrics as clients;
 use report::paint::Paint;
@@ -89,6 +90,7 @@ fn make(path: &Path) {
         text: HOSTILE.to_owned(),
         subject: HOSTILE.to_owned(),
         value: Some(1.0),
+        statistic: Some(HOSTILE.to_owned()),
         unit: Unit::Count,
         limit: 0.0,
         passed: false,
@@ -97,7 +99,13 @@ fn make(path: &Path) {
         implied: false,
         in_doubt: false,
     }];
-    let verdict = Verdict::decide(&thresholds, vec![HOSTILE.to_owned()], false);
+    let verdict = Verdict::decide(
+        &thresholds,
+        Grounds {
+            invalid: vec![HOSTILE.to_owned()],
+            ..Grounds::default()
+        },
+    );
     file.verdict(&verdict, &thresholds);
     file.finish().expect("nothing is in its way");
 }

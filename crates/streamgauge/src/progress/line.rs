@@ -1,5 +1,6 @@
 //! A line of a terminal: text in parts, each with its colour, that can be measured and cut.
 
+use report::gate::plain;
 use report::paint::Paint;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -25,11 +26,10 @@ impl Line {
         Line::default().with(Tone::Plain, text)
     }
 
-    /// The line with more text at its end. What is no printable character becomes a blank: text of a server must
-    /// not reach the terminal as a command.
+    /// The line with more text at its end. What steers a terminal is shown as a sign: text of a server must not
+    /// reach it as a command.
     pub(super) fn with(mut self, tone: Tone, text: &str) -> Line {
-        let printable = |c: char| if c.is_control() { ' ' } else { c };
-        self.0.push((tone, text.chars().map(printable).collect()));
+        self.0.push((tone, plain(text).into_owned()));
         self
     }
 
@@ -106,6 +106,6 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         let line = Line::plain("a\u{1b}[2Jb\nc\u{9b}d");
-        assert_eq!(line.painted(Paint::default()), "a [2Jb c d");
+        assert_eq!(line.painted(Paint::default()), "a␛[2Jb␊c<U+009B>d");
     }
 }

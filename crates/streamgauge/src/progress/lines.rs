@@ -315,14 +315,16 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
 fn machines(progress: &Progress, columns: usize) -> Line {
     let tester = &progress.tester;
     let server = progress.server_cpu.map_or_else(String::new, |cpu| {
-        format!("server {}, ", figure(Unit::Cores, cpu))
+        format!("server CPU {}, ", figure(Unit::Cores, cpu))
     });
     let (tone, health) = match tester.healthy {
         true => (Tone::Good, "fit"),
         false => (Tone::Doubtful, "OVERLOADED"),
     };
     let lost = (tester.overflow > 0).then(|| count(tester.overflow as f64));
-    let cpu = tester.cpu.map(|cpu| figure(Unit::Cores, cpu));
+    let cpu = tester
+        .cpu
+        .map(|cpu| format!("CPU {}", figure(Unit::Cores, cpu)));
     let late = tester
         .lag_p99
         .map(|lag| format!("late by {}", figure(Unit::Seconds, lag)));

@@ -103,7 +103,7 @@ fn block_fits_80_columns() {
             "━━━━━━━━━━━━━━━━━━━━━━━━━─────────────── 1 min 15 s of 2 min, 45 s left",
             "viewers: 1,190 of 1,200 playing, 10 failed",
             "      120 Mbit/s                   ▁▃▅▆█  loss 0.1 %                       ▁▁▁▅▅",
-            "server 0.5 cores, tester 0.25 cores, 3 packets lost here: OVERLOADED",
+            "server CPU 50 %, tester CPU 25 %, 3 packets lost here: OVERLOADED",
         ]
     );
 }
@@ -117,7 +117,7 @@ fn block_fits_40_columns_with_what_matters() {
             "━━━━━━━━━━━━━━━━━━━─────────── 45 s left",
             "viewers: 1,190 playing, 10 failed",
             "  120 Mbit/s   ▁▃▅▆█  loss 0.1 %   ▁▁▁▅▅",
-            "server 0.5 cores, tester OVERLOADED",
+            "server CPU 50 %, tester OVERLOADED",
         ]
     );
 }
@@ -128,7 +128,7 @@ fn block_of_120_columns_shows_all() {
     let lines = shown(&progress(), &history, Some(120), (120, 24));
     assert_eq!(
         lines[3],
-        "server 0.5 cores, tester 0.25 cores, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+        "server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     assert_eq!(
         lines[2].chars().filter(|c| ('▁'..='█').contains(c)).count(),
@@ -231,7 +231,7 @@ fn many_populations_are_bounded_by_the_height() {
     assert_eq!(six.len(), 6);
     assert!(six[3].starts_with("viewers2: "), "{six:?}");
     assert_eq!(six[4], "... and 5 more");
-    assert!(six[5].starts_with("server 0.5 cores"), "{six:?}");
+    assert!(six[5].starts_with("server CPU 50 %"), "{six:?}");
     for rows in 1..6 {
         for columns in [1, 2, 5, 20] {
             shown(&progress, &history, Some(120), (columns, rows));
@@ -246,7 +246,7 @@ fn plain_line_says_how_it_stands() {
         plain(&progress(), planned),
         "1 min 15 s of 2 min, running; \
          viewers: 1,200 active, 1,190 playing, 120 Mbit/s, loss 0.1 %, 10 failed; \
-         server 0.5 cores, tester 0.25 cores, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+         server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let publishers = PopulationProgress {
         does: Does::Publish,

@@ -8,6 +8,7 @@ mod catalogue;
 mod contest;
 mod demo;
 mod endings;
+mod examples;
 mod faults;
 mod http_ts;
 mod kept;

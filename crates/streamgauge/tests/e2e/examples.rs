@@ -1,0 +1,301 @@
+//! Every file in `examples/` runs as its own comment says. Each is made shorter by `--set`, and runs in a network
+//! namespace of its own, since the ports and addresses that examples name are not free everywhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::namespace::Namespace;
+use crate::support::{Process, alone, folder, have, streamgauge, wait_for};
+
+/// How long one example may take, its clips included.
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// An example, and what makes it short enough for a test.
+struct Example {
+    file: &'static str,
+    set: &'static [&'static str],
+}
+
+/// Those that need no other program.
+const MESSAGES: [Example; 4] = [
+    Example {
+        file: "messages-12.yaml",
+        set: &["duration=4s", "warm_up=1s"],
+    },
+    Example {
+        file: "messages-3000.yaml",
+        set: SOME_CONNECTIONS,
+    },
+    Example {
+        file: "messages-6000.yaml",
+        set: SOME_CONNECTIONS,
+    },
+    Example {
+        file: "messages-series.yaml",
+        set: &[
+            "duration=3s",
+            "warm_up=1s",
+            "settle=0s",
+            "clients.users.load.ramp=500ms",
+            "vary.clients.users.load.clients=[20, 40]",
+            "vary.clients.users.rounds.sleep=[5ms]",
+        ],
+    },
+];
+const SOME_CONNECTIONS: &[&str] = &[
+    "duration=4s",
+    "warm_up=1s",
+    "clients.users.load.clients=60",
+    "clients.users.load.ramp=500ms",
+];
+
+/// Those that compare relays. Few machines have the relays, so the reference relay takes their place.
+const RELAYS: [Example; 4] = [
+    Example {
+        file: "relays-400M.yaml",
+        set: SLOW,
+    },
+    Example {
+        file: "relays-eight-groups.yaml",
+        set: SLOW,
+    },
+    Example {
+        file: "relays-one-group.yaml",
+        set: SLOW,
+    },
+    Example {
+        file: "relays-zapping.yaml",
+        set: &[
+            "duration=6s",
+            "server.linger=2s",
+            "sources.channels.bitrate=2Mbps",
+            "clients.viewers.zap.every=1s..2s",
+            "clients.viewers.load.clients=4",
+        ],
+    },
+];
+const SLOW: &[&str] = &[
+    "duration=4s",
+    "warm_up=1s",
+    "sources.channels.bitrate=2Mbps",
+];
+const REFERENCE_RELAY: [&str; 6] = [
+    "vary=",
+    "server.launch=",
+    "server.port=",
+    "server.groups=",
+    "server.command=[streamgauge, serve, http-ts, --interface, lo, --port, \"5140\"]",
+    "server.ready={port: 5140}",
+];
+
+/// Those that launch a known server.
+const LAUNCHED: [Example; 4] = [
+    Example {
+        file: "rtsp-actions.yaml",
+        set: &[
+            "server.clips.length=8s",
+            "server.clips.count=2",
+            "clients.viewers.urls=[\"rtsp://127.0.0.1:8554/clip{1..2}\"]",
+            "clients.viewers.load.clients=2",
+            "clients.viewers.actions=[{wait: 1s}, {pause: 1s}, {wait: 1s}, {seek: 4s..5s}, {wait: 1s}, {leave: {}}]",
+        ],
+    },
+    Example {
+        file: "rtsp-gstreamer.yaml",
+        set: SHORT_CLIPS,
+    },
+    Example {
+        file: "rtsp-vod.yaml",
+        set: SHORT_CLIPS,
+    },
+    Example {
+        file: "rtsp-vod-series.yaml",
+        set: &[
+            "server.clips.length=4s",
+            "server.clips.count=2",
+            "clients.viewers.urls=[\"rtsp://127.0.0.1:8554/clip{1..2}\"]",
+            "vary.clients.viewers.load.clients=[1, 2]",
+            "settle=0s",
+        ],
+    },
+];
+const SHORT_CLIPS: &[&str] = &[
+    "server.clips.length=4s",
+    "server.clips.count=2",
+    "clients.viewers.urls=[\"rtsp://127.0.0.1:8554/clip{1..2}\"]",
+    "clients.viewers.load.clients=2",
+];
+
+/// Those before which their comments start something.
+const PREPARED: [&str; 3] = [
+    "rtsp-observe.yaml",
+    "rtsp-publish.yaml",
+    "rtsp-receiver.yaml",
+];
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// A namespace with the addresses that examples name; `None` where this may not be, which is said.
+fn space() -> Option<Namespace> {
+    let space = Namespace::with_multicast()?;
+    space.ip("address add 10.0.0.1/32 dev lo");
+    space.ip("address add 10.0.0.3/32 dev lo");
+    Some(space)
+}
+
+/// Runs an example out of a copy of the folder, since clips are made beside it.
+fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &str)]) {
+    let folder = folder();
+    let copy = folder.path().join("examples");
+    fs::create_dir(&copy).expect("the folder is the test's");
+    fs::copy(examples().join(file), copy.join(file)).expect("the example is there");
+    let path = copy.join(file);
+    let mut arguments = vec!["run", path.to_str().expect("a plain path")];
+    for one in set {
+        arguments.extend(["--set", one]);
+    }
+    let mut command = space.within(&streamgauge(&arguments));
+    command.envs(environment.iter().copied());
+    let ended = Process::start(command, folder.path()).finish(WITHIN);
+    assert_eq!(
+        ended.status.code(),
+        Some(0),
+        "{file}:\n{}\n{}",
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[test]
+fn every_example_is_run_by_a_test() {
+    let there: BTreeSet<String> = fs::read_dir(examples())
+        .expect("there are examples")
+        .map(|entry| entry.expect("it can be read").file_name().into_string())
+        .map(|name| name.expect("a plain name"))
+        .collect();
+    let tested = MESSAGES.iter().chain(&RELAYS).chain(&LAUNCHED);
+    let tested: BTreeSet<String> = tested
+        .map(|example| example.file)
+        .chain(PREPARED)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(there, tested);
+}
+
+#[test]
+fn every_example_is_a_good_scenario() {
+    let folder = folder();
+    for entry in fs::read_dir(examples()).expect("there are examples") {
+        let path = entry.expect("it can be read").path();
+        let mut check = streamgauge(["check", "--offline"]);
+        check.arg(&path);
+        // The secret of the receiver has no value that could be in a file.
+        if path.ends_with("rtsp-receiver.yaml") {
+            check.env(
+                "STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET",
+                "0123456789abcdef",
+            );
+        }
+        let ended = Process::start(check, folder.path()).finish(WITHIN);
+        assert!(
+            matches!(ended.status.code(), Some(0))
+                || ended.stderr.contains("apt-get install")
+                || ended.stderr.contains("not installed"),
+            "{}:\n{}",
+            path.display(),
+            ended.stderr
+        );
+        assert!(
+            !ended.stderr.contains("warning"),
+            "{}:\n{}",
+            path.display(),
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn examples_of_messages_run() {
+    let _alone = alone();
+    let Some(space) = space() else { return };
+    for example in MESSAGES {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_of_relays_run() {
+    let _alone = alone();
+    let Some(space) = space() else { return };
+    for example in RELAYS {
+        let set: Vec<&str> = REFERENCE_RELAY.iter().chain(example.set).copied().collect();
+        run_it(&space, example.file, &set, &[]);
+    }
+}
+
+#[test]
+fn examples_that_launch_a_server_run() {
+    let (vlc, gstreamer) = (have("vlc"), have("gst-inspect-1.0"));
+    if !(vlc && gstreamer && have("ffmpeg")) {
+        return;
+    }
+    let _alone = alone();
+    let Some(space) = space() else { return };
+    for example in LAUNCHED {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_before_which_something_is_started_run() {
+    let _alone = alone();
+    let Some(space) = space() else { return };
+    let folder = folder();
+    let start = |line: &str, until: &str| {
+        let command = space.within(&streamgauge(line.split(' ')));
+        let process = Process::start(command, folder.path());
+        wait_for("it listens", Duration::from_secs(20), || {
+            process.told().contains(until).then_some(())
+        });
+        process
+    };
+    let server = start("serve rtsp", "listening on");
+    let pid = format!("server.observe.pid={}", server.id());
+    let observe = [
+        pid.as_str(),
+        "clients.viewers.urls=[\"rtsp://127.0.0.1:8554/live\"]",
+        "duration=5s",
+        "warm_up=1s",
+        "clients.viewers.leave={after: 2s}",
+        "clients.viewers.load={clients: 4, ramp: 2s}",
+    ];
+    run_it(&space, "rtsp-observe.yaml", &observe, &[]);
+    run_it(&space, "rtsp-publish.yaml", &["duration=5s"], &[]);
+    drop(server);
+
+    let receiver = start(
+        "receive --listen 10.0.0.3:8560 --ports 40000..41999",
+        "secret",
+    );
+    let _server = start(
+        "serve rtsp --listen 10.0.0.1 --audio --allow-destination 10.0.0.3",
+        "listening on",
+    );
+    let told = receiver.told();
+    let secret = told
+        .lines()
+        .find_map(|line| line.split_once("secret").map(|(_, rest)| rest))
+        .and_then(|rest| rest.split_whitespace().last())
+        .expect("it prints its secret");
+    let set = [
+        "duration=5s",
+        "warm_up=1s",
+        "clients.viewers.load={clients: 4, ramp: 3s}",
+    ];
+    let environment = [("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET", secret)];
+    run_it(&space, "rtsp-receiver.yaml", &set, &environment);
+}

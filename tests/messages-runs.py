@@ -57,7 +57,7 @@ def once(program, number, folder, draw):
     counted = json.loads(served.read_text().splitlines()[-1])["messages"]
     pairs = {
         "messages": (own["sent"], counted["messages"]),
-        "delivered": (own["delivered"], counted["messages"]),
+        "acknowledged": (own["acknowledged"], counted["messages"]),
         "bytes": (own["bytes_sent"], counted["bytes"]),
         "lost": (own["lost_in_flight"], 0),
     }

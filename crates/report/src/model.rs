@@ -51,8 +51,8 @@ pub struct Report {
     pub server_gave_back: Option<GivenBack>,
     /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
     pub server_limits: Vec<Limit>,
-    /// The server's processor time for each message that was delivered, in seconds, the warm-up left out. Null where no server was
-    /// observed, no message was delivered, or clients do anything else too.
+    /// The server's processor time for each message that was acknowledged, in seconds, the warm-up left out. Null where no server was
+    /// observed, no message was acknowledged, or clients do anything else too.
     pub cpu_per_message: Option<f64>,
     /// What the tester itself spent, and what it missed.
     #[schemars(schema_with = "schema::tester")]

@@ -295,8 +295,8 @@ fn cpu_per_message(
     let mut messages = 0.0;
     for population in populations {
         // Clients of another protocol that knows the word would have no rate of it.
-        population.metrics.find("delivered_rate")?;
-        messages += population.metrics.value("delivered").unwrap_or(0.0);
+        population.metrics.find("acknowledged_rate")?;
+        messages += population.metrics.value("acknowledged").unwrap_or(0.0);
     }
     let cpu = server?.level("cpu")?.mean;
     (messages > 0.0).then(|| tidy(cpu * seconds / messages))

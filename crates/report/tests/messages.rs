@@ -65,7 +65,7 @@ fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: M
     for index in 0..2u64 {
         let mut users = Recorder::new(catalogue_of("messages").expect("it is a protocol"));
         users.add(m::SENT, sent);
-        users.add(m::DELIVERED, sent - made.lost);
+        users.add(m::ACKNOWLEDGED, sent - made.lost);
         users.add(m::BYTES_SENT, 36 * sent);
         users.add(m::LOST_IN_FLIGHT, made.lost);
         users.add(m::DUE_NOT_SENT, made.not_taken);

@@ -375,7 +375,7 @@ fn the_description_says_what_will_happen_and_what_it_takes() {
         "guests: clients in stages: 1 at 0s, 0 at 30s",
         "0.5 clients arrive a second, at most 50 at a time",
         "threshold: viewers.loss < 7%",
-        "threshold: viewers.failed == 0 (unwritten)",
+        "threshold: viewers.failed == 0 (implied)",
         "ends: after 90s",
         "warm-up: the first 10s",
         "needs: 990 file descriptors and 600 UDP ports for 390 clients",

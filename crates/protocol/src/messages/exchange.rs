@@ -150,7 +150,7 @@ pub struct Caller {
     script: Arc<Script>,
     seed: u64,
     sent: u64,
-    delivered: u64,
+    acknowledged: u64,
     /// The last messages sent, which wait for their answers.
     pending: VecDeque<Pending>,
     reader: Reader,
@@ -171,7 +171,7 @@ impl Caller {
             script,
             seed,
             sent: 0,
-            delivered: 0,
+            acknowledged: 0,
             pending: VecDeque::new(),
             reader: Reader::default(),
             gave_up: false,
@@ -358,22 +358,22 @@ impl Caller {
         messages
     }
 
-    /// Takes up what has been delivered; `waiting` bytes have not, and TLS adds `sealing` to each message.
+    /// Takes up what has been acknowledged; `waiting` bytes have not, and TLS adds `sealing` to each message.
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         let close = match self.said_close {
             true => ws::overhead(2, true) + 2 + sealing,
             false => 0,
         };
         let waiting = waiting.saturating_sub(close as u64);
-        let delivered = self.sent - self.messages_in(waiting, sealing);
-        if let Some(more) = delivered.checked_sub(self.delivered) {
-            recorder.add(m::DELIVERED, more);
-            self.delivered = delivered;
+        let acknowledged = self.sent - self.messages_in(waiting, sealing);
+        if let Some(more) = acknowledged.checked_sub(self.acknowledged) {
+            recorder.add(m::ACKNOWLEDGED, more);
+            self.acknowledged = acknowledged;
         }
     }
 
     fn ended(&mut self, recorder: &mut Recorder) {
-        recorder.add(m::LOST_IN_FLIGHT, self.sent - self.delivered);
+        recorder.add(m::LOST_IN_FLIGHT, self.sent - self.acknowledged);
         recorder.add(m::UNANSWERED, self.pending.len() as u64);
     }
 }
@@ -542,12 +542,12 @@ impl Exchange {
     #[inline]
     pub fn wants_acknowledged(&self) -> bool {
         match self {
-            Exchange::Caller(caller) => caller.delivered < caller.sent,
+            Exchange::Caller(caller) => caller.acknowledged < caller.sent,
             Exchange::Answerer(_) => false,
         }
     }
 
-    /// Takes up what has been delivered: of all bytes sent `waiting` have not; TLS adds `sealing` to each message.
+    /// Takes up what has been acknowledged: of all bytes sent `waiting` have not; TLS adds `sealing` to each message.
     pub fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         if let Exchange::Caller(caller) = self {
             caller.acknowledged(waiting, sealing, recorder);

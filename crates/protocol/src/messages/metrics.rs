@@ -13,11 +13,11 @@ measure::metrics! {
         SENT = "sent", Count, "";
         /// Messages that the server's machine has acknowledged to the last byte: they are in the server's receive buffer, or it has read them.
         /// Looked at once a second and at the end. Of a Unix socket: those that the server has read.
-        DELIVERED = "delivered", Count, "tcp(7), SIOCOUTQ";
+        ACKNOWLEDGED = "acknowledged", Count, "tcp(7), SIOCOUTQ";
         /// Messages that were due and could not be sent, because the connection took no more, or because 1024 messages on it had no answer yet: the server's
         /// back-pressure. They are not sent later, and the schedule goes on.
         DUE_NOT_SENT = "due_not_sent", Count, "";
-        /// Messages that were sent and not delivered when their connection ended.
+        /// Messages that were sent and not acknowledged when their connection ended.
         LOST_IN_FLIGHT = "lost_in_flight", Count, "";
         /// Messages that came back as they had been sent, or that any message answered, as `answers` has it.
         ANSWERED = "answered", Count, "";
@@ -62,8 +62,8 @@ measure::metrics! {
         "due", Count, "", Sum(SENT, DUE_NOT_SENT);
         /// Messages sent a second.
         "sent_rate", Count, "", Rate(SENT, 1);
-        /// Messages delivered a second.
-        "delivered_rate", Count, "", Rate(DELIVERED, 1);
+        /// Messages acknowledged a second.
+        "acknowledged_rate", Count, "", Rate(ACKNOWLEDGED, 1);
         /// Messages answered a second.
         "answered_rate", Count, "", Rate(ANSWERED, 1);
         /// Bits of messages sent a second, framing included.
@@ -73,7 +73,7 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["connected", ""]);
-        TableColumn::larger("messages", "delivered_rate", Statistic::Value, ["messages", "/s"]);
+        TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]);
         TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]);
         TableColumn::smaller("due_not_sent", "due_not_sent", Statistic::Value, ["not", "taken"]);
         TableColumn::smaller("lost_in_flight", "lost_in_flight", Statistic::Value, ["lost in", "flight"]);

@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn actions_are_written_as_they_are_read() {
-        let text = r#"[{"play":{"from":"10s","to":"40s"}},{"wait":"5s..20s"},{"pause":"3s"},{"seek":"30s..50s"},{"scale":-1.0},{"speed":0.5},{"leave":{"chance":0.3}}]"#;
+        let text = r#"[{"play":{"from":"10s","to":"40s"}},{"wait":"5s..20s"},{"pause":"3s"},{"seek":"30s..50s"},{"scale":-1.0},{"speed":0.5},{"leave":{"chance":"30%"}}]"#;
         let read = actions(text).expect("valid");
         assert_eq!(read.len(), 7);
         let words = "plays from 10s to 40s, plays on for 5s..20s, pauses for 3s, seeks to 30s..50s, \

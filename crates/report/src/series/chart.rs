@@ -81,7 +81,7 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
         return String::new();
     }
     let what = match of_messages {
-        true => "messages delivered a second, by clients",
+        true => "messages acknowledged a second, by clients",
         false => "Mb/s, by clients",
     };
     let paint = layout.paint;
@@ -195,7 +195,7 @@ mod tests {
         ];
         let text = chart(&series(KEYS, runs), Layout::default());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "messages delivered a second, by clients");
+        assert_eq!(lines[1], "messages acknowledged a second, by clients");
         assert_eq!(lines[2], "  sleep 5ms");
         assert_eq!(lines[6], "  sleep 100ms");
         let long = |line: &str, of: char| line.chars().filter(|&c| c == of).count();

@@ -155,7 +155,7 @@ impl Broken {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Messages {
     pub(super) sent: f64,
-    /// Sent, and never delivered.
+    /// Sent, and never acknowledged.
     pub(super) lost: f64,
     /// Sent, and not sent because the server took no more.
     pub(super) due: f64,

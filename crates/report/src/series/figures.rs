@@ -27,7 +27,7 @@ pub struct Figures {
     pub bitrate: Option<f64>,
     /// The same over the whole run, as the run's own report says.
     pub bitrate_mean: Option<f64>,
-    /// Messages that were delivered a second: half of the seconds in which any were had at least as many. Null where none are sent.
+    /// Messages that were acknowledged a second: half of the seconds in which any were had at least as many. Null where none are sent.
     pub messages: Option<f64>,
     /// Packets of media that came, first copies only; where their source stamps datagrams, these.
     pub received: u64,
@@ -50,7 +50,7 @@ pub struct Figures {
     /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came again, was foreign or damaged). Null where it
     /// cannot be told what is right.
     pub cpu_per_gbit: Option<f64>,
-    /// The server's processor time for each message that was delivered, in seconds. Null where clients do anything else too.
+    /// The server's processor time for each message that was acknowledged, in seconds. Null where clients do anything else too.
     pub cpu_per_message: Option<f64>,
     /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident set.
     pub server_memory: Option<f64>,
@@ -121,7 +121,7 @@ impl Sums {
                 payload += counter(subject, window, "payload_bytes");
                 // Messages have no other media.
                 payload += counter(subject, window, "bytes_sent");
-                messages += counter(subject, window, "delivered");
+                messages += counter(subject, window, "acknowledged");
                 totals.add(window, row.seconds);
             }
             sums.playing = sums.playing.max(playing);

@@ -54,7 +54,7 @@ pub struct Series {
     pub varied: Vec<String>,
     /// The runs, in order.
     pub runs: Vec<Row>,
-    /// With how many clients most messages were delivered: one entry for each combination of the other values. Empty unless the
+    /// With how many clients most messages were acknowledged: one entry for each combination of the other values. Empty unless the
     /// clients of one population are varied, and clients send messages.
     pub most_messages: Vec<MostMessages>,
     /// How far the server went with everything else alike: one entry for each combination of the other

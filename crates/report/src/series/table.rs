@@ -514,7 +514,7 @@ fn with(others: &[(String, String)]) -> String {
     format!("with {}: ", others.join(", "))
 }
 
-/// With how many clients most messages were delivered.
+/// With how many clients most messages were acknowledged.
 fn most_text(most: &MostMessages, series: &Series) -> String {
     let others = with(&most.with);
     let left_out = left_out_text(&most.left_out);

@@ -11,7 +11,7 @@ use crate::model::{Clients, Event, Metrics, Report};
 impl Screen {
     /// What clients of messages saw; says whether they are such.
     pub(super) fn messages(&mut self, metrics: &Metrics, clients: &Clients) -> bool {
-        if metrics.find("delivered_rate").is_none() {
+        if metrics.find("acknowledged_rate").is_none() {
             return false;
         }
         let value = |name| metrics.value(name).unwrap_or(0.0);
@@ -19,11 +19,11 @@ impl Screen {
         self.row(
             "messages",
             &format!(
-                "{} sent, {} of {} delivered ({})",
+                "{} sent, {} of {} acknowledged ({})",
                 rate("sent_rate"),
-                count(value("delivered")),
+                count(value("acknowledged")),
                 count(value("sent")),
-                rate("delivered_rate"),
+                rate("acknowledged_rate"),
             ),
         );
         let due = value("due_not_sent");

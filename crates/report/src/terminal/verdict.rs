@@ -131,7 +131,7 @@ fn measured(threshold: &Threshold) -> String {
     let mut text = figure(threshold.unit, value);
     let mut what = Vec::new();
     if let Some(statistic) = &threshold.statistic {
-        what.push(statistic.clone());
+        what.push(one_line(statistic));
     }
     if let Some(window) = threshold.worst_window {
         what.push(format!("window {window}"));

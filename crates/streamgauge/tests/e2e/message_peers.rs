@@ -115,7 +115,7 @@ fn a_server_of_anothers_counts_the_same_over_each_transport() {
         assert!(sent > 500, "{kind}: {sent}");
         assert_eq!(number(&counted["messages"]), sent, "{kind}: {counted}");
         assert_eq!(number(&counted["connections"]), 10, "{kind}: {counted}");
-        for name in ["delivered", "answered"] {
+        for name in ["acknowledged", "answered"] {
             assert_eq!(count(&report, name), sent, "{kind}: {name}");
         }
         for name in ["answers_wrong", "unanswered", "unasked", "lost_in_flight"] {

@@ -121,7 +121,7 @@ fn both_sides_count_every_message() {
         let sent = count(&report, "sent");
         assert!(sent > 1000, "{sent} with {pattern:?}");
         assert_eq!(sent, number(&served["messages"]), "{pattern:?}: {served}");
-        assert_eq!(sent, count(&report, "delivered"));
+        assert_eq!(sent, count(&report, "acknowledged"));
         assert_eq!(count(&report, "closed_in_order"), 40);
         assert_eq!(
             count(&report, "answered"),
@@ -270,7 +270,7 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
     assert_eq!(sent + not_sent, count(&report, "due"));
     assert!(count(&report, "lost_in_flight") > 0);
     assert_eq!(
-        count(&report, "delivered") + count(&report, "lost_in_flight"),
+        count(&report, "acknowledged") + count(&report, "lost_in_flight"),
         sent
     );
     report.tester_was_fit();
@@ -294,7 +294,7 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
         shown.contains("a message") && shown.contains("of a core"),
         "{shown}"
     );
-    assert!(shown.contains("delivered"), "{shown}");
+    assert!(shown.contains("acknowledged"), "{shown}");
 }
 
 /// What a server does with a connection.
@@ -481,7 +481,7 @@ fn messages_go_over_tls_and_websockets() {
             "{scheme}"
         );
         assert_eq!(
-            count(&report, "delivered"),
+            count(&report, "acknowledged"),
             count(&report, "sent"),
             "{scheme}"
         );
@@ -511,7 +511,7 @@ fn messages_go_over_unix_sockets() {
         0,
     );
     assert_eq!(
-        (count(&report, "answered"), count(&report, "delivered")),
+        (count(&report, "answered"), count(&report, "acknowledged")),
         (1000, 1000)
     );
     assert_eq!(report.clients("completed"), 5);

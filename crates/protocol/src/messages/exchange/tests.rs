@@ -178,7 +178,7 @@ fn a_websocket_is_closed_by_both_sides() {
     assert_eq!((bench.out.len(), &bench.out[..2]), (8, &b"\x88\x82"[..]));
     assert!(exchange.waits_for_goodbye());
     exchange.acknowledged(8, 0, &mut bench.recorder);
-    assert_eq!(bench.recorder.counter(m::DELIVERED), 2);
+    assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 2);
     bench.with(ms(3), |tools| exchange.goodbye(tools.out));
     assert!(bench.out.is_empty());
     let after = bench.with(ms(4), |tools| {
@@ -246,9 +246,9 @@ fn what_the_kernel_still_holds_is_told_in_messages() {
         );
     }
     caller.acknowledged(100_000, 0, &mut bench.recorder);
-    assert_eq!(bench.recorder.counter(m::DELIVERED), 0);
+    assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 0);
     caller.acknowledged(18, 0, &mut bench.recorder);
-    assert_eq!(bench.recorder.counter(m::DELIVERED), 1198);
+    assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 1198);
     caller.ended(&mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::LOST_IN_FLIGHT), 2);
 }

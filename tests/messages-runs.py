@@ -53,7 +53,7 @@ def once(program, number, folder, draw):
     code = client.wait(timeout=60)
     server.send_signal(signal.SIGINT)
     server.wait(timeout=60)
-    own = json.loads(report.read_text())["populations"]["viewers"]["metrics"]
+    own = json.loads(report.read_text())["populations"]["senders"]["metrics"]
     counted = json.loads(served.read_text().splitlines()[-1])["messages"]
     pairs = {
         "messages": (own["sent"], counted["messages"]),

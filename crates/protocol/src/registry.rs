@@ -153,6 +153,14 @@ impl Protocol {
             .unwrap_or_default()
     }
 
+    /// What to write in place of a key that this protocol once had; none where it had none of that name.
+    pub fn former_key(&self, key: &str) -> Option<&'static str> {
+        match self.kind {
+            Kind::Messages => messages::config::former_key(key),
+            Kind::Rtsp | Kind::HttpTs => None,
+        }
+    }
+
     /// Whether clients of this URL speak TLS.
     pub fn is_secure(&self, url: &str) -> bool {
         match self.kind {
@@ -347,6 +355,30 @@ impl ClientConfig {
     /// Whether clients send or receive media at all.
     pub fn has_media(&self) -> bool {
         !matches!(self, ClientConfig::Messages(_))
+    }
+
+    /// Until when a client stays that is not told to leave, in words. None where that is the end of the media it receives.
+    pub fn stays(&self) -> Option<String> {
+        match self {
+            ClientConfig::Rtsp(config) if config.publish.is_some() => {
+                Some("stay until the run ends".to_owned())
+            }
+            ClientConfig::Messages(config) => Some(match config.messages {
+                Some(1) => "leave after 1 message each".to_owned(),
+                Some(messages) => format!("leave after {messages} messages each"),
+                None => "stay until the run ends".to_owned(),
+            }),
+            ClientConfig::Rtsp(_) | ClientConfig::HttpTs(_) => None,
+        }
+    }
+
+    /// Whether a client leaves by itself: at its media's end, or after so many messages.
+    pub fn leaves(&self) -> bool {
+        match self {
+            ClientConfig::Rtsp(config) => config.publish.is_none(),
+            ClientConfig::HttpTs(_) => true,
+            ClientConfig::Messages(config) => config.messages.is_some(),
+        }
     }
 
     /// The addresses of this machine that connections come from, in their order; none where its routes decide.

@@ -202,14 +202,7 @@ impl Scenario {
                 }
             }
         }
-        lines.push(match (self.duration, description.ends) {
-            (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
-            (None, Some(ends)) => format!(
-                "ends: after {} at the latest, or with the media",
-                TimeSpan(ends)
-            ),
-            (None, None) => "ends: when every client's media has ended".to_owned(),
-        });
+        lines.push(self.end_line(description.ends));
         if !self.warm_up.is_zero() {
             lines.push(format!(
                 "warm-up: the first {} do not count, but for how many clients there were and failed",
@@ -231,6 +224,32 @@ impl Scenario {
         lines.extend(tester_lines(&self.tester));
         lines.push(format!("seed: {}", self.seed));
         lines
+    }
+}
+
+impl Scenario {
+    /// When the run ends, in words.
+    fn end_line(&self, ends: Option<Duration>) -> String {
+        let populations = &self.populations;
+        let media = populations.iter().all(|one| one.config.stays().is_none());
+        let stays = populations.iter().find(|one| {
+            let ordered = matches!(one.leave, Leave::After(_)) && !one.load.rejoin;
+            !ordered && !one.config.leaves()
+        });
+        match (self.duration, ends) {
+            (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
+            (None, Some(ends)) if media => {
+                let ends = TimeSpan(ends);
+                format!("ends: after {ends} at the latest, or with the media")
+            }
+            (None, Some(ends)) => format!("ends: after {} at the latest", TimeSpan(ends)),
+            (None, None) if let Some(population) = stays => format!(
+                "ends: when it is stopped (Ctrl-C): there is no `duration`, and clients of {} do not leave",
+                population.name
+            ),
+            (None, None) if media => "ends: when every client's media has ended".to_owned(),
+            (None, None) => "ends: when every client has left".to_owned(),
+        }
     }
 }
 
@@ -324,7 +343,10 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         } => format!("{per_second} clients arrive a second, at most {max_clients} at a time"),
     };
     let leave = match population.leave {
-        Leave::AtEnd => "leave when the media ends".to_owned(),
+        Leave::AtEnd => {
+            let stays = population.config.stays();
+            stays.unwrap_or_else(|| "leave when the media ends".to_owned())
+        }
         Leave::After(time) => format!("leave after {}", TimeSpan(time)),
     };
     let rejoin = if population.load.rejoin {
@@ -341,6 +363,7 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         format!("{name}: {how}; they {leave}{rejoin}"),
         match population.config.publishes() {
             true => format!("{name}: publish by {} to {urls}", plan.protocol),
+            false if !plan.media => format!("{name}: {} to {urls}", plan.protocol),
             false => format!("{name}: {} from {urls}", plan.protocol),
         },
     ];

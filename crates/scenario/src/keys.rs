@@ -53,6 +53,14 @@ impl KeyError {
         }
     }
 
+    /// The key of the outermost mapping that is not known.
+    pub(crate) fn unknown(&self) -> Option<&str> {
+        match (&self.kind, self.keys.is_empty()) {
+            (Kind::UnknownKey(key, _), true) => Some(key),
+            _ => None,
+        }
+    }
+
     /// The problem in the words of the scenario. `known` are keys beside the protocol's that may
     /// have been meant.
     pub(crate) fn problem(&self, path: &str, fallback: &Origin, known: &[&str]) -> Problem {
@@ -267,7 +275,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
         match &self.0.value {
@@ -276,12 +284,21 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                 .map_err(|error: KeyError| error.at(&self.0.origin)),
             Value::Map(entries) => match entries.as_slice() {
                 [entry] => visitor.visit_enum(Choice(entry)),
-                several => Err(KeyError::new(Kind::Other(format!(
-                    "must be one key with its value, and has {}; \
-                     write each on a line of its own that begins with `- `",
-                    several.len()
+                [] => Err(KeyError::new(Kind::Other(format!(
+                    "must be one key with its value, and has none; there are: {}",
+                    variants.join(", ")
                 )))
                 .at(&self.0.origin)),
+                several => {
+                    let keys: Vec<&str> = several.iter().map(|entry| entry.key.as_str()).collect();
+                    let list = shown(&keys.join(", "));
+                    let text = format!(
+                        "must be one key with its value, and has {} ({list}); \
+                         keep one, or write each on a line of its own that begins with `- ` where there may be several",
+                        several.len(),
+                    );
+                    Err(KeyError::new(Kind::Other(text)).at(&self.0.origin))
+                }
             },
             _ => Err(self.wrong("a word")),
         }

@@ -41,7 +41,7 @@ pub use model::{
     Setting, Tester, Threshold,
 };
 pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
-pub use one_liner::{ONE_LINER_POPULATION, OneLiner};
+pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
 pub use sources::MulticastSource;

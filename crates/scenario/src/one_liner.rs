@@ -1,11 +1,25 @@
 //! A scenario in one line of arguments.
 
+use protocol::registry;
+
 use crate::node::{Entry, Node};
 use crate::overrides::option;
 use crate::source::{Origin, Source, SourceKind};
 
-/// The population of a one-liner is called so: `viewers.loss < 1%`.
+/// The population of a one-liner is called so where it has media: `viewers.loss < 1%`.
 pub const ONE_LINER_POPULATION: &str = "viewers";
+
+/// The population of a one-liner is called so where it has no media, but messages: `senders.back_pressure < 1%`.
+pub const ONE_LINER_SENDERS: &str = "senders";
+
+/// What the population of a one-liner with these URLs is called.
+pub fn one_liner_population(urls: &[String]) -> &'static str {
+    let first = urls.first().map_or("", String::as_str);
+    match registry::find_by_url(first) {
+        Some(protocol) if !protocol.default_config().has_media() => ONE_LINER_SENDERS,
+        _ => ONE_LINER_POPULATION,
+    }
+}
 
 /// The arguments of one line, each as it was typed, so that an error can show it. They mean what
 /// the keys of the same name mean in a scenario file.
@@ -101,7 +115,7 @@ impl OneLiner {
         let top = [
             Some(entry(
                 "clients",
-                map(vec![entry(ONE_LINER_POPULATION, population)]),
+                map(vec![entry(one_liner_population(&self.urls), population)]),
             )),
             given("duration", "--duration", &self.duration),
             given("warm_up", "--warm-up", &self.warm_up),

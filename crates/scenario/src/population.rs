@@ -504,7 +504,12 @@ fn config(
             Err(error) => error,
         };
         whole = false;
-        problems.push(error.problem(path, &node.origin, &KEYS));
+        let problem = error.problem(path, &node.origin, &KEYS);
+        let advice = error.unknown().and_then(|key| protocol.former_key(key));
+        problems.push(match advice {
+            Some(advice) => problem.help(advice),
+            None => problem,
+        });
         // Each round takes one key out, so this ends.
         let Value::Map(entries) = &mut own.value else {
             return None;

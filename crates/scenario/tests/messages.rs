@@ -278,3 +278,108 @@ fn files_that_cannot_be_read_are_said_to_be() {
     assert!(refused("latin1.yaml", Some(b"a: 1\nname: caf\xe9\n")).contains("not UTF-8 in line 2"));
     assert!(refused(".", None).contains("cannot read the scenario"));
 }
+
+/// A scenario of clients of messages with these keys.
+fn messages(keys: &str) -> String {
+    format!(
+        "clients:\n  chat:\n    urls: [\"tcp://127.0.0.1:9000\"]\n    {keys}\n    load: {{clients: 3}}\n"
+    )
+}
+
+#[test]
+fn plan_of_messages_has_exactly_one_key() {
+    for (keys, said) in [
+        (
+            "plan: {every: 1s, rate: 1/s}",
+            "`clients.chat.plan`: must be one key with its value, and has 2 (every, rate) | \
+             keep one, or write each on a line of its own that begins with `- ` where there may be several",
+        ),
+        (
+            "plan: {}",
+            "`clients.chat.plan`: must be one key with its value, and has none | there are: every, sleep, rate, in_flight",
+        ),
+        (
+            "plan: {evry: 1s}",
+            "`clients.chat.plan` cannot be `evry` | did you mean `every`?",
+        ),
+        ("plan: rate", "`rate` has no value | write `rate: VALUE`"),
+        (
+            "plan: {every: 0s}",
+            "rounds must be apart by more than nothing | as fast as can be is `{sleep: 0s}`",
+        ),
+    ] {
+        let refused = refuse(&messages(keys), &Overrides::default());
+        assert!(refused.contains(said), "{keys}: {refused}");
+    }
+}
+
+#[test]
+fn former_keys_of_messages_say_what_to_write() {
+    for (keys, said) in [
+        (
+            "rounds: {every: 100ms}",
+            "unknown key `rounds` in `clients.chat` | write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`",
+        ),
+        (
+            "rate: 10/s",
+            "unknown key `rate` in `clients.chat` | write `plan: { rate: 10/s }`",
+        ),
+        (
+            "echo: {}",
+            "unknown key `echo` in `clients.chat` | write `plan: { in_flight: 1 }`",
+        ),
+    ] {
+        let refused = refuse(&messages(keys), &Overrides::default());
+        assert!(refused.contains(said), "{keys}: {refused}");
+    }
+    // A setting of the command line puts another plan in its place.
+    let overrides = Overrides {
+        set: vec!["clients.chat.plan={rate: 5/s}".to_owned()],
+        ..Overrides::default()
+    };
+    let text = messages("plan: {sleep: 5ms}");
+    Scenario::parse("test.yaml", &text, &overrides).expect("one plan is left");
+}
+
+#[test]
+fn senders_are_not_said_to_leave_with_media() {
+    let line = OneLiner {
+        urls: vec!["tcp://127.0.0.1:9000".to_owned()],
+        ..OneLiner::default()
+    };
+    let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("it is good");
+    let text = scenario.describe().lines().join("\n");
+    assert!(
+        text.contains("senders: 1 clients at once; they stay until the run ends"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ends: when it is stopped (Ctrl-C): there is no `duration`, and clients of senders do not leave"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("media ends") && !text.contains("viewers"),
+        "{text}"
+    );
+
+    let text = |keys: &str| {
+        let read = Scenario::parse("test.yaml", &messages(keys), &Overrides::default());
+        read.expect("it is good").describe().lines().join("\n")
+    };
+    let some = text("messages: 5");
+    assert!(some.contains("they leave after 5 messages each"), "{some}");
+    assert!(some.contains("ends: when every client has left"), "{some}");
+    let told = text("leave: {after: 10s}");
+    assert!(told.contains("they leave after 10s"), "{told}");
+    assert!(told.contains("chat: messages to tcp://"), "{told}");
+    assert!(told.contains("ends: after 10s at the latest"), "{told}");
+    assert!(!told.contains("with the media"), "{told}");
+
+    let line = OneLiner {
+        urls: vec!["rtsp://127.0.0.1/a".to_owned()],
+        ..OneLiner::default()
+    };
+    let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("it is good");
+    let text = scenario.describe().lines().join("\n");
+    assert!(text.contains("they leave when the media ends"), "{text}");
+}

@@ -37,27 +37,33 @@ pub enum Framing {
     Delimiter(String),
 }
 
-/// Rounds over all connections of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// When messages are sent: exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Rounds {
-    /// A round begins so often, by planned times, however long one takes.
+pub enum Plan {
+    /// In rounds over all connections of a worker: one begins so often, by planned times, however long one takes. `{every: 1s}` is the default.
     Every(TimeSpan),
-    /// So long a sleep after the end of each round, so that rounds come as the machine lets them; `0s` is as fast as it can.
+    /// In rounds, with so long a sleep after the end of each, so that they come as the machine lets them; `{sleep: 0s}` is as fast as it can.
     Sleep(TimeSpan),
+    /// So many on each connection, such as `{rate: 10/s}`, by planned times.
+    Rate(Frequency),
+    /// So many wait for their answers on each connection, 1 to 1024; each answer lets the next leave.
+    InFlight(u32),
 }
 
-/// The next message waits for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Echo {
-    /// How many messages may be on their way at a time on each connection, 1 to 1024. Default 1.
-    pub in_flight: u32,
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan::Every(TimeSpan(Duration::from_secs(1)))
+    }
 }
 
-impl Default for Echo {
-    fn default() -> Echo {
-        Echo { in_flight: 1 }
+/// What to write in place of a key that populations of messages had before there was [`ClientConfig::plan`]. None where it was none.
+pub fn former_key(key: &str) -> Option<&'static str> {
+    match key {
+        "rounds" => Some("write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`"),
+        "rate" => Some("write `plan: { rate: 10/s }`"),
+        "echo" => Some("write `plan: { in_flight: 1 }`"),
+        _ => None,
     }
 }
 
@@ -101,14 +107,11 @@ pub struct ClientConfig {
     pub hex: Option<String>,
     /// How messages are told apart: `none` (default), `{length: {bytes: 4}}` or `{delimiter: "\n"}`. A WebSocket frames its messages itself.
     pub framing: Framing,
-    /// One message on each connection in turn, and again: `{every: 100ms}` begins a round so often, by planned times; `{sleep: 100ms}` sleeps after the
-    /// end of each. Each worker goes its own rounds. Default `{every: 1s}`, where neither `rate` nor `echo` is written.
-    pub rounds: Option<Rounds>,
-    /// So many messages on each connection, such as `10/s`, by planned times.
-    pub rate: Option<Frequency>,
-    /// The next message waits for an answer: `{in_flight: 1}`.
-    pub echo: Option<Echo>,
-    /// What answers a message: `none` (default with `rounds` and `rate`), `echo` (default with `echo`) or `any`.
+    /// When messages are sent, one of: `{every: 100ms}`, one on each connection in turn, and a round begins so often; `{sleep: 100ms}`, the same with a
+    /// sleep after each round; `{rate: 10/s}`, so many on each connection; `{in_flight: 1}`, so many wait for their answers on each connection. Each
+    /// worker goes its own rounds. Default `{every: 1s}`.
+    pub plan: Plan,
+    /// What answers a message: `none` (default with `every`, `sleep` and `rate`), `echo` (default with `in_flight`) or `any`.
     pub answers: Option<Answers>,
     /// How many messages are sent on each connection; then the client has completed. Default: until it is stopped.
     pub messages: Option<u64>,
@@ -120,7 +123,7 @@ pub struct ClientConfig {
     pub connect_timeout: TimeSpan,
     /// How long the greeting may take, the handshake of a WebSocket included. Default 10s.
     pub greeting_timeout: TimeSpan,
-    /// After how long an answer is given up: it counts in `answers_timed_out`, and with `echo` the next message follows. Default 10s.
+    /// After how long an answer is given up: it counts in `answers_timed_out`, and with `in_flight` the next message follows. Default 10s.
     pub answer_timeout: TimeSpan,
     /// How long the server may take at the end to read what is on its way and to close the connection; then it is closed from here. Default 2s.
     pub close_timeout: TimeSpan,
@@ -141,9 +144,7 @@ impl Default for ClientConfig {
             message: None,
             hex: None,
             framing: Framing::None,
-            rounds: None,
-            rate: None,
-            echo: None,
+            plan: Plan::default(),
             answers: None,
             messages: None,
             greeting: Vec::new(),
@@ -221,20 +222,27 @@ impl ClientConfig {
 
     /// By what messages are planned.
     pub fn pace(&self) -> Pace {
-        match (self.rounds, self.rate, self.echo) {
-            (_, _, Some(_)) => Pace::Answers,
-            (_, Some(rate), None) => Pace::Rate(Duration::from_secs_f64((1.0 / rate.0).min(1e9))),
-            (Some(Rounds::Sleep(sleep)), None, None) => Pace::Sleep(sleep.0),
-            (Some(Rounds::Every(every)), None, None) => Pace::Every(every.0),
-            (None, None, None) => Pace::Every(Duration::from_secs(1)),
+        match self.plan {
+            Plan::Every(every) => Pace::Every(every.0),
+            Plan::Sleep(sleep) => Pace::Sleep(sleep.0),
+            Plan::Rate(rate) => Pace::Rate(Duration::from_secs_f64((1.0 / rate.0).min(1e9))),
+            Plan::InFlight(_) => Pace::Answers,
+        }
+    }
+
+    /// How many messages may wait for their answers on a connection.
+    pub fn in_flight(&self) -> usize {
+        match self.plan {
+            Plan::InFlight(messages) => messages as usize,
+            Plan::Every(_) | Plan::Sleep(_) | Plan::Rate(_) => MAX_PENDING,
         }
     }
 
     /// What answers a message.
     pub fn expects(&self) -> Answers {
-        let usual = match self.echo {
-            Some(_) => Answers::Echo,
-            None => Answers::None,
+        let usual = match self.plan {
+            Plan::InFlight(_) => Answers::Echo,
+            Plan::Every(_) | Plan::Sleep(_) | Plan::Rate(_) => Answers::None,
         };
         self.answers.unwrap_or(usual)
     }
@@ -254,7 +262,7 @@ impl ClientConfig {
         if template.longest() == 0 && self.framing == Framing::None {
             return Err(("size", "a message without bytes needs framing".to_owned()));
         }
-        self.check_pattern()?;
+        self.check_plan()?;
         self.check_greeting()?;
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -274,44 +282,27 @@ impl ClientConfig {
         self.tls.check().map_err(|text| ("tls", text))
     }
 
-    fn check_pattern(&self) -> Result<(), Wrong> {
-        let written = [
-            self.rounds.is_some(),
-            self.rate.is_some(),
-            self.echo.is_some(),
-        ];
-        if written.iter().filter(|&&is| is).count() > 1 {
-            let key = if self.rate.is_some() { "rate" } else { "echo" };
-            return Err((
-                key,
-                "one of `rounds`, `rate` and `echo` says when messages are sent".to_owned(),
-            ));
-        }
-        if self.rounds == Some(Rounds::Every(TimeSpan(Duration::ZERO))) {
-            return Err((
-                "rounds",
-                "rounds must be apart by more than nothing; as fast as can be is `{sleep: 0s}`"
-                    .to_owned(),
-            ));
-        }
-        if let Some(rate) = self.rate
-            && !(1e-6..=1e6).contains(&rate.0)
-        {
-            return Err((
-                "rate",
-                "a connection has from one message in 11 days to 1,000,000 a second".to_owned(),
-            ));
-        }
-        if let Some(echo) = self.echo {
-            if !(1..=MAX_PENDING as u32).contains(&echo.in_flight) {
-                return Err(("echo", format!("`in_flight` is from 1 to {MAX_PENDING}")));
+    fn check_plan(&self) -> Result<(), Wrong> {
+        let wrong = |text: &str| Err(("plan", text.to_owned()));
+        match self.plan {
+            Plan::Every(every) if every.0.is_zero() => {
+                return wrong(
+                    "rounds must be apart by more than nothing; as fast as can be is `{sleep: 0s}`",
+                );
             }
-            if self.expects() == Answers::None {
+            Plan::Rate(rate) if !(1e-6..=1e6).contains(&rate.0) => {
+                return wrong("a connection has from one message in 11 days to 1,000,000 a second");
+            }
+            Plan::InFlight(messages) if !(1..=MAX_PENDING as u32).contains(&messages) => {
+                return Err(("plan", format!("`in_flight` is from 1 to {MAX_PENDING}")));
+            }
+            Plan::InFlight(_) if self.expects() == Answers::None => {
                 return Err((
                     "answers",
-                    "`echo` waits for answers, and these are none".to_owned(),
+                    "`in_flight` waits for answers, and these are none".to_owned(),
                 ));
             }
+            _ => {}
         }
         if self.messages == Some(0) {
             return Err(("messages", "at least one message is sent".to_owned()));
@@ -377,7 +368,7 @@ mod tests {
     #[test]
     fn keys_are_read_and_written_again() {
         let config = read(
-            r#"{"message":"{counter} {time}","framing":{"length":{"bytes":4,"order":"little"}},"rate":"10/s","answers":"any",
+            r#"{"message":"{counter} {time}","framing":{"length":{"bytes":4,"order":"little"}},"plan":{"rate":"10/s"},"answers":"any",
                 "greeting":[{"send":"HELLO"},{"expect":"OK"}],"source_addresses":["127.0.0.2"]}"#,
         )
         .expect("valid");
@@ -396,12 +387,12 @@ mod tests {
         assert_eq!(usual.template().map(|template| template.length(1)), Ok(36));
         assert_eq!(usual.pace(), Pace::Every(Duration::from_secs(1)));
         assert_eq!(usual.expects(), Answers::None);
-        let echo = read(r#"{"echo":{}}"#).expect("valid");
+        let echo = read(r#"{"plan":{"in_flight":1}}"#).expect("valid");
         assert_eq!(
             (echo.pace(), echo.expects()),
             (Pace::Answers, Answers::Echo)
         );
-        let sleep = read(r#"{"rounds":{"sleep":"0s"}}"#).expect("valid");
+        let sleep = read(r#"{"plan":{"sleep":"0s"}}"#).expect("valid");
         assert_eq!(sleep.pace(), Pace::Sleep(Duration::ZERO));
     }
 
@@ -421,12 +412,11 @@ mod tests {
             ),
             (r#"{"framing":{"length":{"bytes":3}}}"#, "framing"),
             (r#"{"framing":{"delimiter":""}}"#, "framing"),
-            (r#"{"rounds":{"every":"0s"}}"#, "rounds"),
-            (r#"{"rounds":{"every":"1s"},"rate":"1/s"}"#, "rate"),
-            (r#"{"rounds":{"every":"1s"},"echo":{}}"#, "echo"),
-            (r#"{"rate":"0/s"}"#, "rate"),
-            (r#"{"echo":{"in_flight":0}}"#, "echo"),
-            (r#"{"echo":{},"answers":"none"}"#, "answers"),
+            (r#"{"plan":{"every":"0s"}}"#, "plan"),
+            (r#"{"plan":{"rate":"0/s"}}"#, "plan"),
+            (r#"{"plan":{"in_flight":0}}"#, "plan"),
+            (r#"{"plan":{"in_flight":1025}}"#, "plan"),
+            (r#"{"plan":{"in_flight":1},"answers":"none"}"#, "answers"),
             (r#"{"messages":0}"#, "messages"),
             (r#"{"greeting":[{"expect":""}]}"#, "greeting"),
             (r#"{"greeting":[{"send_hex":"x"}]}"#, "greeting"),
@@ -434,6 +424,15 @@ mod tests {
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }
-        assert!(read(r#"{"framing":{"lenght":{"bytes":1}}}"#).is_err());
+        for wrong in [
+            r#"{"framing":{"lenght":{"bytes":1}}}"#,
+            r#"{"plan":{}}"#,
+            r#"{"plan":{"every":"1s","rate":"1/s"}}"#,
+            r#"{"rounds":{"every":"1s"}}"#,
+            r#"{"rate":"1/s"}"#,
+            r#"{"echo":{}}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

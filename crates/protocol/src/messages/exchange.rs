@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::config::{Answers, ClientConfig, MAX_PENDING};
+use super::config::{Answers, ClientConfig};
 use super::failure::Failure;
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics as m;
@@ -107,12 +107,8 @@ impl Script {
             },
             false => config.framing.made(),
         };
-        let pace = config.pace();
         Ok(Script {
-            in_flight: match (pace, config.echo) {
-                (Pace::Answers, Some(echo)) => echo.in_flight as usize,
-                _ => MAX_PENDING,
-            },
+            in_flight: config.in_flight(),
             limit: config.messages.unwrap_or(u64::MAX),
             longest: config.longest_answer.0,
             answer_timeout: config.answer_timeout.0,
@@ -121,7 +117,7 @@ impl Script {
             answers: config.expects(),
             template,
             framing,
-            pace,
+            pace: config.pace(),
         })
     }
 

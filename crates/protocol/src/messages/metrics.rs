@@ -45,7 +45,7 @@ measure::metrics! {
     }
     gauges {}
     distributions {
-        /// From the time at which a message was planned to the arrival of its answer. In rounds a message is planned for the time of its round. With `echo` it
+        /// From the time at which a message was planned to the arrival of its answer. In rounds a message is planned for the time of its round. With `in_flight` it
         /// is planned for the arrival of the answer that lets it be sent.
         ROUND_TRIP = "round_trip", Seconds, "";
         /// From the moment right before the system call that sent a message to the arrival of its answer: `round_trip` without what the tester itself was late.

@@ -82,8 +82,8 @@ pub(crate) struct Securing {
 }
 
 impl Securing {
-    /// As settings of the scenario, which is where they are checked.
-    pub(crate) fn settings(&self) -> Vec<OptionSetting> {
+    /// As settings of this population of the scenario, which is where they are checked.
+    pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let no = self.tls_no_verify.then(|| "false".to_owned());
         [
             ("--tls-no-verify", "verify", &no),
@@ -94,7 +94,7 @@ impl Securing {
         .filter_map(|(option, key, value)| {
             Some(OptionSetting {
                 option: option.to_owned(),
-                key: format!("clients.{}.tls.{key}", scenario::ONE_LINER_POPULATION),
+                key: format!("clients.{population}.tls.{key}"),
                 value: value.clone()?,
             })
         })
@@ -191,11 +191,12 @@ pub(crate) struct Load {
     pub(crate) arrivals: Option<String>,
     /// How long to run [default: until the media ends]
     ///
-    /// Counted from the start of the run, ramp included.
+    /// Counted from the start of the run, ramp included. Clients of messages stay until then, unless --messages is given.
     #[arg(short, long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) duration: Option<String>,
     /// What must hold: "viewers.loss < 1%" (may repeat)
     ///
+    /// The population is called `viewers`, and with URLs of messages `senders`.
     /// `streamgauge metrics` lists what can be named, such as "viewers.startup_delay.p95 < 2s".
     #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
     pub(crate) thresholds: Vec<String>,

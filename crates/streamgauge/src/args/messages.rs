@@ -41,8 +41,8 @@ pub(crate) struct Messaging {
 }
 
 impl Messaging {
-    /// As settings of the scenario, which is where they are checked.
-    pub(crate) fn settings(&self) -> Vec<OptionSetting> {
+    /// As settings of this population of the scenario, which is where they are checked.
+    pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let delimiter = self
             .delimiter
             .as_deref()
@@ -50,10 +50,10 @@ impl Messaging {
         [
             ("--size", "size", &self.size),
             ("--message", "message", &self.message),
-            ("--every", "rounds.every", &self.every),
-            ("--sleep", "rounds.sleep", &self.sleep),
-            ("--rate", "rate", &self.rate),
-            ("--in-flight", "echo.in_flight", &self.in_flight),
+            ("--every", "plan.every", &self.every),
+            ("--sleep", "plan.sleep", &self.sleep),
+            ("--rate", "plan.rate", &self.rate),
+            ("--in-flight", "plan.in_flight", &self.in_flight),
             ("--answers", "answers", &self.answers),
             ("--messages", "messages", &self.messages),
             ("--delimiter", "framing.delimiter", &delimiter),
@@ -62,7 +62,7 @@ impl Messaging {
         .filter_map(|(option, key, value)| {
             Some(OptionSetting {
                 option: option.to_owned(),
-                key: format!("clients.{}.{key}", scenario::ONE_LINER_POPULATION),
+                key: format!("clients.{population}.{key}"),
                 value: value.clone()?,
             })
         })

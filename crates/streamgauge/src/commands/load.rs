@@ -37,8 +37,10 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     };
     let mut overrides = overrides();
     overrides.options = arguments.receiving.settings();
-    overrides.options.extend(arguments.securing.settings());
-    overrides.options.extend(arguments.messaging.settings());
+    let population = scenario::one_liner_population(&arguments.urls);
+    let (securing, messaging) = (&arguments.securing, &arguments.messaging);
+    overrides.options.extend(securing.settings(population));
+    overrides.options.extend(messaging.settings(population));
     let pid = arguments.pid.map(|pid| pid.to_string());
     let of_server = [
         ("--launch", "server.launch", arguments.launch.as_ref()),

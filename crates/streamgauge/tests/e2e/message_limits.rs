@@ -145,7 +145,7 @@ fn connections_come_from_the_next_address_and_the_last_one_is_told() {
     });
     let scenario = |sources: &str, clients: usize| {
         let text = format!(
-            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:9000\"]\n    rate: 10/s\n    {sources}\n    load: {{clients: {clients}}}\n"
+            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:9000\"]\n    plan: {{rate: 10/s}}\n    {sources}\n    load: {{clients: {clients}}}\n"
         );
         fs::write(folder.path().join("s.yaml"), text).expect("it can be written");
     };

@@ -180,7 +180,7 @@ fn hostile_websockets_are_named_and_bounded() {
     let peer = Peer::start(folder.path(), "ws", &["hostile=pings"]);
     let file = folder.path().join("pings.yaml");
     let text = format!(
-        "duration: 3s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"{}\"]\n    rate: 50/s\n    load: {{clients: 10}}\n",
+        "duration: 3s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"{}\"]\n    plan: {{rate: 50/s}}\n    load: {{clients: 10}}\n",
         peer.url()
     );
     fs::write(&file, text).expect("it can be written");

@@ -284,7 +284,7 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
     let file = folder.path().join("scenario.yaml");
     let text = format!(
         "duration: 3s\nserver:\n  command: [\"{}\", serve, messages, --mode, sink, --port, \"{port}\"]\n  ready: {{port: {port}}}\n\
-         clients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:{port}\"]\n    rounds: {{every: 10ms}}\n    load: {{clients: 50}}\n",
+         clients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:{port}\"]\n    plan: {{every: 10ms}}\n    load: {{clients: 50}}\n",
         env!("CARGO_BIN_EXE_streamgauge")
     );
     fs::write(&file, text).expect("it can be written");
@@ -335,16 +335,16 @@ fn hostile_servers_are_named() {
                 stream.write_all(b"\xff\xff\xff\xff and so on")?;
                 until_the_end(stream)
             },
-            "{framing: {length: {bytes: 4}}, rate: 10/s, answers: any}",
+            "{framing: {length: {bytes: 4}}, plan: {rate: 10/s}, answers: any}",
         ),
         (
             "malformed_answer",
             |mut stream| loop {
                 stream.write_all(&[b'x'; 65536])?;
             },
-            "{framing: {delimiter: \"\\n\"}, rate: 10/s, answers: echo, longest_answer: 1MiB}",
+            "{framing: {delimiter: \"\\n\"}, plan: {rate: 10/s}, answers: echo, longest_answer: 1MiB}",
         ),
-        ("closed_by_server", |_| Ok(()), "{rate: 10/s}"),
+        ("closed_by_server", |_| Ok(()), "{plan: {rate: 10/s}}"),
         (
             "wrong_greeting",
             |mut stream| {
@@ -360,7 +360,10 @@ fn hostile_servers_are_named() {
         ),
     ];
     for (reason, act, keys) in cases {
-        let keys = keys.trim_matches(['{', '}']);
+        let keys = keys
+            .strip_prefix('{')
+            .and_then(|keys| keys.strip_suffix('}'));
+        let keys = keys.expect("each is in braces");
         // Every key on a line of its own.
         let file = folder.path().join("scenario.yaml");
         let keys = split_keys(keys).join("\n    ");
@@ -387,7 +390,7 @@ fn hostile_servers_are_named() {
         until_the_end(stream)
     });
     let file = folder.path().join("scenario.yaml");
-    let keys = "framing: {length: {bytes: 4}}\n    rate: 10/s\n    answers: echo\n    answer_timeout: 500ms";
+    let keys = "framing: {length: {bytes: 4}}\n    plan: {rate: 10/s}\n    answers: echo\n    answer_timeout: 500ms";
     fs::write(&file, scenario(&half, keys)).expect("it can be written");
     let json = folder.path().join("half.json");
     run(

@@ -330,19 +330,27 @@ impl Report {
             .expect("a verdict is a word")
     }
 
-    /// How many clients of the population `viewers` it says so of: `started`, `completed`, ...
+    /// The population of `load`: `viewers`, or `senders` of messages.
+    fn population(&self) -> &Value {
+        let populations = &self.0["populations"];
+        populations
+            .get("viewers")
+            .unwrap_or(&populations["senders"])
+    }
+
+    /// How many clients of the population it says so of: `started`, `completed`, ...
     pub(crate) fn clients(&self, how: &str) -> u64 {
-        number(&self.0["populations"]["viewers"]["clients"][how])
+        number(&self.population()["clients"][how])
     }
 
     /// How many clients failed for a reason.
     pub(crate) fn failures(&self, reason: &str) -> u64 {
-        let failures = &self.0["populations"]["viewers"]["clients"]["failures"];
+        let failures = &self.population()["clients"]["failures"];
         failures[reason].as_u64().unwrap_or(0)
     }
 
     pub(crate) fn metric(&self, name: &str) -> &Value {
-        &self.0["populations"]["viewers"]["metrics"][name]
+        &self.population()["metrics"][name]
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::config::MAX_PENDING;
 use super::super::server::{MessageServerConfig, Mode};
 use super::*;
 use crate::registry::MESSAGES_PROTOCOL;
@@ -61,7 +62,7 @@ impl Bench {
 fn answers_in_order_are_answered_and_timed() {
     let mut bench = Bench::of_client();
     let mut caller = caller(
-        r#"{"message":"{counter} {time} {random:5}","framing":{"delimiter":"\n"},"rate":"1/s","answers":"echo"}"#,
+        r#"{"message":"{counter} {time} {random:5}","framing":{"delimiter":"\n"},"plan":{"rate":"1/s"},"answers":"echo"}"#,
     );
     let stream: Vec<u8> = (0..20)
         .flat_map(|at| bench.message(&mut caller, ms(at)))
@@ -85,7 +86,8 @@ fn answers_in_order_are_answered_and_timed() {
 #[test]
 fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
     let mut bench = Bench::of_client();
-    let mut caller = caller(r#"{"framing":{"length":{"bytes":1}},"rate":"1/s","answers":"echo"}"#);
+    let mut caller =
+        caller(r#"{"framing":{"length":{"bytes":1}},"plan":{"rate":"1/s"},"answers":"echo"}"#);
     let messages: Vec<Vec<u8>> = (0..5).map(|_| bench.message(&mut caller, ms(0))).collect();
     let stream = messages[..2].concat();
     bench
@@ -100,7 +102,7 @@ fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
 fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
     let mut bench = Bench::of_client();
     let mut caller = caller(
-        r#"{"framing":{"length":{"bytes":1}},"rate":"1/s","answers":"echo","answer_timeout":"1s"}"#,
+        r#"{"framing":{"length":{"bytes":1}},"plan":{"rate":"1/s"},"answers":"echo","answer_timeout":"1s"}"#,
     );
     let messages: Vec<Vec<u8>> = (0..6).map(|_| bench.message(&mut caller, ms(0))).collect();
     let mut wrong = messages[3].clone();
@@ -132,7 +134,7 @@ fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
 fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
     let mut bench = Bench::of_client();
     let mut exchange =
-        Exchange::Caller(caller(r#"{"size":10,"echo":{"in_flight":3},"messages":5}"#));
+        Exchange::Caller(caller(r#"{"size":10,"plan":{"in_flight":3},"messages":5}"#));
     bench.with(ms(0), |tools| exchange.begin(tools));
     let first = bench.out.clone();
     assert_eq!(first.len(), 30);
@@ -146,7 +148,7 @@ fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
 
 /// A client of a WebSocket that has sent two messages, of which the first was answered.
 fn of_websocket(bench: &mut Bench) -> Exchange {
-    let keys = r#"{"size":3,"echo":{"in_flight":2},"messages":2}"#;
+    let keys = r#"{"size":3,"plan":{"in_flight":2},"messages":2}"#;
     let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
     let script = Script::new(&config, true, Duration::ZERO).expect("it makes sense");
     let mut exchange = Exchange::Caller(Caller::new(Arc::new(script), 9));
@@ -206,7 +208,8 @@ fn a_websocket_that_the_server_closes_is_answered_and_has_failed() {
 #[test]
 fn a_server_that_never_answers_is_bounded() {
     let mut bench = Bench::of_client();
-    let mut caller = caller(r#"{"rate":"1/s","answers":"any","framing":{"length":{"bytes":4}}}"#);
+    let mut caller =
+        caller(r#"{"plan":{"rate":"1/s"},"answers":"any","framing":{"length":{"bytes":4}}}"#);
     let mut sent = 0;
     while caller.may_send() {
         bench.message(&mut caller, ms(0));
@@ -227,7 +230,7 @@ fn what_the_kernel_still_holds_is_told_in_messages() {
     let mut bench = Bench::of_client();
     // 5 bytes and the digits of the counter.
     let mut caller =
-        caller(r#"{"message":"abcd{counter}","framing":{"delimiter":"\n"},"rate":"1/s"}"#);
+        caller(r#"{"message":"abcd{counter}","framing":{"delimiter":"\n"},"plan":{"rate":"1/s"}}"#);
     let mut lengths = Vec::new();
     for _ in 0..1200 {
         lengths.push(bench.message(&mut caller, ms(0)).len() as u64);
@@ -283,7 +286,7 @@ proptest! {
     ) {
         let mut client = Bench::of_client();
         let mut server = Bench::new(SERVED);
-        let mut caller = caller(&format!(r#"{{"framing":{framing},"rate":"1/s","answers":"echo"}}"#));
+        let mut caller = caller(&format!(r#"{{"framing":{framing},"plan":{{"rate":"1/s"}},"answers":"echo"}}"#));
         let mut answerer = answerer(caller.script.framing.clone(), Mode::Echo, &faults);
         let mut up = Vec::new();
         let mut down = Vec::new();

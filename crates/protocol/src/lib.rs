@@ -18,5 +18,6 @@ pub mod session;
 pub mod source;
 mod span;
 #[cfg(any(test, feature = "testing"))]
+mod steps;
 pub mod testing;
 pub mod tls;

@@ -32,7 +32,7 @@ use self::timeline::Timeline;
 use self::tunnel::Tunnel;
 use self::waiting::Appointment;
 use super::auth::Authenticator;
-use super::codec::{Decoder, Item, Method};
+use super::codec::{Decoder, Item, MESSAGES_A_READ, Method, Overflow, USELESS_BYTES};
 use super::config::ClientConfig;
 use super::failure::Failure;
 use super::headers::Session as SessionId;
@@ -390,8 +390,7 @@ impl Client {
         }
         self.decoder = decoder;
         if let Err(overflow) = fed {
-            let detail = format!("{}, {}", overflow.what, self.ends());
-            self.fail(cx, Failure::MessageTooLarge, detail);
+            self.overflowed(cx, overflow);
             return false;
         }
         only_media
@@ -400,6 +399,23 @@ impl Client {
     /// Takes in what the connection brought; says whether it was media that the session needs to do
     /// nothing about.
     #[inline]
+    fn overflowed(&mut self, cx: &mut Context<'_>, overflow: Overflow) {
+        let (failure, what) = match overflow {
+            Overflow::TooLarge(what) => (Failure::MessageTooLarge, what.to_owned()),
+            Overflow::Messages => {
+                let what = format!("more than {MESSAGES_A_READ} messages at once");
+                (Failure::Flooded, what)
+            }
+            Overflow::Useless => {
+                let what =
+                    format!("more than {USELESS_BYTES} bytes that are neither message nor packet");
+                (Failure::Garbage, what)
+            }
+        };
+        let detail = format!("{what}, {}", self.ends());
+        self.fail(cx, failure, detail);
+    }
+
     fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, time: (Time, bool)) -> bool {
         if let Item::Frame {
             channel,

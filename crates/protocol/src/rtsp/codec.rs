@@ -11,11 +11,14 @@
 use std::fmt;
 
 mod decoder;
+#[cfg(test)]
+mod linear;
 mod message;
+mod start_line;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, FRAME_KEPT, LASTING, Overflow};
+pub use decoder::{Decoder, FRAME_KEPT, LASTING, MESSAGES_A_READ, Overflow, USELESS_BYTES};
 pub use message::{Headers, Request, Response};
 
 /// The longest start line taken for one, in bytes, line end included.

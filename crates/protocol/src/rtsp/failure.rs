@@ -145,6 +145,10 @@ reasons! {
     LocalFiles = "local_files";
     /// This machine granted no membership in a multicast group: a limit of the kernel's, which the detail names, or there
     /// is no such network interface.
+    /// The server sent more messages at once than a client takes. They would keep all other clients of a worker waiting.
+    Flooded = "flooded";
+    /// The server sent more than 64 KiB that are neither message nor packet, and little else.
+    Garbage = "garbage";
     LocalMembership = "local_membership";
     /// This machine could not open a pair of UDP ports for another reason, which the detail names.
     LocalOther = "local_other";

@@ -10,6 +10,7 @@ mod demo;
 mod endings;
 mod examples;
 mod faults;
+mod hostile;
 mod http_ts;
 mod kept;
 mod limits;

@@ -19,6 +19,8 @@ pub(crate) enum Answer {
     Close,
     /// Bytes that are no RTSP.
     Garbage,
+    /// What looks like the beginning of a message over and over, as fast as it is taken, for as long as it is.
+    Flood,
 }
 
 /// How many requests of each method came.
@@ -85,6 +87,11 @@ fn serve(stream: &TcpStream, script: fn(&str) -> Answer, seen: &Seen) {
             Answer::Silence => continue,
             Answer::Close => return,
             Answer::Garbage => "\u{1}\u{2}not RTSP at all\r\n\r\n".repeat(50),
+            Answer::Flood => {
+                let (flood, mut out) = ("PLAY".repeat(64 * 1024), stream);
+                while out.write_all(flood.as_bytes()).is_ok() {}
+                return;
+            }
             Answer::Status(status) => {
                 let challenge = match status {
                     401 => "WWW-Authenticate: Basic realm=\"scripted\"\r\n",

@@ -1,15 +1,28 @@
 //! The byte stream of a connection, taken apart.
 
-use super::message::{Head, HeadError, Verdict, parse_head, start_line};
-use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed, Method};
+use super::message::{Head, HeadError, parse_head};
+use super::start_line::{self, LineEnd, Scan};
+use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed};
+use crate::steps;
 
-/// A message is larger than is taken. Where the next one begins is not known, so the connection can
-/// be used no more.
+/// Why a connection can be used no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overflow {
-    /// What is too large.
-    pub what: &'static str,
+pub enum Overflow {
+    /// A message is larger than is taken: what of it is too large. Where the next one begins is not known.
+    TooLarge(&'static str),
+    /// One read brought more than [`MESSAGES_A_READ`] messages.
+    Messages,
+    /// More than [`USELESS_BYTES`] were neither a message nor a packet.
+    Useless,
 }
+
+/// The most messages that one read may bring. A peer that waits for answers sends a handful; each costs as much as hundreds of
+/// packets, so a peer that sends more at once would keep all others of its worker waiting.
+pub const MESSAGES_A_READ: usize = 256;
+
+/// How many bytes of garbage and of frames too short for a packet may come. A quarter of the bytes that are of use makes up for
+/// as many that are not, so that a stream with faults in it is borne for as long as it lasts.
+pub const USELESS_BYTES: usize = 64 * 1024;
 
 /// Takes the byte stream of one connection apart.
 ///
@@ -18,24 +31,39 @@ pub struct Overflow {
 /// past. Anything else that is not complete is kept, at most a head and a body of the largest size
 /// taken, until it is. Between items the decoder holds at most [`LASTING`] bytes, so that frames cost
 /// no allocation, and connections that wait little memory.
+///
+/// Whatever comes, and in whatever pieces, each byte is looked at a bounded number of times: what was found out about
+/// a line is kept when its beginning turns out to be garbage, and when more of it comes. A peer that sends too many messages
+/// at once, or hardly anything of use, is not decoded any further: see [`Overflow`].
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The unfinished item, from its first byte; of a frame that is counted past its beginning.
+    /// From `begin` on the unfinished item; of a frame that is counted past its beginning.
     tail: Vec<u8>,
+    /// What is before it has been handed out.
+    begin: usize,
     /// How many bytes of the frame in `tail` are yet to be counted past, where that is done.
     ahead: Option<usize>,
     /// Whether the stream is lost: the last bytes were garbage.
     lost: bool,
+    /// What is known of the line with which the unfinished item begins, unless that is a start line.
+    first: Scan,
     /// How much of the unfinished item was searched for the end of its head.
     scanned: usize,
-    /// Where in the unfinished item the line begins that was being searched.
+    /// Where in the unfinished item the line begins that was being searched; 0 as long as the first is no start line.
     line: usize,
     /// Head and lengths of the message whose body is not there yet.
     body: Option<Box<Awaited>>,
     /// Whether packets that two reads share are kept whole.
     whole: bool,
-    /// Set for good when a message was too large.
+    /// How many messages the running read brought.
+    messages: usize,
+    /// How many bytes were of no use, less what was made up for.
+    useless: usize,
+    /// Set for good when too much came.
     overflow: Option<Overflow>,
+    /// Whether any number of messages and any garbage is taken.
+    #[cfg(test)]
+    unbounded: bool,
 }
 
 #[derive(Debug)]
@@ -94,7 +122,7 @@ impl Decoder {
 
     /// Takes in what a read gave, and hands each item to `f`, in order.
     ///
-    /// After an error it takes nothing more in, and gives the same error again.
+    /// What one call is given is one read. After an error it takes nothing more in, and gives the same error again.
     pub fn feed(&mut self, bytes: &[u8], mut f: impl FnMut(Item<'_>)) -> Result<(), Overflow> {
         self.feed_with_ends(bytes, |item, _| f(item))
     }
@@ -109,9 +137,19 @@ impl Decoder {
         if let Some(overflow) = self.overflow {
             return Err(overflow);
         }
+        self.messages = 0;
+        let useless = self.useless;
+        self.take(bytes, &mut f)?;
+        let of_use = bytes.len().saturating_sub(self.useless - useless);
+        self.useless = self.useless.saturating_sub(of_use / 4);
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: &[u8], f: &mut impl FnMut(Item<'_>, usize)) -> Result<(), Overflow> {
         let mut rest = bytes;
         // First the item that the reads before left unfinished.
-        while !self.tail.is_empty() {
+        while self.begin < self.tail.len() {
             if let Some(ahead) = self.ahead {
                 let passed = ahead.min(rest.len());
                 rest = &rest[passed..];
@@ -119,28 +157,28 @@ impl Decoder {
                     self.ahead = Some(ahead - passed);
                     return Ok(());
                 }
-                self.hand_out_cut(bytes.len() - rest.len(), &mut f);
+                self.hand_out_cut(bytes.len() - rest.len(), f);
                 continue;
             }
             let tail = std::mem::take(&mut self.tail);
-            let step = self.step(&tail);
+            let step = self.step(&tail[self.begin..]);
             self.tail = tail;
             let wanted = match step {
                 Step::More(wanted) => wanted.min(rest.len()),
-                Step::MoreLine => rest
-                    .iter()
-                    .position(|&b| b == b'\n')
-                    .map_or(rest.len(), |end| end + 1)
-                    .min(MAX_HEAD),
+                Step::MoreLine => {
+                    let most = rest.len().min(MAX_HEAD);
+                    steps::find(&rest[..most], b'\n').map_or(most, |end| end + 1)
+                }
                 Step::Cut(ahead) => {
-                    self.tail.truncate(FRAME_HEAD + FRAME_KEPT);
+                    self.tail.truncate(self.begin + FRAME_HEAD + FRAME_KEPT);
                     self.ahead = Some(ahead);
                     continue;
                 }
                 done => {
                     let tail = std::mem::take(&mut self.tail);
                     let end = bytes.len() - rest.len();
-                    let used = self.hand_out(done, &tail, |item, _| f(item, end))?;
+                    let item = &tail[self.begin..];
+                    let used = self.hand_out(done, item, |item, _| f(item, end))?;
                     self.tail = tail;
                     self.drop_beginning(used);
                     continue;
@@ -149,12 +187,14 @@ impl Decoder {
             if wanted == 0 {
                 return Ok(());
             }
+            self.make_room();
+            steps::took(wanted);
             self.tail.extend_from_slice(&rest[..wanted]);
             rest = &rest[wanted..];
         }
         // Then whatever lies in the read as a whole.
         loop {
-            rest = self.frames(rest, bytes.len(), &mut f);
+            rest = self.frames(rest, bytes.len(), f);
             if rest.is_empty() {
                 break;
             }
@@ -180,7 +220,7 @@ impl Decoder {
 
     /// How many bytes are kept for an item that is not complete.
     pub fn kept(&self) -> usize {
-        self.tail.len()
+        self.tail.len() - self.begin
     }
 
     /// How many bytes of memory are held for items, in use or not.
@@ -202,6 +242,10 @@ impl Decoder {
             && !self.lost
         {
             let length = usize::from(u16::from_be_bytes([*high, *low]));
+            steps::took(FRAME_HEAD);
+            if length < SHORTEST_PACKET {
+                break;
+            }
             let Some((payload, behind)) = behind.split_at_checked(length) else {
                 break;
             };
@@ -220,25 +264,43 @@ impl Decoder {
     fn hand_out_cut(&mut self, end: usize, f: &mut impl FnMut(Item<'_>, usize)) {
         self.ahead = None;
         self.lost = false;
+        self.first = Scan::default();
+        let frame = &self.tail[self.begin..];
         let item = Item::Frame {
-            channel: self.tail[1],
-            payload: &self.tail[FRAME_HEAD..],
-            length: usize::from(u16::from_be_bytes([self.tail[2], self.tail[3]])),
+            channel: frame[1],
+            payload: &frame[FRAME_HEAD..],
+            length: usize::from(u16::from_be_bytes([frame[2], frame[3]])),
         };
         f(item, end);
-        self.drop_beginning(self.tail.len());
+        self.drop_beginning(self.tail.len() - self.begin);
     }
 
     /// Drops what has been handed out, and memory that only something large needed.
     fn drop_beginning(&mut self, used: usize) {
-        self.tail.drain(..used);
-        if self.tail.is_empty() && self.tail.capacity() > LASTING {
-            self.tail = Vec::new();
+        self.begin += used;
+        if self.begin == self.tail.len() {
+            self.begin = 0;
+            self.tail.clear();
+            if self.tail.capacity() > LASTING {
+                self.tail = Vec::new();
+            }
+        }
+    }
+
+    /// Gives the room back of what has been handed out, once it is as much as what would have to be moved for it: so all
+    /// moving together costs no more than what was handed out.
+    fn make_room(&mut self) {
+        let left = self.tail.len() - self.begin;
+        if self.begin >= left {
+            steps::took(left);
+            self.tail.drain(..self.begin);
+            self.begin = 0;
         }
     }
 
     /// Keeps the beginning of an item.
     fn keep(&mut self, beginning: &[u8]) {
+        steps::took(beginning.len());
         // Once, and not in small steps, what cut frames will go on needing.
         self.tail.reserve(FRAME_HEAD + FRAME_KEPT);
         self.tail.extend_from_slice(beginning);
@@ -251,14 +313,20 @@ impl Decoder {
         data: &[u8],
         mut f: impl FnMut(Item<'_>, usize),
     ) -> Result<usize, Overflow> {
+        steps::took(1);
         self.scanned = 0;
         self.line = 0;
+        self.first = match step {
+            Step::Garbage(bytes) => self.first.behind(bytes),
+            _ => Scan::default(),
+        };
         match step {
             Step::More(_) | Step::MoreLine | Step::Cut(_) => Ok(0),
             Step::Blank(bytes) => Ok(bytes),
             Step::Garbage(bytes) => {
                 self.lost = true;
                 f(Item::Garbage { bytes }, bytes);
+                self.of_no_use(bytes)?;
                 Ok(bytes)
             }
             Step::Frame(channel, length) => {
@@ -269,11 +337,15 @@ impl Decoder {
                     length,
                 };
                 f(item, FRAME_HEAD + length);
+                if length < SHORTEST_PACKET {
+                    self.of_no_use(FRAME_HEAD + length)?;
+                }
                 Ok(FRAME_HEAD + length)
             }
             Step::Message(message) => {
                 self.lost = false;
                 let end = message.head_length + message.body_length;
+                steps::took(end);
                 let body = data[message.head_length..end].to_vec();
                 let item = match message.head {
                     Head::Request(mut request) => {
@@ -286,20 +358,59 @@ impl Decoder {
                     }
                 };
                 f(item, end);
+                self.one_message_more()?;
                 Ok(end)
             }
             Step::Malformed(malformed, length) => {
                 self.lost = false;
                 f(Item::Malformed(malformed), length);
+                self.one_message_more()?;
                 Ok(length)
             }
-            Step::Overflow(what) => {
-                let overflow = Overflow { what };
-                self.overflow = Some(overflow);
-                self.tail = Vec::new();
-                Err(overflow)
-            }
+            Step::Overflow(what) => Err(self.give_up(Overflow::TooLarge(what))),
         }
+    }
+
+    fn one_message_more(&mut self) -> Result<(), Overflow> {
+        self.messages += 1;
+        match self.messages > MESSAGES_A_READ && !self.is_unbounded() {
+            true => Err(self.give_up(Overflow::Messages)),
+            false => Ok(()),
+        }
+    }
+
+    fn of_no_use(&mut self, bytes: usize) -> Result<(), Overflow> {
+        self.useless += bytes;
+        match self.useless > USELESS_BYTES && !self.is_unbounded() {
+            true => Err(self.give_up(Overflow::Useless)),
+            false => Ok(()),
+        }
+    }
+
+    fn give_up(&mut self, overflow: Overflow) -> Overflow {
+        self.overflow = Some(overflow);
+        self.tail = Vec::new();
+        self.begin = 0;
+        overflow
+    }
+
+    /// A decoder that takes any number of messages, and any garbage.
+    #[cfg(test)]
+    pub(super) fn unbounded() -> Decoder {
+        Decoder {
+            unbounded: true,
+            ..Decoder::default()
+        }
+    }
+
+    #[cfg(test)]
+    fn is_unbounded(&self) -> bool {
+        self.unbounded
+    }
+
+    #[cfg(not(test))]
+    fn is_unbounded(&self) -> bool {
+        false
     }
 
     /// What stands at the beginning of `data`, which is not empty. When called again with the same
@@ -310,12 +421,13 @@ impl Decoder {
         }
         match data[0] {
             b'$' => self.frame(data),
-            b'\r' | b'\n' if !self.lost => Step::Blank(
-                data.iter()
-                    .position(|b| !matches!(b, b'\r' | b'\n'))
-                    .unwrap_or(data.len()),
-            ),
-            first if can_begin(first, self.lost) => self.message(data),
+            b'\r' | b'\n' if !self.lost => {
+                let others = data.iter().position(|b| !matches!(b, b'\r' | b'\n'));
+                let blank = others.unwrap_or(data.len());
+                steps::took(blank);
+                Step::Blank(blank)
+            }
+            first if start_line::can_begin(first, self.lost) => self.message(data),
             _ => Step::Garbage(self.skip(data)),
         }
     }
@@ -358,39 +470,24 @@ impl Decoder {
     }
 
     fn message(&mut self, data: &[u8]) -> Step {
+        if self.line == 0
+            && let Err(step) = self.start_line(data)
+        {
+            return step;
+        }
         loop {
-            let end = data[self.scanned..].iter().position(|&b| b == b'\n');
-            let Some(end) = end.map(|end| self.scanned + end) else {
+            let Some(end) = steps::find(&data[self.scanned..], b'\n') else {
                 self.scanned = data.len();
-                if self.line == 0 {
-                    let known = start_line(data, false, self.lost);
-                    if known == Verdict::No {
-                        return Step::Garbage(self.skip(data));
-                    }
-                    if data.len() > MAX_START_LINE {
-                        return Step::Garbage(MAX_START_LINE);
-                    }
-                } else if data.len() > MAX_HEAD {
-                    return Step::Overflow("head too long");
-                }
-                return Step::MoreLine;
+                return match data.len() > MAX_HEAD {
+                    true => Step::Overflow("head too long"),
+                    false => Step::MoreLine,
+                };
             };
-            let line = &data[self.line..end];
-            if self.line == 0 {
-                if end >= MAX_START_LINE {
-                    // Unless its first bytes say already that it is none.
-                    let beginning = &data[..=MAX_START_LINE];
-                    return Step::Garbage(match start_line(beginning, false, self.lost) {
-                        Verdict::No => self.skip(data),
-                        _ => MAX_START_LINE,
-                    });
-                }
-                if start_line(line, true, self.lost) != Verdict::Yes {
-                    return Step::Garbage(self.skip(data));
-                }
-            } else if end >= MAX_HEAD {
+            let end = self.scanned + end;
+            if end >= MAX_HEAD {
                 return Step::Overflow("head too long");
-            } else if matches!(line, b"" | b"\r") {
+            }
+            if matches!(&data[self.line..end], b"" | b"\r") {
                 return self.head(data, end + 1);
             }
             self.line = end + 1;
@@ -398,7 +495,32 @@ impl Decoder {
         }
     }
 
+    /// Takes a start line, after which the headers come; else says what is there instead.
+    fn start_line(&mut self, data: &[u8]) -> Result<(), Step> {
+        // Most of what is garbage is told by its first bytes.
+        if !start_line::may_begin(data, self.lost) {
+            return Err(Step::Garbage(self.skip(data)));
+        }
+        self.first.go_on(data);
+        match self.first.end() {
+            Some((LineEnd::Never, at)) if at <= MAX_START_LINE => {
+                Err(Step::Garbage(self.skip(data)))
+            }
+            Some((LineEnd::Here(version), at)) if at < MAX_START_LINE => {
+                if !start_line::is_one(&data[..at], version) {
+                    return Err(Step::Garbage(self.skip(data)));
+                }
+                self.line = at + 1;
+                self.scanned = at + 1;
+                Ok(())
+            }
+            None if data.len() <= MAX_START_LINE => Err(Step::MoreLine),
+            _ => Err(Step::Garbage(MAX_START_LINE)),
+        }
+    }
+
     fn head(&mut self, data: &[u8], head_length: usize) -> Step {
+        steps::took(head_length);
         match parse_head(&data[..head_length]) {
             Ok((head, body_length)) => {
                 debug_assert!(body_length <= MAX_BODY, "parse_head checks it");
@@ -428,9 +550,11 @@ impl Decoder {
 
     /// How many bytes to skip from the beginning of `data` to the next that may begin an item.
     fn skip(&self, data: &[u8]) -> usize {
-        (1..data.len())
-            .find(|&at| data[at] == b'$' || may_be_known(&data[at..]))
-            .unwrap_or(data.len())
+        let skipped = (1..data.len())
+            .find(|&at| data[at] == b'$' || start_line::may_be_known(&data[at..]))
+            .unwrap_or(data.len());
+        steps::took(skipped);
+        skipped
     }
 }
 
@@ -439,27 +563,4 @@ impl Decoder {
 /// types fall into one range (RFC 5761, 4).
 fn header_suffices(first: u8, second: u8) -> bool {
     first >> 6 == 2 && first & 0x20 == 0 && !matches!(second, 192..=223)
-}
-
-/// Whether a known message may begin here, as far as the bytes go.
-fn may_be_known(data: &[u8]) -> bool {
-    let agrees = |name: &[u8]| {
-        let common = name.len().min(data.len());
-        name[..common] == data[..common]
-    };
-    can_begin(data[0], true)
-        && (agrees(b"RTSP/")
-            || Method::KNOWN
-                .iter()
-                .any(|known| agrees(known.name().as_bytes())))
-}
-
-/// Whether a message can begin with this byte; where the stream is lost, only a known one.
-fn can_begin(byte: u8, lost: bool) -> bool {
-    if lost {
-        // The first letters of RTSP and of every known method.
-        matches!(byte, b'A' | b'D' | b'G' | b'O' | b'P' | b'R' | b'S' | b'T')
-    } else {
-        byte.is_ascii_alphabetic()
-    }
 }

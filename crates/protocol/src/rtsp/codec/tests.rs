@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use crate::rtsp::codec::{
-    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, MAX_START_LINE, Method,
-    Overflow, Request, Response,
+    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, MAX_START_LINE,
+    MESSAGES_A_READ, Method, Overflow, Request, Response, USELESS_BYTES,
 };
 
 /// An item without borrows, neighbouring garbage added up. Of frames that are of RTP and longer than
@@ -289,8 +289,8 @@ fn what_is_too_large_ends_the_stream() {
         (many.as_bytes(), "too many headers"),
     ] {
         let mut decoder = Decoder::new();
-        assert_eq!(decoder.feed(bytes, |_| ()), Err(Overflow { what }));
-        assert_eq!(decoder.feed(b"x", |_| ()), Err(Overflow { what }));
+        assert_eq!(decoder.feed(bytes, |_| ()), Err(Overflow::TooLarge(what)));
+        assert_eq!(decoder.feed(b"x", |_| ()), Err(Overflow::TooLarge(what)));
         assert_eq!(decoder.kept(), 0);
     }
     // A line that is no start line is only garbage, however long.
@@ -444,4 +444,70 @@ proptest! {
         prop_assert_eq!(left(&mut ours, whole.1), left(&mut theirs, parts.1));
         prop_assert_eq!(ours, theirs);
     }
+}
+
+#[test]
+fn too_many_messages_in_one_read_end_the_stream_and_are_not_decoded() {
+    let request = b"P * RTSP/1.0\n\n";
+    let mut decoder = Decoder::new();
+    let mut count = 0;
+    let fine = request.repeat(MESSAGES_A_READ);
+    for _ in 0..3 {
+        decoder
+            .feed(&fine, |_| count += 1)
+            .expect("as many as are taken");
+    }
+    assert_eq!(count, 3 * MESSAGES_A_READ);
+    let fed = decoder.feed(&request.repeat(20_000), |_| count += 1);
+    assert_eq!(fed, Err(Overflow::Messages));
+    assert_eq!(count, 4 * MESSAGES_A_READ + 1);
+    assert_eq!(
+        decoder.feed(request, |_| count += 1),
+        Err(Overflow::Messages)
+    );
+    assert_eq!(count, 4 * MESSAGES_A_READ + 1);
+    let malformed = b"RTSP/1.0 200 OK\nContent-Length: x\n\n".repeat(MESSAGES_A_READ + 1);
+    assert_eq!(
+        Decoder::new().feed(&malformed, |_| {}),
+        Err(Overflow::Messages)
+    );
+}
+
+#[test]
+fn a_stream_of_garbage_ends_and_garbage_between_packets_does_not_end_it() {
+    let garbage_of = |text: &[u8]| {
+        let mut decoder = Decoder::new();
+        let mut bytes = 0;
+        let all = text.repeat(256 * 1024 / text.len());
+        let fed = all.chunks(10_000).try_for_each(|piece| {
+            decoder.feed(piece, |item| match item {
+                Item::Garbage { bytes: more } => bytes += more,
+                Item::Frame { length, .. } => bytes += 4 + length,
+                _ => {}
+            })
+        });
+        assert_eq!(fed, Err(Overflow::Useless));
+        bytes
+    };
+    for text in [&b"PLAY"[..], b"\0", b"$\0\0\0", b"$\0\0\x03abc"] {
+        let useless = garbage_of(text);
+        assert!(
+            (USELESS_BYTES..=2 * USELESS_BYTES).contains(&useless),
+            "{useless}"
+        );
+    }
+    // As the reference server does on request, for hours: 64 bytes between packets.
+    let packet = [&[b'$', 0, 0, 200, 0x80, 96][..], &[7; 198]].concat();
+    let piece = [&packet[..], &packet, &[0x81; 64]].concat();
+    let mut decoder = Decoder::new();
+    let mut garbage = 0;
+    for read in piece.repeat(20_000).chunks(10_000) {
+        let fed = decoder.feed(read, |item| {
+            if let Item::Garbage { bytes } = item {
+                garbage += bytes;
+            }
+        });
+        fed.expect("there is more of use");
+    }
+    assert_eq!(garbage, 20_000 * 64);
 }

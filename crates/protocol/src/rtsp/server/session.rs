@@ -13,7 +13,7 @@ use super::Shared;
 use super::casts::{self, Part};
 use super::faults::When;
 use super::streams::{Playing, REPORT_EVERY, Stream};
-use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
+use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Note, Outcome, Output, Port,
     Session,
@@ -23,6 +23,8 @@ use crate::session::{
 pub(super) const CONTROL: ChannelId = ChannelId(0);
 /// Most requests that wait for an answer before the connection is given up.
 const QUEUE_MAX: usize = 64;
+/// Why it is given up then, and what exactly happened.
+const TOO_MANY: (&str, &str) = ("too_many_requests", "more requests at once than are taken");
 /// How often it is drawn whether there is garbage between two frames.
 const GARBAGE_EVERY: Duration = Duration::from_secs(1);
 
@@ -153,15 +155,22 @@ impl ServerSession {
         }
         self.queue.extend(asked);
         self.pump(cx);
-        if result.is_err() && !self.over {
+        if let Err(overflow) = result
+            && !self.over
+        {
+            let (reason, detail) = match overflow {
+                Overflow::TooLarge(_) => ("malformed", "a message larger than is taken"),
+                Overflow::Messages => TOO_MANY,
+                Overflow::Useless => (
+                    "garbage",
+                    "more bytes that are neither message nor packet than are taken",
+                ),
+            };
             self.send(cx, Response::new(400));
             self.end(cx, failed("malformed", "a message larger than is taken"));
         }
         if self.queue.len() > QUEUE_MAX && !self.over {
-            self.end(
-                cx,
-                failed("too_many_requests", "more requests at once than are taken"),
-            );
+            self.end(cx, failed(TOO_MANY.0, TOO_MANY.1));
         }
     }
 

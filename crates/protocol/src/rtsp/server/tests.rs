@@ -646,6 +646,24 @@ fn nothing_breaks_on_hostile_bytes() {
 }
 
 #[test]
+fn floods_end_the_session_that_they_come_to() {
+    for (text, reason) in [
+        ("PLAY", "garbage"),
+        ("P * RTSP/1.0\n\n", "too_many_requests"),
+        ("RTSP/1.0 200\n\n", "too_many_requests"),
+    ] {
+        let mut talk = Talk::new(config());
+        talk.bytes(text.repeat(256 * 1024 / text.len()).as_bytes());
+        assert!(
+            matches!(&talk.outcome, Some(Outcome::Failed(failure)) if failure.reason == reason),
+            "{text}: {:?}",
+            talk.outcome
+        );
+        assert!(talk.responses.len() <= 300, "{}", talk.responses.len());
+    }
+}
+
+#[test]
 fn settings_that_make_no_server_say_why() {
     let error = |config| Server::new(config).unwrap_err();
     let low = ServerConfig {

@@ -204,6 +204,42 @@ fn redirects_that_lead_nowhere() {
 }
 
 #[test]
+fn servers_that_flood_the_client() {
+    for (text, reason) in [
+        ("PLAY", "garbage"),
+        ("\0", "garbage"),
+        ("$\0\0\0", "garbage"),
+        ("OPTIONS * RTSP/1.0\r\n\r\n", "flooded"),
+        ("RTSP/1.0 100 Continue\r\n\r\n", "flooded"),
+    ] {
+        for playing in [false, true] {
+            let mut bench = Bench::tcp();
+            if playing {
+                bench.connect();
+                bench.options();
+                bench.describe(ONE);
+                let setup = bench.asked(Method::Setup);
+                bench.answer(&setup, 200, &[("Session", "a")], "");
+                let play = bench.asked(Method::Play);
+                bench.answer(&play, 200, &[], "");
+            } else {
+                bench.connect();
+                bench.asked(Method::Options);
+            }
+            let flood = text.repeat(256 * 1024 / text.len());
+            let steps = crate::steps::of(|| bench.bytes(flood.as_bytes()));
+            assert!(steps < 4 << 20, "{steps} steps for {text}");
+            let (before, outcome) = bench.ended();
+            assert!(
+                matches!(&outcome, Outcome::Failed(failure) if failure.reason == reason),
+                "{text}: {outcome:?}"
+            );
+            assert!(before.len() < 300, "{} outputs", before.len());
+        }
+    }
+}
+
+#[test]
 fn descriptions_that_are_none() {
     for (body, reason) in [
         ("", "malformed_sdp"),

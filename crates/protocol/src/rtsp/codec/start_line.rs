@@ -1,0 +1,184 @@
+//! Start lines of messages, told from garbage (RFC 2326, 6.1 and 7.1).
+
+use super::Method;
+use crate::steps;
+
+/// With what a status line begins.
+const PROTOCOL: &[u8] = b"RTSP/";
+
+/// How long a version is, as `RTSP/1.0`.
+const VERSION: usize = 8;
+
+/// The longest method that is taken for one, where the stream is in order.
+const METHOD_MAX: usize = 32;
+
+/// How a line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineEnd {
+    /// With a line feed. Where the version begins that stands before it, as in a request.
+    Here(Option<usize>),
+    /// A byte that no start line has: it is none, however it goes on.
+    Never,
+}
+
+/// What is known of a line that may be a start line. When its beginning turns out to be garbage, what is known of the rest stays true, so that
+/// no byte is looked at again for each place at which a message might begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scan {
+    /// How many bytes were looked at; where the end is known, its place.
+    scanned: usize,
+    end: Option<LineEnd>,
+}
+
+impl Scan {
+    /// The end of the line and its place, where it is known.
+    pub(super) fn end(&self) -> Option<(LineEnd, usize)> {
+        self.end.map(|end| (end, self.scanned))
+    }
+
+    /// Looks at what has come of the line since. `data` begins with it.
+    pub(super) fn go_on(&mut self, data: &[u8]) {
+        if self.end.is_some() {
+            return;
+        }
+        let from = self.scanned;
+        while let Some(&byte) = data.get(self.scanned) {
+            match (byte, data.get(self.scanned + 1)) {
+                (b'\n', _) => {
+                    let version = version_before(&data[..self.scanned]);
+                    self.end = Some(LineEnd::Here(version));
+                    break;
+                }
+                // What follows it decides.
+                (b'\r', None) => break,
+                (b'\r', Some(b'\n')) => {}
+                (b'\r', Some(_)) => {
+                    self.scanned += 1;
+                    self.end = Some(LineEnd::Never);
+                    break;
+                }
+                (b'\t', _) => {}
+                (0..0x20 | 0x7f, _) => {
+                    self.end = Some(LineEnd::Never);
+                    break;
+                }
+                _ => {}
+            }
+            self.scanned += 1;
+        }
+        steps::took(self.scanned - from + 1);
+    }
+
+    /// What is known of what follows the first `bytes`.
+    pub(super) fn behind(self, bytes: usize) -> Scan {
+        if bytes >= self.scanned {
+            return Scan::default();
+        }
+        let end = self.end.map(|end| match end {
+            LineEnd::Here(version) => {
+                LineEnd::Here(version.and_then(|version| version.checked_sub(bytes)))
+            }
+            LineEnd::Never => LineEnd::Never,
+        });
+        Scan {
+            scanned: self.scanned - bytes,
+            end,
+        }
+    }
+}
+
+/// Where in a line the version begins with which a request ends: behind a space.
+fn version_before(line: &[u8]) -> Option<usize> {
+    let trimmed = line.trim_ascii_end();
+    steps::took(line.len() - trimmed.len());
+    let begin = trimmed.len().checked_sub(VERSION)?;
+    let before = begin.checked_sub(1)?;
+    (is_version(&trimmed[begin..]) && trimmed[before] == b' ').then_some(begin)
+}
+
+/// Whether a start line may begin with these bytes, which are as much of it as has come. `strict` takes no method but the known ones: for use
+/// where the stream was lost. Looks at a bounded number of them.
+pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
+    let common = data.len().min(PROTOCOL.len());
+    if data[..common] == PROTOCOL[..common] {
+        return true;
+    }
+    let first = &data[..data.len().min(METHOD_MAX + 1)];
+    let method_end = steps::find(first, b' ');
+    let method = &first[..method_end.unwrap_or(first.len())];
+    if method.is_empty() {
+        return false;
+    }
+    if strict {
+        return Method::KNOWN.iter().any(|known| {
+            let name = known.name().as_bytes();
+            match method_end {
+                Some(_) => name == method,
+                None => name.starts_with(method),
+            }
+        });
+    }
+    method.len() <= METHOD_MAX
+        && method
+            .iter()
+            .all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
+}
+
+/// Whether a line that may begin so, has no byte that does not belong there, and ends with the version there, is a start line.
+pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
+    if line.starts_with(PROTOCOL) {
+        return is_status_line(line);
+    }
+    let first = &line[..line.len().min(METHOD_MAX + 1)];
+    let (Some(method_end), Some(version)) = (steps::find(first, b' '), version) else {
+        return false;
+    };
+    // There must be a URL between.
+    let between = line.get(method_end..version).unwrap_or_default();
+    let blanks = between.iter().position(|b| !b.is_ascii_whitespace());
+    steps::took(blanks.unwrap_or(between.len()));
+    blanks.is_some()
+}
+
+fn is_version(text: &[u8]) -> bool {
+    text.strip_prefix(PROTOCOL).is_some_and(
+        |number| matches!(number, [a, b'.', b] if a.is_ascii_digit() && b.is_ascii_digit()),
+    )
+}
+
+fn is_status_line(line: &[u8]) -> bool {
+    let Some((version, rest)) = line.split_at_checked(VERSION) else {
+        return false;
+    };
+    let status = rest.trim_ascii_start();
+    steps::took(rest.len() - status.len());
+    is_version(version)
+        && rest.first() == Some(&b' ')
+        && status.len() >= 3
+        && status[..3].iter().all(u8::is_ascii_digit)
+        && status[0] != b'0'
+        && status.get(3).is_none_or(|b| !b.is_ascii_digit())
+}
+
+/// Whether a known message may begin here, as far as the bytes go.
+pub(super) fn may_be_known(data: &[u8]) -> bool {
+    let agrees = |name: &[u8]| {
+        let common = name.len().min(data.len());
+        name[..common] == data[..common]
+    };
+    can_begin(data[0], true)
+        && (agrees(PROTOCOL)
+            || Method::KNOWN
+                .iter()
+                .any(|known| agrees(known.name().as_bytes())))
+}
+
+/// Whether a message can begin with this byte; where the stream is lost, only a known one.
+pub(super) fn can_begin(byte: u8, lost: bool) -> bool {
+    if lost {
+        // The first letters of RTSP and of every known method.
+        matches!(byte, b'A' | b'D' | b'G' | b'O' | b'P' | b'R' | b'S' | b'T')
+    } else {
+        byte.is_ascii_alphabetic()
+    }
+}

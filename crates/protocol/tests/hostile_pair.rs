@@ -1,0 +1,88 @@
+//! One peer that floods, among many that do not, in virtual time: its own session ends with its reason, and all others end as
+//! if it were not there.
+
+use std::time::Duration;
+
+use measure::units::BitRate;
+use measure::{Catalogue, Time};
+use protocol::media::rtp::metrics::RTP;
+use protocol::metrics::CLIENTS;
+use protocol::rtsp::client::Client;
+use protocol::rtsp::config::{ClientConfig, Transport};
+use protocol::rtsp::metrics::RTSP;
+use protocol::rtsp::server::{Server, ServerConfig};
+use protocol::session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
+use protocol::testing::{End, Pair, PairSettings, Side};
+
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+
+/// Answers whatever it is asked with 256 KiB of the same over and over.
+struct Flood(&'static [u8]);
+
+impl Session for Flood {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Bytes { .. } => cx.out.push_back(Output::Send {
+                channel: ChannelId(0),
+                port: Port::Media,
+                bytes: self.0.repeat(256 * 1024 / self.0.len()),
+            }),
+            Input::Closed { .. } | Input::Stop { .. } => {
+                cx.out.push_back(Output::Ended(Outcome::Completed));
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[test]
+fn of_twenty_clients_the_one_whose_server_floods_it_fails_and_no_other() {
+    for (flood, reason) in [
+        (&b"PLAY"[..], "garbage"),
+        (b"OPTIONS * RTSP/1.0\r\n\r\n", "flooded"),
+    ] {
+        let config = ClientConfig {
+            transport: Transport::Tcp,
+            ..ClientConfig::default()
+        };
+        let server = Server::new(ServerConfig {
+            bitrate: BitRate(200_000),
+            length: Some(Duration::from_secs(2)),
+            ..ServerConfig::default()
+        })
+        .expect("sound settings");
+        let client = |number: u64| -> Box<dyn Session> {
+            let client = Client::new(config.clone(), "rtsp://server/a", number);
+            Box::new(client.expect("a URL"))
+        };
+        let mut connections = 0;
+        let accept = move |_| -> Box<dyn Session> {
+            connections += 1;
+            match connections {
+                7 => Box::new(Flood(flood)),
+                number => server.session(number),
+            }
+        };
+        let mut pair = Pair::new(PairSettings::new(1, CATALOGUE), client(0), accept);
+        for number in 1..20 {
+            pair.add_client(client(number));
+        }
+        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        let clients: Vec<_> = pair.sessions(Side::Client).collect();
+        let outcomes: Vec<&Outcome> = clients
+            .iter()
+            .map(|&client| pair.outcome(client).expect("all have ended"))
+            .collect();
+        let completed = outcomes
+            .iter()
+            .filter(|outcome| ***outcome == Outcome::Completed)
+            .count();
+        assert_eq!(completed, 19, "{outcomes:?}");
+        let failed = |outcome: &&&Outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == reason);
+        assert_eq!(outcomes.iter().filter(failed).count(), 1, "{outcomes:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Peers that take more than their part: their own session ends, and everybody else's goes on.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::scripted::{Answer, Scripted};
+use crate::support::{Report, Server, alone, folder, number, run};
+
+/// What looks like the beginning of a message at every fourth byte, and never becomes one.
+fn flood() -> Vec<u8> {
+    b"PLAY".repeat(64 * 1024)
+}
+
+#[test]
+fn one_server_that_floods_its_clients_spoils_nothing_for_others() {
+    let _alone = alone();
+    let folder = folder();
+    let good = Server::start(folder.path(), &["--bitrate", "200kbps"]);
+    let hostile = Scripted::start(|_| Answer::Flood);
+    // All on one worker.
+    let text = format!(
+        "workers: 1\n\
+         clients:\n  viewers:\n    protocol: rtsp\n    urls: [\"{}\"]\n    transport: tcp\n    load: {{ clients: 20 }}\n  \
+         victims:\n    protocol: rtsp\n    urls: [\"{}\"]\n    transport: tcp\n    load: {{ clients: 3 }}\n\
+         duration: 4s\n",
+        good.url(),
+        hostile.url()
+    );
+    fs::write(folder.path().join("test.yaml"), text).expect("written");
+    let arguments = ["run", "test.yaml", "--json", "out.json"];
+    let finished = run(folder.path(), arguments).expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    report.tester_was_fit();
+    assert_eq!(report.counts().lost, 0, "{}", report.counts().lost);
+    assert_eq!(report.clients("failed"), 0);
+    let victims = &report.0["populations"]["victims"]["clients"];
+    let failures = &victims["failures"];
+    assert_eq!(number(&failures["garbage"]), 3, "{victims}");
+    assert!(finished.stdout.contains("garbage"), "{}", finished.stdout);
+}
+
+#[test]
+fn one_client_that_floods_the_reference_server_keeps_no_other_waiting() {
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    let connect = || {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("it listens");
+        let patience = Some(Duration::from_secs(10));
+        stream.set_read_timeout(patience).expect("a time");
+        stream.set_write_timeout(patience).expect("a time");
+        stream
+    };
+    let mut hostile = connect();
+    // It may well be hung up on meanwhile.
+    let _ = hostile.write_all(&flood());
+    let asked = Instant::now();
+    let mut other = connect();
+    other
+        .write_all(b"OPTIONS rtsp://h/a RTSP/1.0\r\nCSeq: 1\r\n\r\n")
+        .expect("it listens");
+    let mut answer = [0; 12];
+    other.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"RTSP/1.0 200");
+    // It took seconds where each byte was looked at for each beginning.
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+    // The hostile one is hung up on, after an answer that says that it is not understood.
+    let mut heard = Vec::new();
+    let _ = hostile.read_to_end(&mut heard);
+    assert!(heard.is_empty() || heard.starts_with(b"RTSP/1.0 400"));
+    assert_ne!(hostile.read(&mut [0; 1]).ok(), Some(1));
+}

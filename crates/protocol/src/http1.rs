@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::steps;
+
 mod head;
 mod url;
 
@@ -19,6 +21,10 @@ pub const MAX_HEADERS: usize = 128;
 
 /// The longest line that states the size of a chunk, extensions included (RFC 9112, 7.1.1), in bytes.
 pub const MAX_CHUNK_LINE: usize = 256;
+
+/// How many bytes of framing around chunks are taken beyond those that their contents make up for: a quarter of the bytes of a body makes
+/// up for as many of framing. A peer could else have each byte of a body cost as much as hundreds.
+pub const MAX_FRAMING: usize = 64 * 1024;
 
 /// Writes a request without a body. `headers` go behind `Host`; names and values must hold no line ends.
 pub fn write_request(
@@ -101,7 +107,8 @@ pub enum Malformed {
     /// A header field without a colon, or whose name is none.
     #[error("a header field that cannot be read")]
     HeaderField,
-    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`].
+    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`]; or provisional answers and blank lines before
+    /// it that are as long together.
     #[error("a head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
     HeadTooLong,
     /// A `Content-Length` that is no number, or several that differ (RFC 9112, 6.3).
@@ -113,6 +120,9 @@ pub enum Malformed {
     /// The size of a chunk cannot be read, or its line is longer than [`MAX_CHUNK_LINE`].
     #[error("a chunk whose size cannot be read")]
     ChunkSize,
+    /// More than [`MAX_FRAMING`] bytes of chunks' framing, and little in them.
+    #[error("chunks so small that most of what comes is their framing")]
+    ChunksTooSmall,
     /// A chunk is not over where its size says.
     #[error("a chunk that is not over where its size says")]
     ChunkEnd,
@@ -156,6 +166,12 @@ pub struct Decoder {
     state: State,
     /// A head, a line or trailers, as far as they have come.
     gathered: Vec<u8>,
+    /// How many bytes of blank lines and provisional answers came before the head.
+    before: usize,
+    /// How many bytes of chunks' framing came, less what was made up for.
+    framing: usize,
+    /// How many bytes came in chunks that have made up for nothing yet.
+    in_chunks: usize,
     failed: Option<Malformed>,
 }
 
@@ -171,6 +187,9 @@ impl Decoder {
         Decoder {
             state: State::Head,
             gathered: Vec::new(),
+            before: 0,
+            framing: 0,
+            in_chunks: 0,
             failed: None,
         }
     }
@@ -215,6 +234,7 @@ impl Decoder {
                     let Some((item, taken)) = body(rest, left, at) else {
                         return Ok(None);
                     };
+                    self.in_chunks += taken as usize;
                     self.state = match left - taken {
                         0 => State::ChunkEnd,
                         left => State::Chunk(left),
@@ -253,7 +273,7 @@ impl Decoder {
 
     /// Gathers up to the end of a line; says whether it is whole. Nothing where more than `most` bytes would be gathered.
     fn gather(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
-        let end = rest.iter().position(|&byte| byte == b'\n');
+        let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
         let room = most.saturating_sub(self.gathered.len());
         self.gathered.extend_from_slice(&rest[..taken.min(room)]);
@@ -267,6 +287,13 @@ impl Decoder {
             .ok_or(Malformed::ChunkSize)?;
         if !whole {
             return Ok(());
+        }
+        // That line, and what ends the chunk.
+        self.framing += self.gathered.len() + 2;
+        self.framing = self.framing.saturating_sub(self.in_chunks / 4);
+        self.in_chunks %= 4;
+        if self.framing > MAX_FRAMING {
+            return Err(Malformed::ChunksTooSmall);
         }
         let line = &self.gathered;
         // Extensions mean nothing to us (RFC 9112, 7.1.1).
@@ -314,16 +341,29 @@ impl Decoder {
         }
         if start == 0 {
             // Empty lines before a message are passed over (RFC 9112, 2.2); so are those before an answer.
+            self.came_before()?;
             self.gathered.clear();
             return Ok(None);
         }
+        steps::took(start);
         let head = Head::parse(&self.gathered[..start])?;
-        self.gathered = Vec::new();
         if (100..200).contains(&head.status) && head.status != 101 {
+            self.came_before()?;
+            self.gathered.clear();
             return Ok(None);
         }
+        self.gathered = Vec::new();
         self.state = framing(&head)?;
         Ok(Some(head))
+    }
+
+    /// What was gathered comes before the head, and is passed over.
+    fn came_before(&mut self) -> Result<(), Malformed> {
+        self.before += self.gathered.len();
+        match self.before > MAX_HEAD {
+            true => Err(Malformed::HeadTooLong),
+            false => Ok(()),
+        }
     }
 
     /// What it means that the connection has ended now.
@@ -345,10 +385,10 @@ impl Decoder {
 /// Where the last line of `gathered` begins: what was gathered before holds at most its beginning.
 fn line_start(gathered: &[u8], before: usize) -> usize {
     let before = &gathered[..before];
-    before
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |end| end + 1)
+    let start = before.iter().rposition(|&byte| byte == b'\n');
+    let start = start.map_or(0, |end| end + 1);
+    steps::took(before.len() - start);
+    start
 }
 
 /// At most `most` bytes of body from the front of `rest`.
@@ -360,6 +400,7 @@ fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(Item<'a>, u64)
     }
     let start = *at;
     *at += taken;
+    steps::took(1);
     let bytes = &rest[..taken];
     Some((Item::Body { bytes, start }, taken as u64))
 }

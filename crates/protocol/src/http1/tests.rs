@@ -190,3 +190,98 @@ proptest! {
         prop_assert_eq!(decode(&one_by_one), decode(&[&text]));
     }
 }
+
+#[test]
+fn answers_are_read_in_linear_time() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let fields: String = (0..100).map(|n| format!("N{n}: {n}\r\n")).collect();
+    for (what, first, again) in [
+        ("blank lines", "", "\r\n".to_owned()),
+        (
+            "provisional answers",
+            "",
+            "HTTP/1.1 100 \r\n\r\n".to_owned(),
+        ),
+        ("an endless line", "HTTP/1.1 200 OK\r\nX: ", "y".to_owned()),
+        ("endless lines", "HTTP/1.1 200 OK\r\n", "x:y\r\n".to_owned()),
+        (
+            "many fields",
+            "",
+            format!("HTTP/1.1 200 OK\r\n{fields}\r\n"),
+        ),
+        ("a body", "HTTP/1.1 200 OK\r\n\r\n", "x".to_owned()),
+        ("small chunks", chunked, "1\r\nx\r\n".to_owned()),
+        (
+            "large chunks",
+            chunked,
+            format!("1000\r\n{}\r\n", "x".repeat(4096)),
+        ),
+        (
+            "extensions",
+            chunked,
+            format!("1;{}\r\nx\r\n", "e".repeat(200)),
+        ),
+        ("an endless size", chunked, "0".to_owned()),
+        ("trailers", &format!("{chunked}0\r\n"), "x:y\r\n".to_owned()),
+    ] {
+        let make = |size| {
+            first
+                .bytes()
+                .chain(again.bytes().cycle())
+                .take(size)
+                .collect()
+        };
+        steps::assert_linear(what, 8, make, |pieces| {
+            let mut decoder = Decoder::new();
+            for piece in pieces {
+                let mut at = 0;
+                loop {
+                    match decoder.next(piece, &mut at) {
+                        Ok(None) => break,
+                        Ok(Some(Item::End)) | Err(_) => {
+                            // The next answer, on another connection, begins with what follows.
+                            decoder = Decoder::new();
+                            if at >= piece.len() {
+                                break;
+                            }
+                        }
+                        Ok(Some(_)) => {}
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn what_comes_before_the_head_is_bounded() {
+    for before in [
+        "\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 102 x\r\nA: b\r\n\r\n",
+    ] {
+        let fits = before.repeat(MAX_HEAD / before.len());
+        let (items, _, end) = whole(&format!(
+            "{fits}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        ));
+        assert_eq!((items.len(), end), (2, Ok(AtClose::Over)));
+        let (_, _, end) = whole(&format!("{fits}{before}{before}"));
+        assert_eq!(end, Err(Malformed::HeadTooLong));
+    }
+}
+
+#[test]
+fn chunks_may_be_small_and_not_nearly_empty_for_ever() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    // A packet of a transport stream each.
+    let sound = format!("bc\r\n{}\r\n", "x".repeat(188)).repeat(20_000);
+    assert_eq!(whole(&format!("{head}{sound}")).2, Ok(AtClose::CutInBody));
+    let tiny = "1\r\nx\r\n".repeat(20_000);
+    let (_, body, end) = whole(&format!("{head}{tiny}"));
+    assert_eq!(end, Err(Malformed::ChunksTooSmall));
+    assert!(
+        (MAX_FRAMING / 6..MAX_FRAMING / 4).contains(&body.len()),
+        "{}",
+        body.len()
+    );
+}

@@ -60,6 +60,8 @@ reasons! {
     /// What the server sends is no transport stream: the detail says what it looks like, such as HTML or gzip.
     NotTs = "not_ts";
     /// The head of the answer came, and then no packet in time.
+    /// The server sent the body in chunks so small that most of what came was their framing.
+    Flooded = "flooded";
     NoMedia = "no_media";
     /// The body of the answer was over without a packet.
     EmptyBody = "empty_body";
@@ -119,6 +121,7 @@ impl Failure {
             Malformed::ChunkSize | Malformed::ChunkEnd => Failure::BadChunk,
         }
     }
+            Malformed::ChunksTooSmall => Failure::Flooded,
 
     /// Of a connection that could not be made.
     pub const fn of_connect(error: ChannelError) -> Failure {

@@ -356,6 +356,16 @@ fn redirects_are_followed_and_loops_named() {
 }
 
 #[test]
+fn a_body_in_tiny_chunks_ends_the_client() {
+    let mut bench = Bench::answered("Transfer-Encoding: chunked\r\n");
+    let packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
+    bench.bytes(&[b"3ac\r\n", &packet.repeat(5)[..], b"\r\n"].concat());
+    bench.out.clear();
+    bench.bytes(&b"1\r\nG\r\n".repeat(20_000));
+    assert_eq!(bench.failed().0, "flooded");
+}
+
+#[test]
 fn what_is_no_transport_stream_is_told_by_what_it_is() {
     let page = "<!DOCTYPE html><html><body>No such channel</body></html>";
     let mut bench = Bench::answered("Content-Type: text/html\r\n");

@@ -268,6 +268,7 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::HeaderTooLong
         | Failure::BadChunk
         | Failure::ClosedInMedia
+        | Failure::Flooded
         | Failure::CutOff
         | Failure::Reset
         | Failure::Stuck => m::ZAPS_FAILED_BROKEN,

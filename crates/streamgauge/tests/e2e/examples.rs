@@ -40,7 +40,7 @@ const MESSAGES: [Example; 4] = [
             "settle=0s",
             "clients.users.load.ramp=500ms",
             "vary.clients.users.load.clients=[20, 40]",
-            "vary.clients.users.rounds.sleep=[5ms]",
+            "vary.clients.users.plan.sleep=[5ms]",
         ],
     },
 ];

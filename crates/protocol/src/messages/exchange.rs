@@ -19,9 +19,23 @@ use super::server::Answerer;
 use super::template::{Filling, Template};
 use super::ws;
 use crate::session;
+use crate::steps;
 
 /// How many messages before and behind the one that is due an answer is compared with.
 const LOOK_AROUND: u64 = 16;
+
+/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a peer that sends nothing else would make
+/// its worker do nothing else.
+const PINGS_A_READ: usize = 256;
+
+/// Counts a ping.
+pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
+    *pings += 1;
+    match *pings > PINGS_A_READ {
+        true => Err(Failure::Flooded.with(format!("more than {PINGS_A_READ} pings at once"))),
+        false => Ok(()),
+    }
+}
 
 /// What may wait to be sent on a connection before nothing more is read from it: a side that does not read what it asked for.
 pub const CONGESTED: usize = 256 * 1024;
@@ -265,6 +279,7 @@ impl Caller {
             return Ok(After::Go);
         }
         let mut input = bytes;
+        let mut pings = 0;
         while !input.is_empty() {
             let script = &*self.script;
             let first = self.sent - self.pending.len() as u64 + 1;
@@ -284,6 +299,7 @@ impl Caller {
             match item.map_err(Failure::of_malformed)? {
                 None => break,
                 Some(Item::Ping(payload)) => {
+                    one_ping_more(&mut pings)?;
                     let mask = mix(&[self.seed, self.sent]) as u32;
                     ws::write_control(ws::PONG, payload, Some(mask), tools.out);
                 }
@@ -416,6 +432,12 @@ impl Answer<'_> {
             return tools.recorder.add(m::UNASKED, 1);
         }
         let mut is = |number: u64, sent: Time| {
+            // To make a message costs what it is long: not for an answer that can be told by its own length.
+            let length = script.template.length(number);
+            if self.body.is_none_or(|body| body.len() != length) {
+                return false;
+            }
+            steps::took(length);
             tools.scratch.clear();
             script
                 .template

@@ -31,6 +31,8 @@ reasons! {
     Reset = "reset";
     /// What the server sends is not framed as was agreed, or is longer than is taken.
     MalformedAnswer = "malformed_answer";
+    /// The server sent more pings at once than a client answers.
+    Flooded = "flooded";
     /// The server took nothing off the connection until the bounded queue of the greeting ran over.
     Stuck = "stuck";
     /// This machine had no free port left: the tester's own limit.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ws;
+use crate::steps;
 
 /// The longest delimiter.
 pub const MAX_DELIMITER: usize = 16;
@@ -237,6 +238,7 @@ impl Reader {
         wanted: &Wanted,
         input: &mut &'i [u8],
     ) -> Result<Option<Item<'s>>, Malformed> {
+        steps::took(1);
         let frame = match framing {
             Framing::None => match wanted.fixed {
                 0 if input.is_empty() => None,
@@ -287,6 +289,7 @@ impl Reader {
             let Some((&byte, rest)) = input.split_first() else {
                 return Ok(None);
             };
+            steps::took(1);
             self.head[usize::from(self.head_length)] = byte;
             self.head_length += 1;
             *input = rest;
@@ -327,6 +330,7 @@ impl Reader {
             .unwrap_or(usize::MAX)
             .min(input.len());
         let (come, rest) = input.split_at(here);
+        steps::took(here);
         *input = rest;
         let keeps = part.length <= wanted.keep as u64;
         if keeps {
@@ -418,6 +422,7 @@ impl Reader {
             self.kept.extend_from_slice(come);
             return;
         }
+        steps::took(self.kept.len());
         let from_come = come.len().min(tail);
         let from_kept = (tail - from_come).min(self.kept.len());
         let drop = self.kept.len() - from_kept;
@@ -439,7 +444,8 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     let (&first, rest) = wanted.split_first()?;
     let mut from = 0;
     loop {
-        let at = from + bytes[from..].iter().position(|&byte| byte == first)?;
+        let at = from + steps::find(&bytes[from..], first)?;
+        steps::took(rest.len());
         if bytes[at + 1..].starts_with(rest) {
             return Some(at);
         }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
-use super::exchange::{After, Ended, Exchange, Tools};
+use super::exchange::{After, Ended, Exchange, Tools, one_ping_more};
 use super::failure::Failure;
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics::{self as m, SERVED};
-use super::{mix, upgrade, ws};
+use super::upgrade::Acceptance;
+use super::{mix, ws};
 use crate::metrics::CLIENTS;
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 
@@ -117,7 +118,8 @@ impl MessageServerConfig {
             config: self.clone(),
             number,
             state: State::New,
-            heard: Vec::new(),
+            handshake: Acceptance::default(),
+            until: None,
         })
     }
 }
@@ -173,12 +175,14 @@ impl Answerer {
             longest: LONGEST,
         };
         let mut input = bytes;
+        let mut pings = 0;
         loop {
             let item = self.reader.next(&config.framing, &wanted, &mut input);
             let frame = match item.map_err(Failure::of_malformed)? {
                 None => break,
                 Some(Item::Frame(frame)) => frame,
                 Some(Item::Ping(payload)) => {
+                    one_ping_more(&mut pings)?;
                     ws::write_control(ws::PONG, payload, None, tools.out);
                     continue;
                 }
@@ -341,6 +345,10 @@ enum State {
     Ended,
 }
 
+/// How long a client may take to ask for a WebSocket, all of its request included. Who takes longer is disconnected, so that nobody
+/// holds connections without ever using them. (Plain connections have no handshake: who sends nothing on one is a client that waits.)
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// The channel of an accepted connection.
 const CHANNEL: ChannelId = ChannelId(0);
 
@@ -350,7 +358,9 @@ struct ServerSession {
     number: u64,
     state: State,
     /// What came of a WebSocket's handshake.
-    heard: Vec<u8>,
+    handshake: Acceptance,
+    /// Until when that must have come, while it has not.
+    until: Option<Time>,
 }
 
 impl ServerSession {
@@ -363,23 +373,26 @@ impl ServerSession {
 
     fn opened(&mut self, cx: &mut Context<'_>) {
         cx.recorder.add(m::CONNECTIONS, 1);
-        if !matches!(self.config.framing, Framing::WebSocket { .. }) {
-            self.hand_over(cx);
+        match self.config.framing {
+            Framing::WebSocket { .. } => self.until = Some(cx.now + HANDSHAKE),
+            _ => self.hand_over(cx),
         }
+    }
+
+    /// Gives a connection up on which there will be no WebSocket.
+    fn refuse(&mut self, cx: &mut Context<'_>, why: &str) {
+        cx.recorder.add(m::CONNECTIONS_ENDED, 1);
+        cx.recorder.add(m::BROKEN, 1);
+        self.end(cx, Outcome::Failed(Failure::WebSocketRefused.with(why)));
     }
 
     /// Answers a WebSocket's handshake once all of it has come.
     fn upgrade(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        self.heard.extend_from_slice(bytes);
-        let (answer, used) = match upgrade::accept(&self.heard) {
+        let mut rest = bytes;
+        let answer = match self.handshake.take(&mut rest) {
             Ok(None) => return,
             Ok(Some(answer)) => answer,
-            Err(why) => {
-                cx.recorder.add(m::CONNECTIONS_ENDED, 1);
-                cx.recorder.add(m::BROKEN, 1);
-                let failure = Failure::WebSocketRefused.with(why);
-                return self.end(cx, Outcome::Failed(failure));
-            }
+            Err(why) => return self.refuse(cx, why),
         };
         cx.out.push_back(Output::Send {
             channel: CHANNEL,
@@ -387,15 +400,15 @@ impl ServerSession {
             bytes: answer,
         });
         // A client waits for the answer before it sends more (RFC 6455, 4.1).
-        if used < self.heard.len() {
+        if !rest.is_empty() {
             cx.recorder.add(m::BROKEN, 1);
         }
-        self.heard = Vec::new();
         self.hand_over(cx);
     }
 
     fn hand_over(&mut self, cx: &mut Context<'_>) {
         self.state = State::HandedOver;
+        self.until = None;
         let answerer = Answerer::new(self.config.clone(), self.number);
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
@@ -421,10 +434,13 @@ impl Session for ServerSession {
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}
         }
+        if self.until.is_some_and(|until| cx.now >= until) && self.state == State::New {
+            self.refuse(cx, &format!("no whole request within {HANDSHAKE:?}"));
+        }
     }
 
     fn deadline(&self) -> Option<Time> {
-        None
+        self.until.filter(|_| self.state == State::New)
     }
 }
 
@@ -460,5 +476,111 @@ mod tests {
         let mut framed = b"\x02ab".to_vec();
         spoil(&Framing::None, 3, &mut framed);
         assert_eq!(framed, b"\x02ac");
+    }
+
+    /// A session of a WebSocket's server, and what it is given.
+    struct Bench {
+        session: Box<dyn Session>,
+        recorder: Recorder,
+        out: VecDeque<Output>,
+        now: Time,
+    }
+
+    impl Bench {
+        fn opened(framing: Framing) -> Bench {
+            let config = Arc::new(MessageServerConfig {
+                mode: Mode::Echo,
+                framing,
+                size: 16,
+                faults: MessageFaults::default(),
+                seed: 1,
+            });
+            let mut bench = Bench {
+                session: config.session(1),
+                recorder: Recorder::new(MessageServerConfig::CATALOGUE),
+                out: VecDeque::new(),
+                now: Time::from_start(Duration::from_secs(1)),
+            };
+            bench.input(Input::Opened {
+                channel: CHANNEL,
+                local: "10.0.0.1:80".parse().expect("an address"),
+                remote: None,
+            });
+            bench
+        }
+
+        fn input(&mut self, input: Input<'_>) {
+            let mut cx = Context {
+                now: self.now,
+                recorder: &mut self.recorder,
+                sinks: &mut session::Sinks::default(),
+                flows: &mut session::Flows::default(),
+                out: &mut self.out,
+            };
+            self.session.handle(&mut cx, input);
+        }
+
+        fn bytes(&mut self, bytes: &[u8]) {
+            let at = self.now;
+            self.input(Input::Bytes {
+                channel: CHANNEL,
+                bytes,
+                at,
+                runs: &[],
+            });
+        }
+    }
+
+    const WEBSOCKET: Framing = Framing::WebSocket {
+        masked: false,
+        text: true,
+    };
+
+    #[test]
+    fn a_handshake_that_does_not_come_ends_after_its_time_however_many_bytes_trickle_in() {
+        for trickles in [false, true] {
+            let mut bench = Bench::opened(WEBSOCKET);
+            let until = bench.now + HANDSHAKE;
+            let mut request = b"GET / HTTP/1.1\r\nX: "
+                .iter()
+                .chain(std::iter::repeat(&b'y'));
+            while bench.now < until {
+                assert_eq!(bench.session.deadline(), Some(until));
+                assert!(bench.out.is_empty(), "{:?}", bench.out);
+                bench.now += Duration::from_millis(500);
+                if trickles && bench.now < until {
+                    bench.bytes(&[*request.next().expect("it has no end")]);
+                }
+            }
+            bench.input(Input::Deadline);
+            assert!(
+                matches!(
+                    bench.out.pop_front(),
+                    Some(Output::Ended(Outcome::Failed(failure)))
+                        if failure.reason == "websocket_refused" && failure.detail.contains("10s")
+                ),
+                "{trickles}"
+            );
+            assert_eq!(bench.session.deadline(), None);
+            assert_eq!(bench.recorder.counter(m::BROKEN), 1);
+            assert_eq!(bench.recorder.counter(m::CONNECTIONS_ENDED), 1);
+        }
+    }
+
+    #[test]
+    fn who_has_shaken_hands_and_who_need_not_may_take_their_time() {
+        let mut bench = Bench::opened(WEBSOCKET);
+        bench.now += HANDSHAKE / 2;
+        bench.bytes(b"GET / HTTP/1.1\r\nSec-WebSocket-Key: x\r\n\r\n");
+        assert_eq!(bench.session.deadline(), None);
+        bench.now += HANDSHAKE;
+        bench.input(Input::Deadline);
+        assert!(
+            !bench
+                .out
+                .iter()
+                .any(|output| matches!(output, Output::Ended(_)))
+        );
+        assert_eq!(Bench::opened(Framing::None).session.deadline(), None);
     }
 }

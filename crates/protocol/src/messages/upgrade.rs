@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::mix;
 use crate::http1::{self, Decoder, Item, Url, Version};
+use crate::steps;
 
 /// What the server adds to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -100,18 +101,48 @@ impl Upgrade {
     }
 }
 
-/// What a server answers to a request, and how long that is, once it is whole.
-///
-/// # Errors
-/// What is wrong with the request.
-pub fn accept(request: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
-    let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return match request.len() > REQUEST_MAX {
-            true => Err("a request that does not end"),
-            false => Ok(None),
-        };
-    };
-    let key = request[..end]
+/// A server's handshake: the request, as far as it has come.
+#[derive(Debug, Default)]
+pub struct Acceptance {
+    request: Vec<u8>,
+}
+
+impl Acceptance {
+    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What is behind it is left in `bytes`.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+        const END: &[u8] = b"\r\n\r\n";
+        // The end may begin in what was there before.
+        let from = self.request.len().saturating_sub(END.len() - 1);
+        let before = self.request.len();
+        let room = REQUEST_MAX - before;
+        self.request
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        steps::took(self.request.len() - from);
+        let end = self.request[from..]
+            .windows(END.len())
+            .position(|window| window == END);
+        match end {
+            Some(end) => {
+                *bytes = &bytes[from + end + END.len() - before..];
+                let request = std::mem::take(&mut self.request);
+                steps::took(from + end);
+                answer_to(&request[..from + end]).map(Some)
+            }
+            None if self.request.len() == REQUEST_MAX => Err("a request that does not end"),
+            None => {
+                *bytes = &[];
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The answer to a request, of which the empty line at the end is left out.
+fn answer_to(request: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let key = request
         .split(|&byte| byte == b'\n')
         .filter_map(|line| {
             let colon = line.iter().position(|&byte| byte == b':')?;
@@ -125,7 +156,7 @@ pub fn accept(request: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> 
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n",
         accept_of(key)
     );
-    Ok(Some((answer.into_bytes(), end + 4)))
+    Ok(answer.into_bytes())
 }
 
 fn accept_of(key: &[u8]) -> String {
@@ -222,9 +253,14 @@ mod tests {
     fn both_sides_understand_each_other() {
         let url = Url::parse("http://h:9000/chat?x=1").expect("a URL");
         let (mut client, request) = Upgrade::begin(&url, 3);
-        assert_eq!(accept(&request[..request.len() - 1]), Ok(None));
-        let (answer, used) = accept(&request).expect("a good request").expect("whole");
-        assert_eq!(used, request.len());
+        let mut server = Acceptance::default();
+        let (first, last) = request.split_at(request.len() - 1);
+        assert_eq!(server.take(&mut &*first), Ok(None));
+        let last = [last, b"more"].concat();
+        let mut rest = &last[..];
+        let answer = server.take(&mut rest).expect("a good request");
+        let answer = answer.expect("it is whole");
+        assert_eq!(rest, b"more");
         let with_more = [&answer[..], b"frames"].concat();
         let (mut first, mut rest) = with_more.split_at(20);
         assert_eq!(client.answered(&mut first), Ok(false));
@@ -261,7 +297,29 @@ mod tests {
                 .expect_err("it is no WebSocket");
             assert!(error.contains(why), "{error}");
         }
+        let accept = |request: &[u8]| Acceptance::default().take(&mut &*request);
         assert!(accept(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").is_err());
         assert!(accept(&[b'a'; REQUEST_MAX + 1]).is_err());
+        assert_eq!(accept(&[b'a'; REQUEST_MAX - 1]), Ok(None));
+    }
+
+    #[test]
+    fn requests_are_read_in_linear_time() {
+        for request in [
+            "GET / HTTP/1.1\r\nSec-WebSocket-Key: x\r\n\r\n".to_owned(),
+            "\r".to_owned(),
+            format!("{}\r\n\r\n", "a:b\r\n".repeat(3000)),
+        ] {
+            let make = |size| request.bytes().cycle().take(size).collect();
+            steps::assert_linear("a handshake", 40, make, |pieces| {
+                let mut server = Acceptance::default();
+                // The next client's, when one has asked.
+                for piece in pieces.flat_map(|piece| piece.chunks(500)) {
+                    if !matches!(server.take(&mut &*piece), Ok(None)) {
+                        server = Acceptance::default();
+                    }
+                }
+            });
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Frames of WebSockets (RFC 6455, 5), without I/O.
 
 use super::frame::{Frame, Item, Malformed, Wanted};
+use crate::steps;
 
 /// The opcode of text (RFC 6455, 5.2).
 pub const TEXT: u8 = 1;
@@ -152,6 +153,7 @@ impl Assembly {
             let left = open.header.length - open.come;
             let here = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
             let (come, rest) = input.split_at(here);
+            steps::took(here);
             *input = rest;
             let is_control = open.header.opcode >= CLOSE;
             let keeps = is_control
@@ -225,6 +227,7 @@ impl Assembly {
     }
 
     fn header(&mut self, masked: bool, input: &mut &[u8]) -> Result<Option<Header>, Malformed> {
+        steps::took(1);
         if self.head.is_empty()
             && let Some((header, length)) = header(input, masked)?
         {
@@ -233,6 +236,7 @@ impl Assembly {
         }
         while let Some((&byte, rest)) = input.split_first() {
             self.head.push(byte);
+            steps::took(self.head.len());
             *input = rest;
             if let Some((header, _)) = header(&self.head, masked)? {
                 self.head.clear();

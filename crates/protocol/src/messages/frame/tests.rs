@@ -239,3 +239,62 @@ proptest! {
         prop_assert_eq!(whole.1.is_some(), cut.1.is_some());
     }
 }
+
+#[test]
+fn messages_are_read_in_linear_time() {
+    let delimited = |text: &[u8]| Framing::Delimiter(text.into());
+    let prefix = |bytes| {
+        Framing::Length(LengthPrefix {
+            bytes,
+            order: Order::Big,
+            includes_itself: false,
+        })
+    };
+    let websocket = |masked| Framing::WebSocket { masked, text: true };
+    // What nearly is a delimiter, lengths of nothing, messages without end, empty and tiny frames, pings.
+    let cases: [(Framing, &[u8]); 12] = [
+        (delimited(b"aaaaaaaaaaaaaaab"), b"a"),
+        (delimited(b"\r\n"), b"\r"),
+        (delimited(b"\n"), b"\n"),
+        (delimited(b"\n"), b"x"),
+        (prefix(1), b"\0"),
+        (prefix(4), b"\0\0\0\x01x"),
+        (prefix(4), b"\0\x01\0\0x"),
+        (websocket(true), b"\x81\0"),
+        (websocket(true), b"\x89\0"),
+        (websocket(true), b"\x89\x7dxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
+        (websocket(true), b"\x01\0"),
+        (websocket(false), b"\x81\xfe\x01\0abcd"),
+    ];
+    for (framing, text) in cases {
+        for keep in [0, 100, 1 << 20] {
+            let wanted = Wanted {
+                fixed: 0,
+                keep,
+                longest: u64::MAX,
+            };
+            // Of a message in pieces, which is the only one.
+            let make = |size: usize| match text {
+                b"\x01\0" => [text, &b"\0\0".repeat(size / 2 - 1)].concat(),
+                _ => text.iter().copied().cycle().take(size).collect(),
+            };
+            let what = format!("{framing:?} of {text:?}, {keep} kept");
+            steps::assert_linear(&what, 320, make, |pieces| {
+                let mut reader = Reader::default();
+                for piece in pieces {
+                    let mut rest = piece;
+                    loop {
+                        match reader.next(&framing, &wanted, &mut rest) {
+                            Ok(Some(_)) => {}
+                            Ok(None) => break,
+                            Err(_) => {
+                                reader = Reader::default();
+                                break;
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::media::rtp::StreamCounts;
+use crate::steps;
 
 /// The version of this language. Both must speak the same.
 pub const VERSION: u32 = 1;
@@ -159,7 +160,7 @@ impl Lines {
         most: usize,
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), TooLong> {
-        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+        while let Some(end) = steps::find(bytes, b'\n') {
             let (rest, after) = (&bytes[..end], &bytes[end + 1..]);
             if self.0.len() + rest.len() > most {
                 return Err(TooLong);
@@ -180,6 +181,7 @@ impl Lines {
         Ok(())
     }
 }
+        steps::took(bytes.len());
 
 #[cfg(test)]
 mod tests {
@@ -225,6 +227,22 @@ mod tests {
     fn messages_are_read_as_they_were_written() {
         let wanted = Wanted {
             stream: 1,
+    #[test]
+    fn lines_are_taken_in_linear_time() {
+        for text in ["\n", "x", "{}\n", &format!("{}\n", "x".repeat(60_000))] {
+            let make = |size| text.bytes().cycle().take(size).collect();
+            steps::assert_linear("lines", 8, make, |pieces| {
+                let mut lines = Lines::default();
+                for piece in pieces {
+                    let fed = lines.feed(piece, LINE_MAX, |line| steps::took(line.len()));
+                    if fed.is_err() {
+                        lines = Lines::default();
+                    }
+                }
+            });
+        }
+    }
+
             clock_rate: 90_000,
             payload_types: vec![96],
             playout_buffer: 1_000_000_000,

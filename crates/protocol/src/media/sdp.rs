@@ -4,10 +4,12 @@
 //! bare line feeds, trailing blanks, lines in a wrong order or of no known kind, missing `o=`, `s=` and
 //! `t=`, ports out of range.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::rtsp::headers::Range;
+use crate::steps;
 
 /// The most streams taken of one description; more are left out.
 pub const MAX_MEDIAS: usize = 32;
@@ -159,6 +161,7 @@ impl Media {
 impl Description {
     /// Reads a description.
     pub fn parse(body: &[u8]) -> Result<Description, SdpError> {
+        steps::took(body.len());
         let text = String::from_utf8_lossy(body);
         let clean = clean(&text)?;
         let session = sdp_types::Session::parse(clean.as_bytes())
@@ -331,6 +334,7 @@ fn clean(text: &str) -> Result<String, SdpError> {
 fn attribute(attributes: &[sdp_types::Attribute], name: &str) -> Option<String> {
     attributes
         .iter()
+        .inspect(|_| steps::took(1))
         .find(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
         .and_then(|attribute| attribute.value.as_deref())
         .map(|value| value.trim().to_owned())
@@ -370,6 +374,7 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
         name.eq_ignore_ascii_case("source-filter")
     });
     let sources = |filter: &sdp_types::Attribute| {
+        steps::took(filter.value.as_ref().map_or(0, String::len));
         // Whether to let in, the network's type, the address's, for which destination.
         let mut words = filter.value.as_deref()?.split_ascii_whitespace();
         let includes = words.next()?.eq_ignore_ascii_case("incl");
@@ -386,16 +391,23 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
 }
 
 fn formats(media: &sdp_types::Media) -> Vec<Format> {
-    // `NUMBER rest` of each attribute of that name.
-    let of = |name: &str, payload_type: u8| {
-        media
-            .attributes
-            .iter()
-            .filter(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
-            .filter_map(|attribute| attribute.value.as_deref()?.trim().split_once([' ', '\t']))
-            .find(|(number, _)| number.parse() == Ok(payload_type))
-            .map(|(_, rest)| rest.trim().to_owned())
+    // `NUMBER rest` of each attribute of that name, the first of each number; gone through once, and not once for each payload type.
+    let all_of = |name: &str| {
+        let mut first: HashMap<u8, &str> = HashMap::new();
+        for attribute in &media.attributes {
+            steps::took(1);
+            if attribute.attribute.trim().eq_ignore_ascii_case(name)
+                && let Some(value) = attribute.value.as_deref()
+                && let Some((number, rest)) = value.trim().split_once([' ', '\t'])
+                && let Ok(number) = number.parse()
+            {
+                steps::took(value.len());
+                first.entry(number).or_insert(rest.trim());
+            }
+        }
+        first
     };
+    let (maps, parameters) = (all_of("rtpmap"), all_of("fmtp"));
     let mut formats: Vec<Format> = Vec::new();
     for word in media.fmt.split_ascii_whitespace() {
         let Some(payload_type) = word.parse::<u8>().ok().filter(|&number| number < 128) else {
@@ -404,8 +416,8 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
         if formats.iter().any(|f| f.payload_type == payload_type) {
             continue;
         }
-        let map = of("rtpmap", payload_type);
-        let mut parts = map.as_deref().unwrap_or_default().split('/').map(str::trim);
+        let map = maps.get(&payload_type).copied().unwrap_or_default();
+        let mut parts = map.split('/').map(str::trim);
         let known = known(payload_type);
         let encoding = parts.next().filter(|name| !name.is_empty());
         let clock_rate = parts
@@ -418,7 +430,7 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
             encoding: encoding.or(known.map(|(name, _)| name)).map(str::to_owned),
             clock_rate: clock_rate.or(known.map(|(_, rate)| rate)),
             channels,
-            fmtp: of("fmtp", payload_type),
+            fmtp: parameters.get(&payload_type).map(|&text| text.to_owned()),
         });
     }
     formats
@@ -605,6 +617,30 @@ mod tests {
         ) {
             let _ = Description::parse(lines.join("\n").as_bytes());
             let _ = Description::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn descriptions_are_read_in_linear_time() {
+        let formats: String = (35..99).map(|number| format!(" {number}")).collect();
+        let media = "m=video 0 RTP/AVP 96\r\nc=IN IP4 239.1.1.1\r\n".repeat(32);
+        let all_formats = format!("m=video 0 RTP/AVP{formats}\r\n");
+        for (begin, again, end) in [
+            (all_formats.as_str(), "a=rtpmap:99 H264/90000\r\n", ""),
+            (&all_formats, "a=fmtp:98 x=y\r\n", ""),
+            (&all_formats, "a=x\r\n", ""),
+            ("v=0\r\n", "a=source-filter: incl IN IP4 * x\r\n", &media),
+            ("", "m=video 0 RTP/AVP 96\r\na=control:x\r\n", ""),
+            ("v=0\r\n", "\r\n", ""),
+        ] {
+            let cost = |times: usize| {
+                let text = format!("{begin}{}{end}", again.repeat(times));
+                let steps = steps::of(|| drop(Description::parse(text.as_bytes())));
+                assert!(steps < 64 * text.len() as u64, "{again}: {steps} steps");
+                steps
+            };
+            let (once, twice) = (cost(2000), cost(4000));
+            assert!(twice <= once * 5 / 2, "{again}: {once} steps, then {twice}");
         }
     }
 }

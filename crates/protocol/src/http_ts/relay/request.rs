@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::steps;
+
 /// How long the head of a request may be.
 const HEAD_MAX: usize = 8 << 10;
 
@@ -36,11 +38,15 @@ impl Reader {
         // The end may begin in what was there before.
         let from = self.head.len().saturating_sub(3);
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        steps::took(self.head.len() - from);
         let end = self.head[from..]
             .windows(4)
             .position(|end| end == b"\r\n\r\n");
         match end {
-            Some(end) => Some(parse(&self.head[..from + end])),
+            Some(end) => {
+                steps::took(from + end);
+                Some(parse(&self.head[..from + end]))
+            }
             None if self.head.len() == HEAD_MAX => Some(Err(Unreadable::TooLong)),
             None => None,
         }
@@ -122,6 +128,30 @@ mod tests {
             .expect("whole")
             .expect("sound");
         assert!(!old.is_get && !old.takes_chunks);
+    }
+
+    #[test]
+    fn requests_are_read_in_linear_time() {
+        for text in [
+            "x",
+            "\r\n",
+            "\r",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: y\r\n",
+        ] {
+            let make = |size| text.bytes().cycle().take(size).collect();
+            steps::assert_linear(text, 8, make, |pieces| {
+                let mut reader = Reader::default();
+                for piece in pieces {
+                    // The next client's, when one has asked.
+                    for part in piece.chunks(500) {
+                        if reader.feed(part).is_some() {
+                            reader = Reader::default();
+                        }
+                    }
+                }
+            });
+        }
     }
 
     #[test]

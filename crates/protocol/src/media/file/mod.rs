@@ -42,6 +42,10 @@ struct Unit<T> {
     data: T,
 }
 
+/// The longest parameter sets that are taken, all together, in bytes. They are put before each picture that can be decoded by itself, so
+/// that longer ones would make a small file a large clip.
+const SETS_MAX: usize = 16 * 1024;
+
 /// NAL unit types (H.264, table 7-1).
 const IDR: u8 = 5;
 const SPS: u8 = 7;
@@ -138,6 +142,9 @@ impl Track {
         };
         let clip = match self {
             Track::Video { sps, pps, units } => {
+                if sps.iter().chain(&pps).map(Vec::len).sum::<usize>() > SETS_MAX {
+                    return Err("its parameter sets of H.264 are longer than is taken".to_owned());
+                }
                 let mut pictures = Vec::new();
                 for unit in units.into_iter().filter(|unit| unit.decode >= begins) {
                     time(unit.decode, unit.show, Clip::VIDEO_CLOCK_RATE);
@@ -191,6 +198,7 @@ mod tests {
 
     use super::*;
     use crate::media::time_code::TimeCode;
+    use crate::steps;
 
     /// Three seconds of pictures that are shown in another order than they are sent, and of sound; none without ffmpeg.
     fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
@@ -319,6 +327,42 @@ mod tests {
         if let Some(bytes) = made("plain.ts", &[]) {
             looks_right(&bytes);
         }
+    }
+
+    #[test]
+    fn a_small_file_makes_no_large_clip() {
+        let unit = |number: u64| Unit {
+            decode: number * 40_000_000,
+            show: number * 40_000_000,
+            data: vec![vec![IDR, 1, 2, 3]],
+        };
+        let track = Track::Video {
+            sps: vec![vec![SPS; SETS_MAX]],
+            pps: vec![vec![PPS; 4]],
+            units: (0..1000).map(unit).collect(),
+        };
+        let clip = track.clip(0, 40_000_000_000, 1400).map(|_| ());
+        let why = "its parameter sets of H.264 are longer than is taken";
+        assert_eq!(clip, Err(why.to_owned()));
+        // Samples that overlap: each as long as half of the file.
+        let Some(mut bytes) = made("overlaps.mp4", &["-movflags", "faststart"]) else {
+            return;
+        };
+        let half = (bytes.len() as u32 / 2).to_be_bytes();
+        let tables: Vec<usize> = (0..bytes.len() - 4)
+            .filter(|&at| &bytes[at..at + 4] == b"stsz")
+            .collect();
+        assert_eq!(tables.len(), 2);
+        for at in tables {
+            // Version and flags, the size of all samples where they have one, how many, and each.
+            bytes[at + 8..at + 12].copy_from_slice(&half);
+        }
+        let steps = steps::of(|| assert!(clips(&bytes, 1400, true).is_err()));
+        assert!(
+            steps < 20 * bytes.len() as u64,
+            "{steps} for {}",
+            bytes.len()
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use shiguredo_mp4::demux::{
 };
 
 use super::{Track, Unit, about_aac};
+use crate::steps;
 
 /// Most boxes and samples that are looked at in a file.
 const STEPS_MAX: usize = 4_000_000;
@@ -18,6 +19,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
         let begin = usize::try_from(wanted.position).unwrap_or(usize::MAX);
         let rest = &bytes[begin.min(bytes.len())..];
         let size = wanted.size.unwrap_or(rest.len()).min(rest.len());
+        steps::took(size);
         Input {
             position: wanted.position,
             data: &rest[..size],
@@ -79,6 +81,9 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
 struct Reader<'a> {
     bytes: &'a [u8],
     wants_audio: bool,
+    /// How many bytes samples may still have: all together no more than the file, or a small file could have as many
+    /// as memory cannot hold.
+    left: usize,
     /// Each with its number in the file.
     video: Option<(u32, Track)>,
     audio: Option<(u32, Track)>,
@@ -91,6 +96,7 @@ impl<'a> Reader<'a> {
         Reader {
             bytes,
             wants_audio,
+            left: bytes.len(),
             video: None,
             audio: None,
             length_bytes: 4,
@@ -106,6 +112,9 @@ impl<'a> Reader<'a> {
         if !known && let Some(entry) = sample.sample_entry {
             self.begin(id, sample.track.kind, entry)?;
         }
+        let left = self.left.checked_sub(sample.data_size.max(1));
+        self.left = left.ok_or("its MP4 states more samples than there are bytes")?;
+        steps::took(sample.data_size.max(1));
         let scale = u128::from(sample.track.timescale.get());
         let nanos =
             |time: u64| u64::try_from(u128::from(time) * 1_000_000_000 / scale).unwrap_or(u64::MAX);

@@ -17,6 +17,7 @@ use super::metrics as m;
 use super::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
 use super::stamp::Stamp;
 use crate::session::Times;
+use crate::steps;
 
 use clock::Clock;
 use datagrams::{Datagrams, Whose};
@@ -216,6 +217,7 @@ impl Checker {
         times: &mut Times<'_>,
         recorder: &mut Recorder,
     ) {
+        steps::took(bytes.len());
         let mut rest = bytes;
         if self.synced && !self.held.is_empty() {
             let taken = (PACKET - self.held.len()).min(rest.len());
@@ -276,6 +278,8 @@ impl Checker {
         let mut all = std::mem::take(&mut self.held);
         let before = all.len();
         all.extend_from_slice(bytes);
+        // Moved, and looked through.
+        steps::took(2 * all.len());
         let pieces = std::mem::take(&mut self.pieces);
         let mut time = |end: usize| match end.checked_sub(before) {
             Some(own @ 1..) => times.of(start + own),

@@ -1,6 +1,7 @@
 //! Reading tables of a programme: sections out of packets, and what they say (ISO/IEC 13818-1, 2.4.4).
 
 use super::tables::{PAT_TABLE, PMT_TABLE, crc, entry, finish};
+use crate::steps;
 
 /// The longest section of these tables, in bytes (2.4.4.3, 2.4.4.8).
 const SECTION_MAX: usize = 1024;
@@ -86,25 +87,32 @@ impl Sections {
 
     /// Takes whole sections off the front.
     fn cut(&mut self, whole: &mut impl FnMut(&[u8])) {
+        let mut at = 0;
         while self.open {
-            match self.bytes[..] {
+            match self.bytes[at..] {
                 // Stuffing follows to the end of the packet.
                 [0xff, ..] => self.open = false,
                 [_, high, low, ..] => {
                     let length = 3 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
                     if length > SECTION_MAX {
                         self.open = false;
-                    } else if self.bytes.len() >= length {
-                        whole(&self.bytes[..length]);
-                        self.bytes.drain(..length);
+                    } else if let Some(section) = self.bytes.get(at..at + length) {
+                        steps::took(length);
+                        whole(section);
+                        at += length;
                     } else {
-                        return;
+                        break;
                     }
                 }
-                _ => return,
+                _ => break,
             }
         }
-        self.bytes.clear();
+        // What is left is moved once, however many sections there were.
+        steps::took(self.bytes.len() - at);
+        match self.open {
+            true => drop(self.bytes.drain(..at)),
+            false => self.bytes.clear(),
+        }
     }
 }
 
@@ -128,6 +136,24 @@ mod tests {
         let mut damaged = map;
         damaged[9] ^= 1;
         assert_eq!(streams(&damaged), None);
+    }
+
+    #[test]
+    fn sections_are_cut_in_linear_time() {
+        let (empty, long) = ([2, 0, 0], [&[2, 3, 0xfd][..], &[0; 1021]].concat());
+        for section in [&empty[..], &long, &[0xff], &[2, 0x0f, 0xff]] {
+            let make = |size| section.iter().copied().cycle().take(size).collect();
+            steps::assert_linear("sections", 16, make, |pieces| {
+                let mut sections = Sections::default();
+                for piece in pieces {
+                    for (number, payload) in piece.chunks(183).enumerate() {
+                        let starts = number % 100 == 0;
+                        let payload = [&[0][..usize::from(starts)], payload].concat();
+                        sections.take(starts, &payload, |_| {});
+                    }
+                }
+            });
+        }
     }
 
     #[test]

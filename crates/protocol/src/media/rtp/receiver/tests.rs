@@ -390,6 +390,31 @@ fn rtp_info_that_cannot_be_is_not_believed() {
 }
 
 #[test]
+fn a_sender_that_leaves_out_thousands_with_each_packet_costs_no_thousands_of_steps() {
+    for stride in [2, 65, 500, 2047, 2048, 2049, 2999] {
+        let mut bench = Bench::new();
+        let packets = 5000u16;
+        let steps = crate::steps::of(|| {
+            bench.packets((0..packets).map(|number| number.wrapping_mul(stride)));
+        });
+        // The words of the window, and each number of those that are not gone through as a whole.
+        let bound = u64::from(packets) * (32 + 3 * 64);
+        assert!(steps < bound, "{steps} steps for leaving out {stride}");
+        bench.finish();
+        let expected = 1 + u64::from(packets - 1) * u64::from(stride);
+        assert_eq!(bench.counts()[..2], [expected, packets.into()]);
+        assert_eq!(
+            bench
+                .values(m::LOSS_BURST_LENGTH)
+                .iter()
+                .map(|v| v.1)
+                .sum::<u64>(),
+            u64::from(packets - 1)
+        );
+    }
+}
+
+#[test]
 fn rtp_info_that_comes_long_after_the_first_packets() {
     let mut bench = Bench::new();
     bench.packets(500..3000);

@@ -10,6 +10,7 @@ use super::DatagramCounts;
 use crate::media::ts::metrics as m;
 use crate::media::ts::packet::PACKET;
 use crate::media::ts::stamp::Stamp;
+use crate::steps;
 
 /// How many numbers back it is known which have come.
 const KNOWN: u64 = 4096;
@@ -306,9 +307,17 @@ impl Source {
             if grown >= KNOWN {
                 self.seen.fill(0);
             } else {
-                for missed in self.highest + 1..number {
+                let mut missed = self.highest + 1;
+                while missed < number {
+                    steps::took(1);
                     let (word, mask) = bit(missed);
-                    self.seen[word] &= !mask;
+                    if mask == 1 && missed + 64 <= number {
+                        self.seen[word] = 0;
+                        missed += 64;
+                    } else {
+                        self.seen[word] &= !mask;
+                        missed += 1;
+                    }
                 }
             }
             self.highest = number;

@@ -2,6 +2,7 @@
 
 use super::TsCounts;
 use crate::media::ts::packet::{Header, PAT_PID};
+use crate::steps;
 
 /// The longest section of either table (2.4.4.3 and 2.4.4.8).
 const LONGEST: usize = 1024;
@@ -190,6 +191,7 @@ fn body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
     if section[0] != table {
         return Some(None);
     }
+    steps::took(section.len());
     if crc(section) != 0 {
         return None;
     }
@@ -265,6 +267,7 @@ impl Section {
             return;
         }
         // A packet brings less than it can take, so this is bounded.
+        steps::took(payload.len());
         self.bytes.extend_from_slice(payload);
         match length(&self.bytes) {
             Some(Ok(length)) if length <= self.bytes.len() => {

@@ -471,3 +471,32 @@ proptest! {
         bench.checker.finish(&mut bench.recorder);
     }
 }
+
+#[test]
+fn streams_are_checked_in_linear_time() {
+    let null = [&[SYNC, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
+    let table = [
+        &[SYNC, 0x40, 0, 0x10, 0][..],
+        &[0, 0xb0, 9].repeat(60),
+        &[0xff; 3],
+    ]
+    .concat();
+    let torn = [&null[..], &null, &null, &[0]].concat();
+    for (what, text) in [
+        ("packets", &null[..]),
+        ("no sync", &[0]),
+        ("sync alone", &[SYNC]),
+        ("sync that is lost again and again", &torn),
+        ("tables", &table),
+    ] {
+        let make = |size| text.iter().copied().cycle().take(size).collect();
+        // Where sync is looked for, what may be a packet is looked at with each piece: two packets at most.
+        let per_byte = 2 * (FINDS_SYNC as u64 + 8);
+        steps::assert_linear(what, per_byte, make, |pieces| {
+            let mut bench = Bench::new();
+            for piece in pieces {
+                bench.feed(piece, ms(1));
+            }
+        });
+    }
+}

@@ -107,6 +107,10 @@ pub enum Asked {
         stream: u8,
         /// The number.
         sequence: u16,
+        /// The timestamp of the packet with that number, where it tells which that is: see
+        /// [`RtpReceiver::set_base`](crate::media::rtp::RtpReceiver::set_base).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rtptime: Option<u32>,
     },
     /// All streams are over: count them to the end, and close the ports.
     Close,
@@ -177,11 +181,11 @@ impl Lines {
         if self.0.len() + bytes.len() > most {
             return Err(TooLong);
         }
+        steps::took(bytes.len());
         self.0.extend_from_slice(bytes);
         Ok(())
     }
 }
-        steps::took(bytes.len());
 
 #[cfg(test)]
 mod tests {
@@ -224,10 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_as_they_were_written() {
-        let wanted = Wanted {
-            stream: 1,
-    #[test]
     fn lines_are_taken_in_linear_time() {
         for text in ["\n", "x", "{}\n", &format!("{}\n", "x".repeat(60_000))] {
             let make = |size| text.bytes().cycle().take(size).collect();
@@ -243,6 +243,10 @@ mod tests {
         }
     }
 
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let wanted = Wanted {
+            stream: 1,
             clock_rate: 90_000,
             payload_types: vec![96],
             playout_buffer: 1_000_000_000,
@@ -263,6 +267,12 @@ mod tests {
             Asked::Base {
                 stream: 0,
                 sequence: 65_535,
+                rtptime: None,
+            },
+            Asked::Base {
+                stream: 1,
+                sequence: 0,
+                rtptime: Some(u32::MAX),
             },
             Asked::Close,
         ] {

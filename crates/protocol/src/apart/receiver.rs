@@ -214,9 +214,17 @@ impl Receiver {
                     });
                 }
             }
-            (Phase::Open, Asked::Base { stream, sequence }) => {
+            (
+                Phase::Open,
+                Asked::Base {
+                    stream,
+                    sequence,
+                    rtptime,
+                },
+            ) => {
                 if let Some(stream) = self.stream(stream) {
-                    cx.sinks.rtp(stream.sink).set_base(sequence, cx.recorder);
+                    let receiver = cx.sinks.rtp(stream.sink);
+                    receiver.set_base(sequence, rtptime, cx.recorder);
                 }
             }
             (Phase::Open, Asked::Close) => self.end(cx),

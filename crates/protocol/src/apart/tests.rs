@@ -219,6 +219,7 @@ fn a_stream_is_received_from_its_ports_to_its_end() {
     };
     assert_eq!(bench.said.pop_front(), Some(first));
     bench.ask(&Asked::Base {
+        rtptime: None,
         stream: 0,
         sequence: 100,
     });

@@ -52,8 +52,9 @@ measure::metrics! {
         /// Sender reports received.
         SENDER_REPORTS = "sender_reports", Count, "RFC 3550, 6.4.1";
         /// Streams for which the `seq` of RTP-Info does not go with the packets that came: it is
-        /// above the first of them, or 3000 or more below. The lowest number that came is the base
-        /// then.
+        /// above the first of them, or 3000 or more below, or the first of them has another number, though it has
+        /// the timestamp that `rtptime` states for it (in streams of sound, where each packet has a timestamp of its own).
+        /// The lowest number that came is the base then, and nothing before it counts as lost.
         RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
         /// Times that the RTP timestamp jumped by more than a second, or a tenth of the time since the packet
         /// before, while the numbers went on: in streams whose client has paused or changed its position. What

@@ -107,12 +107,12 @@ pub struct RtpReceiver {
     /// The position that plays, where it is not the first: few clients seek.
     turn: Option<Box<turn::Turn>>,
     clock_rate: u32,
-    base: Base,
+    finished: bool,
     source: Option<Source>,
     playout: Playout,
     first_arrival: Option<Time>,
     report: Report,
-    finished: bool,
+    base: Base,
 }
 
 /// The source that is received now.
@@ -166,16 +166,26 @@ impl Source {
 /// What the server said of the first sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// Nothing.
+    /// Nothing, and no packet has come yet.
     Unsaid,
+    /// Nothing, and the packet that came first has this timestamp.
+    Begun(u32),
     /// This, and no packet has come yet.
     Said(u16),
+    /// The same, and the timestamp of the packet with that number, which tells which that is.
+    SaidAt(u16, u32),
     /// The same, but where the packets say otherwise, they are right.
     Hinted(u16),
     /// Something that the packets agree with.
     Agreed,
     /// Something that is no longer of interest: it was wrong, or of a stream that began anew.
     Past,
+}
+
+impl Base {
+    fn said(seq: u16, rtptime: Option<u32>) -> Base {
+        rtptime.map_or(Base::Said(seq), |time| Base::SaidAt(seq, time))
+    }
 }
 
 /// A set of payload types.
@@ -386,33 +396,53 @@ impl RtpReceiver {
     /// It is believed where it is at most 2999 below the lowest number that came; what lies between
     /// was expected. Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
     /// and the lowest number that came rules.
-    pub fn set_base(&mut self, seq: u16, recorder: &mut Recorder) {
-        if self.base != Base::Unsaid {
-            return;
+    ///
+    /// `rtptime` is the timestamp that the server stated for that packet, of a stream in which each packet has a timestamp of its own,
+    /// as sound has: if the first packet that came has it, that packet is the first, whatever number the server stated, and nothing
+    /// before it was lost. Of other streams it must not be given: of a frame in several packets the first may be lost.
+    pub fn set_base(&mut self, seq: u16, rtptime: Option<u32>, recorder: &mut Recorder) {
+        match self.base {
+            Base::Unsaid => self.base = Base::said(seq, rtptime),
+            Base::Begun(first) => self.compare_base(Base::said(seq, rtptime), first, recorder),
+            _ => {}
         }
-        self.base = Base::Said(seq);
-        self.compare_base(recorder);
     }
 
     /// Says what the server said of the next sequence number of a stream that others receive already: packets of before may
     /// still be on their way, and come first. Of no use once a packet has come.
     pub fn hint_base(&mut self, seq: u16) {
-        if self.base == Base::Unsaid && self.source.is_none() {
+        if self.base == Base::Unsaid {
             self.base = Base::Hinted(seq);
         }
     }
 
-    fn compare_base(&mut self, recorder: &mut Recorder) {
-        let (Base::Said(said) | Base::Hinted(said), Some(source)) = (self.base, &mut self.source)
-        else {
+    /// Compares what was said with the packet that came first, which has that timestamp.
+    fn compare_base(&mut self, base: Base, first: u32, recorder: &mut Recorder) {
+        let (said, rtptime) = match base {
+            Base::Unsaid | Base::Begun(_) => {
+                self.base = Base::Begun(first);
+                return;
+            }
+            Base::Said(said) | Base::Hinted(said) => (said, None),
+            Base::SaidAt(said, rtptime) => (said, Some(rtptime)),
+            Base::Agreed | Base::Past => return,
+        };
+        let Some(source) = &mut self.source else {
             return;
         };
-        if let Some(grown) = source.sequence.lower_base(said, recorder) {
+        let is_first = said != source.first
+            && source.sequence.base() as u16 == source.first
+            && rtptime == Some(first);
+        let grown = match is_first {
+            true => None,
+            false => source.sequence.lower_base(said, recorder),
+        };
+        if let Some(grown) = grown {
             self.base = Base::Agreed;
             self.counts.expected += grown;
             recorder.add(m::EXPECTED, grown);
         } else {
-            let wrong = matches!(self.base, Base::Said(_));
+            let wrong = !matches!(base, Base::Hinted(_));
             recorder.add(m::RTP_INFO_MISMATCH, u64::from(wrong));
             self.base = Base::Past;
         }
@@ -435,7 +465,7 @@ impl RtpReceiver {
         }
         self.first_arrival.get_or_insert(packet.at);
         self.first_copy::<true>(packet, extended, 1, 0, recorder);
-        self.compare_base(recorder);
+        self.compare_base(self.base, packet.timestamp, recorder);
         self.any_copy(packet, recorder);
     }
 

@@ -389,16 +389,18 @@ impl Client {
             .all("RTP-Info")
             .flat_map(RtpInfo::parse_all)
             .collect();
-        for (index, seq, _) in self.match_infos(&infos) {
+        for (index, seq, rtptime) in self.match_infos(&infos) {
             let Some(seq) = seq else { continue };
-            if self.begins_apart(cx, index, seq) {
+            let stream = &self.streams[index];
+            let rtptime = rtptime.filter(|_| stream.has_own_times());
+            if self.begins_apart(cx, index, seq, rtptime) {
                 continue;
             }
             let stream = &self.streams[index];
             let receiver = cx.sinks.rtp(stream.sink);
             match stream.group {
                 Some(_) => receiver.hint_base(seq),
-                None => receiver.set_base(seq, cx.recorder),
+                None => receiver.set_base(seq, rtptime, cx.recorder),
             }
         }
         self.plan_keep_alive(at);

@@ -107,12 +107,22 @@ impl Client {
     }
 
     /// Says with which number a stream begins, where another machine receives it; says whether it does.
-    pub(super) fn begins_apart(&mut self, cx: &mut Context<'_>, index: usize, seq: u16) -> bool {
+    pub(super) fn begins_apart(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        seq: u16,
+        rtptime: Option<u32>,
+    ) -> bool {
         let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) else {
             return false;
         };
-        let sequence = seq;
-        link.ask(cx, Asked::Base { stream, sequence });
+        let base = Asked::Base {
+            stream,
+            sequence: seq,
+            rtptime,
+        };
+        link.ask(cx, base);
         true
     }
 

@@ -40,6 +40,13 @@ pub(super) struct Stream {
     pub(super) group: Option<Box<Group>>,
 }
 
+impl Stream {
+    /// Whether each of its packets has a timestamp of its own: a frame of sound is a packet, a picture is many.
+    pub(super) fn has_own_times(&self) -> bool {
+        self.kind == MediaKind::Audio
+    }
+}
+
 /// How long after the last BYE packets may still be on their way: they come through other queues.
 const BYE_LINGER: Duration = Duration::from_millis(200);
 

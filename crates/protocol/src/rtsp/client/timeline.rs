@@ -587,7 +587,12 @@ impl Client {
             let stream = &mut self.streams[index];
             stream.bye = None;
             let said = at;
-            let position = Position { seq, rtptime, said };
+            let position = Position {
+                seq,
+                rtptime,
+                own_times: stream.has_own_times(),
+                said,
+            };
             let event = cx.sinks.rtp(stream.sink).turned(position, cx.recorder);
             if let Some(event) = event {
                 self.media_event(cx, index, event);

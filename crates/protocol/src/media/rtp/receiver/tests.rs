@@ -8,6 +8,7 @@ use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 use crate::metrics::CLIENTS;
 
 mod outages;
+mod rtp_info;
 mod turns;
 mod usual;
 
@@ -78,7 +79,7 @@ impl Bench {
     }
 
     fn set_base(&mut self, base: u16) {
-        self.receiver.set_base(base, &mut self.recorder);
+        self.receiver.set_base(base, None, &mut self.recorder);
     }
 
     fn finish(&mut self) {

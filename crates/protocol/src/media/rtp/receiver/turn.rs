@@ -32,6 +32,9 @@ pub struct Position {
     pub seq: Option<u16>,
     /// The RTP timestamp that stands for the beginning of the range.
     pub rtptime: Option<u32>,
+    /// Whether each packet of the stream has a timestamp of its own, as sound has: then `rtptime` tells the first packet better
+    /// than `seq` does. See [`RtpReceiver::set_base`].
+    pub own_times: bool,
     /// When the server said so.
     pub said: Time,
 }
@@ -305,7 +308,8 @@ impl RtpReceiver {
         }
         self.end_source(recorder);
         self.report.comparable = false;
-        self.base = to.seq.map_or(Base::Unsaid, Base::Said);
+        let rtptime = to.rtptime.filter(|_| to.own_times);
+        self.base = to.seq.map_or(Base::Unsaid, |seq| Base::said(seq, rtptime));
         self.begin(packet, recorder);
     }
 }

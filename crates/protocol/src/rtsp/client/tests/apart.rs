@@ -195,6 +195,7 @@ fn plays_elsewhere() -> (Bench, ChannelId) {
     let info = [("RTP-Info", "url=track1;seq=7")];
     bench.answer(&play, 200, &info, "");
     let base = Asked::Base {
+        rtptime: None,
         stream: 0,
         sequence: 7,
     };

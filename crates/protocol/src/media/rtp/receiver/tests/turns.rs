@@ -7,6 +7,7 @@ struct Player {
     bench: Bench,
     sequence: u16,
     timestamp: u32,
+    own_times: bool,
 }
 
 impl Player {
@@ -15,6 +16,7 @@ impl Player {
             bench: Bench::new(),
             sequence: 65_500,
             timestamp: 1000,
+            own_times: false,
         }
     }
 
@@ -38,7 +40,12 @@ impl Player {
 
     fn told(&mut self, seq: Option<u16>, rtptime: Option<u32>) -> Option<MediaEvent> {
         let said = self.bench.at;
-        let position = Position { seq, rtptime, said };
+        let position = Position {
+            seq,
+            rtptime,
+            own_times: self.own_times,
+            said,
+        };
         self.bench
             .receiver
             .turned(position, &mut self.bench.recorder)
@@ -241,7 +248,7 @@ proptest! {
         for (what, sequence, timestamp, millis) in packets {
             bench.at += Duration::from_millis(millis);
             let said = bench.at;
-            let position = |seq, rtptime| Position { seq, rtptime, said };
+            let position = |seq, rtptime| Position { seq, rtptime, own_times: false, said };
             match what {
                 0 => bench.receiver.turn(),
                 1 => drop(bench.receiver.turned(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),
@@ -256,5 +263,28 @@ proptest! {
         bench.finish();
         let [expected, received, ..] = bench.counts();
         prop_assert!(received <= expected);
+    }
+}
+
+#[test]
+fn a_new_position_whose_number_is_one_too_low_lost_nothing_if_its_first_packet_has_the_stated_time()
+{
+    for own_times in [true, false] {
+        let mut player = Player::new();
+        player.own_times = own_times;
+        player.frames(50);
+        player.bench.receiver.turn();
+        // As GStreamer states the first packet of AAC: the number before it.
+        let event = player.told(
+            Some(player.sequence.wrapping_sub(1)),
+            Some(player.timestamp),
+        );
+        assert_eq!(event, None);
+        player.arrives();
+        player.frames(49);
+        player.bench.finish();
+        let lost = u64::from(!own_times);
+        assert_eq!(player.bench.counts()[..2], [100 + lost, 100]);
+        assert_eq!(player.bench.count(m::RTP_INFO_MISMATCH), 1 - lost);
     }
 }

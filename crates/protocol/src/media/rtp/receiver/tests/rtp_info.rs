@@ -1,0 +1,35 @@
+//! What a server states of the first packet, where it is wrong.
+
+use super::*;
+
+#[test]
+fn a_number_that_is_too_low_is_no_loss_if_the_first_packet_has_the_stated_time() {
+    let run = |said: u16, rtptime: Option<u32>, early: bool, first: u16| {
+        let mut bench = Bench::new();
+        let set = |bench: &mut Bench| {
+            bench.receiver.set_base(said, rtptime, &mut bench.recorder);
+        };
+        if early {
+            set(&mut bench);
+        }
+        bench.packets(first..first + 10);
+        if !early {
+            set(&mut bench);
+        }
+        bench.packets(first + 10..first + 20);
+        bench.finish();
+        (bench.counts()[0] - 20, bench.count(m::RTP_INFO_MISMATCH))
+    };
+    let time = |sequence: u16| Some(u32::from(sequence) * 3600);
+    for early in [true, false] {
+        // As GStreamer says it of AAC.
+        assert_eq!(run(99, time(100), early, 100), (0, 1));
+        assert_eq!(run(100, time(100), early, 100), (0, 0));
+        // The first packet was lost: what came first has a later time.
+        assert_eq!(run(100, time(100), early, 101), (1, 0));
+        assert_eq!(run(98, time(98), early, 101), (3, 0));
+        // Nothing is said of the time, or it tells nothing.
+        assert_eq!(run(99, None, early, 100), (1, 0));
+        assert_eq!(run(101, time(100), early, 100), (0, 1));
+    }
+}

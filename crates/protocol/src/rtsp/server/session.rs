@@ -141,15 +141,23 @@ impl ServerSession {
         let mut asked = Vec::new();
         let mut frames = Vec::new();
         let takes_in = self.takes_in();
-        let result = self.decoder.feed(bytes, |item| match item {
-            Item::Request(request) => asked.push(Asked::Request(request)),
-            Item::Malformed(malformed) => asked.push(Asked::Malformed(malformed.cseq)),
-            Item::Frame {
-                channel, payload, ..
-            } if takes_in => frames.push((channel, payload.to_vec())),
-            // Reports of the client, answers to what was never asked: signs of life, no more.
-            Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
+        let mut lives = false;
+        let result = self.decoder.feed(bytes, |item| {
+            lives |= !matches!(item, Item::Garbage { .. });
+            match item {
+                Item::Request(request) => asked.push(Asked::Request(request)),
+                Item::Malformed(malformed) => asked.push(Asked::Malformed(malformed.cseq)),
+                Item::Frame {
+                    channel, payload, ..
+                } if takes_in => frames.push((channel, payload.to_vec())),
+                // Reports of the client, answers to what was never asked: signs of life, no more.
+                Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
+            }
         });
+        // Bytes alone are none: who sends one now and then, and never a whole request, would hold a connection for ever.
+        if lives {
+            self.heard = cx.now;
+        }
         if !frames.is_empty() {
             self.frames(cx, frames);
         }
@@ -167,7 +175,7 @@ impl ServerSession {
                 ),
             };
             self.send(cx, Response::new(400));
-            self.end(cx, failed("malformed", "a message larger than is taken"));
+            self.end(cx, failed(reason, detail));
         }
         if self.queue.len() > QUEUE_MAX && !self.over {
             self.end(cx, failed(TOO_MANY.0, TOO_MANY.1));
@@ -495,10 +503,7 @@ impl Session for ServerSession {
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, Ok(local)),
             Input::OpenFailed { channel, error } => self.opened(cx, channel, Err(error)),
-            Input::Bytes { bytes, .. } => {
-                self.heard = cx.now;
-                self.bytes(cx, bytes);
-            }
+            Input::Bytes { bytes, .. } => self.bytes(cx, bytes),
             Input::Datagram {
                 channel,
                 port,

@@ -664,6 +664,28 @@ fn floods_end_the_session_that_they_come_to() {
 }
 
 #[test]
+fn bytes_that_trickle_in_and_make_no_request_are_no_sign_of_life() {
+    let timeout = Duration::from_secs(3);
+    let mut talk = Talk::new(ServerConfig {
+        session_timeout: timeout,
+        ..config()
+    });
+    let mut request = b"OPTIONS rtsp://h/a RTSP/1.0\r\nX: "
+        .iter()
+        .chain(std::iter::repeat(&b'y'));
+    for _ in 0..2 {
+        talk.bytes(&[*request.next().unwrap()]);
+        assert_eq!(talk.outcome, None);
+        talk.wait(1);
+    }
+    talk.bytes(&[*request.next().unwrap()]);
+    talk.wait(2);
+    assert!(
+        matches!(&talk.outcome, Some(Outcome::Failed(failure)) if failure.reason == "session_timed_out")
+    );
+}
+
+#[test]
 fn settings_that_make_no_server_say_why() {
     let error = |config| Server::new(config).unwrap_err();
     let low = ServerConfig {

@@ -7,6 +7,7 @@
 
 pub mod apart;
 mod failure;
+pub mod follow;
 pub mod http1;
 pub mod http_ts;
 pub mod media;
@@ -17,7 +18,7 @@ pub mod rtsp;
 pub mod session;
 pub mod source;
 mod span;
-#[cfg(any(test, feature = "testing"))]
 mod steps;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;

@@ -365,6 +365,13 @@ impl Client {
                 );
             }
         };
+        let own = self.visited.first().unwrap_or(&self.url).host();
+        let reached = self.ends.and_then(|(_, remote)| remote);
+        let reached = reached.map(|remote| remote.ip());
+        if let Err(why) = self.config.follow.check(own, reached, url.host()) {
+            let detail = format!("{status} to {url}: {why}, {ends}");
+            return self.fail(cx, Failure::RedirectRefused, detail);
+        }
         let before = std::mem::replace(&mut self.url, url);
         self.visited.push(before);
         if self.visited.iter().any(|url| url.is_same_place(&self.url)) {

@@ -8,6 +8,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::follow::Follow;
 use crate::http1::{self, Url, Version};
 use crate::span::Span;
 use crate::tls::TlsConfig;
@@ -78,6 +79,9 @@ pub struct ClientConfig {
     /// What it means that the server closes the connection while media comes, where nothing said how long the body is: `fail` (default: with
     /// `closed_in_media`) or `complete`.
     pub at_close: AtClose,
+    /// To which hosts the server may send the client on: `same_host` (default: that of the URL, at any port), `any`, or `none` for no
+    /// redirects at all. A redirect elsewhere fails with `redirect_refused`.
+    pub follow: Follow,
     /// The version of HTTP in which is asked: `"1.1"` (default) or `"1.0"`.
     pub http_version: HttpVersion,
     /// Further header fields of the request, by their names.
@@ -102,6 +106,7 @@ impl Default for ClientConfig {
             no_media: seconds(10),
             silence: seconds(10),
             at_close: AtClose::default(),
+            follow: Follow::default(),
             http_version: HttpVersion::default(),
             headers: BTreeMap::new(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -49,6 +49,9 @@ reasons! {
     TooManyRedirects = "too_many_redirects";
     /// The server sent the client on to nowhere: no `Location`, or none that is a URL of HTTP.
     BadRedirect = "bad_redirect";
+    /// The server sent the client on to another host, which the detail names, and `follow` does not allow that. Write the URL of
+    /// that host, or `follow: any`.
+    RedirectRefused = "redirect_refused";
     /// What the server answered is not HTTP/1.
     NotHttp = "not_http";
     /// The head of the answer cannot be read.
@@ -57,11 +60,11 @@ reasons! {
     HeaderTooLong = "header_too_long";
     /// The framing of the body is wrong: a chunk whose size cannot be read, or that is not over where its size says.
     BadChunk = "bad_chunk";
+    /// The server sent the body in chunks so small that most of what came was their framing.
+    Flooded = "flooded";
     /// What the server sends is no transport stream: the detail says what it looks like, such as HTML or gzip.
     NotTs = "not_ts";
     /// The head of the answer came, and then no packet in time.
-    /// The server sent the body in chunks so small that most of what came was their framing.
-    Flooded = "flooded";
     NoMedia = "no_media";
     /// The body of the answer was over without a packet.
     EmptyBody = "empty_body";
@@ -118,10 +121,10 @@ impl Failure {
             | Malformed::Length
             | Malformed::TransferCoding => Failure::MalformedResponse,
             Malformed::HeadTooLong => Failure::HeaderTooLong,
+            Malformed::ChunksTooSmall => Failure::Flooded,
             Malformed::ChunkSize | Malformed::ChunkEnd => Failure::BadChunk,
         }
     }
-            Malformed::ChunksTooSmall => Failure::Flooded,
 
     /// Of a connection that could not be made.
     pub const fn of_connect(error: ChannelError) -> Failure {

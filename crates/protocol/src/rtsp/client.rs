@@ -118,6 +118,8 @@ pub struct Client {
     /// The number of the next channel.
     next_channel: u32,
     redirects: u32,
+    /// The host of the URL given.
+    origin: String,
     decoder: Decoder,
     cseq: u32,
     pending: Vec<Pending>,
@@ -188,7 +190,6 @@ impl Client {
             timeline: Timeline::new(&config.actions, seed),
             config,
             published_as: url.stream_name(),
-            url,
             phase: Phase::Idle,
             only_asks: false,
             connection: Connection {
@@ -199,6 +200,7 @@ impl Client {
             },
             next_channel: 0,
             redirects: 0,
+            origin: url.host().to_owned(),
             decoder: Decoder::new(),
             pending: Vec::new(),
             get_parameter: false,
@@ -221,6 +223,7 @@ impl Client {
             appointment: None,
             wall_clock: None,
             deadline: None,
+            url,
         })
     }
 
@@ -396,9 +399,6 @@ impl Client {
         only_media
     }
 
-    /// Takes in what the connection brought; says whether it was media that the session needs to do
-    /// nothing about.
-    #[inline]
     fn overflowed(&mut self, cx: &mut Context<'_>, overflow: Overflow) {
         let (failure, what) = match overflow {
             Overflow::TooLarge(what) => (Failure::MessageTooLarge, what.to_owned()),
@@ -416,6 +416,9 @@ impl Client {
         self.fail(cx, failure, detail);
     }
 
+    /// Takes in what the connection brought; says whether it was media that the session needs to do
+    /// nothing about.
+    #[inline]
     fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, time: (Time, bool)) -> bool {
         if let Item::Frame {
             channel,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
 use crate::apart::MediaConfig;
+use crate::follow::Follow;
 use crate::media::source::SourceConfig;
 use crate::tls::TlsConfig;
 
@@ -75,6 +76,10 @@ pub struct ClientConfig {
     /// Where media goes, apart from the signalling, with `transport: udp`: `{address: 10.0.0.2, ports: 40000..}` asks the server
     /// to send it to this address (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come from.
     pub media: Option<MediaConfig>,
+    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at any port), `any`, or `none` for no redirects at
+    /// all. A redirect elsewhere fails with `redirect_refused`. Where an answer to SETUP says that media comes from another
+    /// address than the server's (`source`), to which receiver reports would then go, the client fails with `source_refused` unless this is `any`.
+    pub follow: Follow,
     /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults. Each publishes to its URL, which
     /// is to be its own: `pick` is `own` unless something else is written. Default: nothing, they play.
     pub publish: Option<SourceConfig>,
@@ -110,6 +115,7 @@ impl Default for ClientConfig {
             receiver_reports: true,
             punch_holes: false,
             media: None,
+            follow: Follow::default(),
             publish: None,
             wait_for_publisher: seconds(30),
             time_codes: false,

@@ -87,6 +87,12 @@ reasons! {
     TooManyRedirects = "too_many_redirects";
     /// The server sent the client on to nowhere: no `Location`, or none that is a URL of RTSP.
     BadRedirect = "bad_redirect";
+    /// The server sent the client on to another host, which the detail names, and `follow` does not allow that. Write the URL of
+    /// that host, or `follow: any`.
+    RedirectRefused = "redirect_refused";
+    /// The server said in its answer to SETUP that media comes from another host (`source`), which the detail names: receiver reports would
+    /// go there, and `follow` does not allow that. Where that host is the server's own, write `follow: any`.
+    SourceRefused = "source_refused";
     /// The server closed the connection before OPTIONS was answered.
     ClosedInOptions = "closed_in_options";
     /// The server closed the connection before DESCRIBE was answered.
@@ -139,16 +145,16 @@ reasons! {
     ReceiverLost = "receiver_lost";
     /// A message was larger than is taken.
     MessageTooLarge = "message_too_large";
+    /// The server sent more messages at once than a client takes. They would keep all other clients of a worker waiting.
+    Flooded = "flooded";
+    /// The server sent more than 64 KiB that are neither message nor packet, and little else.
+    Garbage = "garbage";
     /// This machine had no free pair of UDP ports left: the tester's own limit.
     LocalPorts = "local_ports";
     /// This process had no file descriptor left: the tester's own limit.
     LocalFiles = "local_files";
     /// This machine granted no membership in a multicast group: a limit of the kernel's, which the detail names, or there
     /// is no such network interface.
-    /// The server sent more messages at once than a client takes. They would keep all other clients of a worker waiting.
-    Flooded = "flooded";
-    /// The server sent more than 64 KiB that are neither message nor packet, and little else.
-    Garbage = "garbage";
     LocalMembership = "local_membership";
     /// This machine could not open a pair of UDP ports for another reason, which the detail names.
     LocalOther = "local_other";

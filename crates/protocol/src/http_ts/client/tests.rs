@@ -7,6 +7,7 @@ use measure::{CounterId, Recorder};
 use proptest::prelude::*;
 
 use super::*;
+use crate::follow::Follow;
 use crate::media::ts::packet::{PACKET, SYNC};
 use crate::media::ts::stamp::Stamp;
 use crate::registry::HTTP_TS_PROTOCOL;
@@ -306,7 +307,13 @@ fn a_stated_end_completes_and_another_does_not() {
 
 #[test]
 fn redirects_are_followed_and_loops_named() {
-    let mut bench = Bench::asked();
+    let config = ClientConfig {
+        follow: Follow::Any,
+        ..ClientConfig::default()
+    };
+    let mut bench = Bench::new(config, URL);
+    bench.start();
+    bench.accept();
     let sent_on = |bench: &mut Bench, to: &str| {
         bench.bytes(
             format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nabc")
@@ -353,6 +360,44 @@ fn redirects_are_followed_and_loops_named() {
         bench.bytes(format!("HTTP/1.1 {head}\r\n").as_bytes());
         assert_eq!(bench.failed().0, "bad_redirect");
     }
+}
+
+#[test]
+fn redirects_to_another_host_are_refused_unless_wished_for() {
+    let asked = |follow| {
+        let config = ClientConfig {
+            follow,
+            ..ClientConfig::default()
+        };
+        let mut bench = Bench::new(config, URL);
+        bench.start();
+        bench.accept();
+        bench
+    };
+    let sent_to = |bench: &mut Bench, to: &str| {
+        bench.bytes(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\n\r\n").as_bytes());
+    };
+    for (follow, to, host) in [
+        (Follow::SameHost, "http://10.0.0.9/x", "10.0.0.9"),
+        (Follow::SameHost, "//victim.example/x", "victim.example"),
+        (Follow::SameHost, "https://[::1]/x", "::1"),
+        (Follow::None, "/x", "10.0.0.1"),
+    ] {
+        let mut bench = asked(follow);
+        sent_to(&mut bench, to);
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, "redirect_refused");
+        assert!(detail.contains(host) && detail.contains("302"), "{detail}");
+        assert_eq!(bench.count(m::REQUESTS), 1);
+    }
+    let mut bench = asked(Follow::SameHost);
+    sent_to(&mut bench, "http://10.0.0.1:9999/x");
+    bench.out.pop_front();
+    let request = bench.accept();
+    assert!(request.contains("Host: 10.0.0.1:9999"), "{request}");
+    // The way there changes nothing about whose host it is.
+    sent_to(&mut bench, "http://10.0.0.9/x");
+    assert_eq!(bench.failed().0, "redirect_refused");
 }
 
 #[test]

@@ -251,7 +251,8 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::StatusOther
         | Failure::RedirectLoop
         | Failure::TooManyRedirects
-        | Failure::BadRedirect => m::ZAPS_FAILED_STATUS,
+        | Failure::BadRedirect
+        | Failure::RedirectRefused => m::ZAPS_FAILED_STATUS,
         Failure::Refused
         | Failure::Unreachable
         | Failure::NameNotFound
@@ -267,8 +268,8 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::MalformedResponse
         | Failure::HeaderTooLong
         | Failure::BadChunk
-        | Failure::ClosedInMedia
         | Failure::Flooded
+        | Failure::ClosedInMedia
         | Failure::CutOff
         | Failure::Reset
         | Failure::Stuck => m::ZAPS_FAILED_BROKEN,

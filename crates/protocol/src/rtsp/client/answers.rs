@@ -178,6 +178,13 @@ impl Client {
         match self.url.redirect(location) {
             Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {story}")),
             Ok(url) => {
+                let reached = self.connection.ends.and_then(|(_, remote)| remote);
+                let reached = reached.map(|remote| remote.ip());
+                let follow = self.config.follow;
+                if let Err(why) = follow.check(&self.origin, reached, url.host()) {
+                    let detail = format!("{why}: {story}");
+                    return self.fail(cx, Failure::RedirectRefused, detail);
+                }
                 self.redirects += 1;
                 let seed = rand::Rng::next_u64(&mut self.random);
                 self.auth = Authenticator::new(url.credentials().cloned(), seed);
@@ -312,7 +319,10 @@ impl Client {
                     let detail = format!("{detail}: {}", self.story(pending, response));
                     return self.fail(cx, Failure::DestinationChanged, detail);
                 }
-                self.name_peer(cx, index, &answer);
+                if let Err(detail) = self.name_peer(cx, index, &answer) {
+                    let detail = format!("{detail}: {}", self.story(pending, response));
+                    return self.fail(cx, Failure::SourceRefused, detail);
+                }
             }
             config::Transport::Multicast => {
                 let story = self.story(pending, response);
@@ -329,18 +339,35 @@ impl Client {
 
     /// Says where the stream's packets come from: the source that the server states, else the
     /// server's own address. Ports that it does not state are 0: its address alone is known.
-    fn name_peer(&mut self, cx: &mut Context<'_>, index: usize, answer: &Transport) {
+    ///
+    /// # Errors
+    /// That source is another host, to which nothing may be sent.
+    fn name_peer(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        answer: &Transport,
+    ) -> Result<(), String> {
         let server = self.connection.ends.and_then(|(_, remote)| remote);
         let source = answer
             .source
             .as_deref()
             .and_then(|source| source.parse::<IpAddr>().ok())
             .filter(|source| !source.is_unspecified());
+        if let (Some(source), Some(server)) = (source, server)
+            && source != server.ip()
+            && !self.config.follow.lets_send_elsewhere()
+        {
+            return Err(format!(
+                "media is to come from {source} (`source`), and the server was reached at {}: reports would go there, which `follow: any` allows",
+                server.ip()
+            ));
+        }
         let address = match (source, server) {
             (Some(source), Some(server)) if source != server.ip() => SocketAddr::new(source, 0),
             (Some(source), None) => SocketAddr::new(source, 0),
             (_, Some(server)) => server,
-            (None, None) => return,
+            (None, None) => return Ok(()),
         };
         let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
         let stream = &mut self.streams[index];
@@ -348,11 +375,12 @@ impl Client {
         let media = beside(address, ports.media);
         let control = beside(address, ports.control);
         if self.link.is_some() {
-            return self.name_peer_apart(cx, index, media, control);
+            self.name_peer_apart(cx, index, media, control);
+            return Ok(());
         }
         let stream = &self.streams[index];
         let Some(channel) = stream.channel else {
-            return;
+            return Ok(());
         };
         cx.out.push_back(Output::Peer {
             channel,
@@ -373,6 +401,7 @@ impl Client {
                 });
             }
         }
+        Ok(())
     }
 
     fn plays(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {

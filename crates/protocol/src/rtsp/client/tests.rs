@@ -8,6 +8,7 @@ use measure::units::TimeSpan;
 use measure::{Recorder, Time};
 
 use super::Client;
+use crate::follow::Follow;
 use crate::media::rtcp;
 use crate::metrics as clients;
 use crate::registry::RTSP_PROTOCOL;

@@ -204,6 +204,86 @@ fn redirects_that_lead_nowhere() {
 }
 
 #[test]
+fn servers_that_aim_the_client_at_another_host() {
+    let following = |follow| {
+        let config = ClientConfig {
+            follow,
+            ..ClientConfig::default()
+        };
+        Bench::new(config, URL)
+    };
+    for (follow, to) in [
+        (Follow::SameHost, "10.0.0.7"),
+        (Follow::SameHost, "victim.example"),
+        (Follow::None, "10.0.0.1"),
+    ] {
+        let mut bench = following(follow);
+        bench.connect();
+        let options = bench.asked(Method::Options);
+        let location = format!("rtsp://{to}:8554/x");
+        bench.answer(&options, 302, &[("Location", &location)], "");
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, "redirect_refused");
+        assert!(detail.contains(to), "{detail}");
+    }
+    // By way of a host that is its own.
+    let mut bench = following(Follow::SameHost);
+    bench.connect();
+    let options = bench.asked(Method::Options);
+    let own = [("Location", "rtsp://10.0.0.1:9000/")];
+    bench.answer(&options, 302, &own, "");
+    bench.next();
+    bench.accept("10.0.0.1", 9000);
+    let options = bench.asked(Method::Options);
+    let other = [("Location", "rtsp://10.0.0.7:9000/")];
+    bench.answer(&options, 302, &other, "");
+    assert_eq!(bench.failed().0, "redirect_refused");
+
+    // Reports and what opens the way through a NAT would go to the source.
+    let set_up = |follow, transport: &str| {
+        let mut bench = following(follow);
+        bench.connect();
+        bench.options();
+        bench.describe(ONE);
+        bench.open_pair(5000);
+        let setup = bench.asked(Method::Setup);
+        let transport = format!("RTP/AVP;unicast;client_port=5000-5001;server_port=1-2{transport}");
+        let headers = [("Session", "a"), ("Transport", transport.as_str())];
+        bench.answer(&setup, 200, &headers, "");
+        bench
+    };
+    let mut bench = set_up(Follow::SameHost, ";source=10.0.0.7");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "source_refused");
+    assert!(
+        detail.contains("10.0.0.7") && detail.contains("10.0.0.1"),
+        "{detail}"
+    );
+    for (follow, transport, address) in [
+        (Follow::SameHost, ";source=10.0.0.1", "10.0.0.1:1"),
+        (Follow::SameHost, ";source=0.0.0.0", "10.0.0.1:1"),
+        (Follow::SameHost, ";destination=10.0.0.7", "10.0.0.1:1"),
+        (Follow::Any, ";source=10.0.0.7", "10.0.0.7:1"),
+    ] {
+        let mut bench = set_up(follow, transport);
+        assert!(
+            matches!(bench.next(), Output::Peer { media, .. } if media.to_string() == address),
+            "{transport}"
+        );
+    }
+
+    // Controls are only ever named to the server that there is a connection to.
+    let mut bench = following(Follow::SameHost);
+    bench.connect();
+    bench.options();
+    let describe = bench.asked(Method::Describe);
+    let base = [("Content-Base", "rtsp://10.0.0.7/a/")];
+    bench.answer(&describe, 200, &base, ONE);
+    bench.open_pair(5000);
+    assert_eq!(bench.asked(Method::Setup).uri, "rtsp://10.0.0.7/a/track1");
+}
+
+#[test]
 fn servers_that_flood_the_client() {
     for (text, reason) in [
         ("PLAY", "garbage"),

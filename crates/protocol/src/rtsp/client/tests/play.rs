@@ -4,7 +4,12 @@ use super::*;
 
 #[test]
 fn over_udp_from_the_start_to_teardown() {
-    let mut bench = Bench::udp();
+    // Its media comes from another host.
+    let config = ClientConfig {
+        follow: Follow::Any,
+        ..ClientConfig::default()
+    };
+    let mut bench = Bench::new(config, URL);
     bench.connect();
     let options = bench.asked(Method::Options);
     assert_eq!(
@@ -337,8 +342,12 @@ fn a_password_is_shown_when_asked_for() {
 }
 
 #[test]
-fn a_redirect_is_followed_to_another_server() {
-    let mut bench = Bench::udp();
+fn a_redirect_is_followed_to_another_server_if_that_is_wished_for() {
+    let config = ClientConfig {
+        follow: Follow::Any,
+        ..ClientConfig::default()
+    };
+    let mut bench = Bench::new(config, URL);
     bench.connect();
     bench.options();
     let describe = bench.asked(Method::Describe);
@@ -356,6 +365,29 @@ fn a_redirect_is_followed_to_another_server() {
             .count(),
         1
     );
+}
+
+#[test]
+fn a_redirect_to_another_port_of_the_same_host_is_followed() {
+    for to in ["rtsp://10.0.0.1/other", "rtsp://10.0.0.1:99/other"] {
+        let mut bench = Bench::udp();
+        bench.connect();
+        let options = bench.asked(Method::Options);
+        bench.answer(&options, 302, &[("Location", to)], "");
+        assert!(matches!(bench.next(), Output::Close { .. }));
+        bench.accept("10.0.0.1", if to.contains(":99") { 99 } else { 554 });
+        assert_eq!(bench.asked(Method::Options).uri, to);
+    }
+    // The address of the host, where that was given by name.
+    let mut bench = Bench::new(ClientConfig::default(), "rtsp://cam.example:8554/clip");
+    let due = bench.now;
+    bench.input(Input::Start { due });
+    bench.accept("cam.example", 8554);
+    let options = bench.asked(Method::Options);
+    let to = [("Location", "rtsp://10.0.0.1:8555/")];
+    bench.answer(&options, 302, &to, "");
+    bench.next();
+    bench.accept("10.0.0.1", 8555);
 }
 
 #[test]

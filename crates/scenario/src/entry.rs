@@ -47,8 +47,10 @@ pub struct ServerEntry {
     pub port: u16,
     /// How it shows that it is ready. Default: [`EntryReady::Port`].
     pub ready: EntryReady,
-    /// It refuses to be root: run by root, it is started as another user. Default: no.
+    /// It refuses to be root: the scenario cannot say `user: root`. Default: no.
     pub not_as_root: bool,
+    /// Why it keeps root where streamgauge has it. Default: it does not need root, and runs as user 65534.
+    pub needs_root: Option<String>,
     /// The URLs that it serves, with placeholders. At least one.
     pub urls: Vec<String>,
     /// How it is asked for its version. Default: nobody knows.
@@ -118,7 +120,7 @@ pub struct Version {
     pub pattern: String,
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "summary",
     "protocols",
     "program",
@@ -131,6 +133,7 @@ const KEYS: [&str; 16] = [
     "port",
     "ready",
     "not_as_root",
+    "needs_root",
     "urls",
     "version",
     "missing",
@@ -231,6 +234,9 @@ fn read(
         problems,
     )
     .unwrap_or_default();
+    let needs_root = fields
+        .get("needs_root", problems)
+        .and_then(|node| needs_root(node, not_as_root, problems));
     let urls = fields
         .need(
             "urls",
@@ -266,6 +272,7 @@ fn read(
         port: u16::try_from(port?).ok()?,
         ready,
         not_as_root,
+        needs_root,
         urls: urls?,
         version,
         missing: missing?,
@@ -274,6 +281,29 @@ fn read(
     };
     check_placeholders(&entry, root, problems);
     Some(entry)
+}
+
+/// Why a server keeps root, in words: the reason stands in the list of servers.
+fn needs_root(node: &Node, not_as_root: bool, problems: &mut Vec<Problem>) -> Option<String> {
+    let reason = text(node, "needs_root", problems)?;
+    if ["", "true", "false"].contains(&reason.as_str()) {
+        problems.push(
+            Problem::new(&node.origin, "`needs_root` does not say why")
+                .help("write what it needs root for: `needs_root: it opens raw sockets`"),
+        );
+        return None;
+    }
+    if not_as_root {
+        problems.push(
+            Problem::new(
+                &node.origin,
+                "`needs_root` and `not_as_root` do not go together",
+            )
+            .help("leave one of them out"),
+        );
+        return None;
+    }
+    Some(reason)
 }
 
 fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Option<String> {

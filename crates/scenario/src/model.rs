@@ -236,8 +236,11 @@ pub struct Server {
     pub linger: Option<Duration>,
     /// Its log, and what is looked for in it.
     pub log: ServerLog,
-    /// Environment variables that it gets beside ours.
+    /// Environment variables that it gets beside the few that every server gets.
     pub environment: BTreeMap<String, String>,
+    /// Whom it runs as, by name or number. Default: a server of the catalogue as its entry says, any other as streamgauge does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Where it runs. Default: where streamgauge was started.
     pub directory: Option<PathBuf>,
 }

@@ -235,7 +235,11 @@ fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
             "environment": {
                 "type": "object",
                 "additionalProperties": { "type": ["string", "number", "boolean"] },
-                "description": "With `command`: variables that it gets beside ours."
+                "description": "With `command`: its variables, beside PATH, HOME, USER, LOGNAME, LANG, LC_*, TZ and TMPDIR. Their values are in no report."
+            },
+            "user": {
+                "type": ["string", "integer"],
+                "description": "With `launch` or `command`: whom it runs as, by name or number; only root can change that. Default: a server of the catalogue as `nobody` where it does not need root, any other as streamgauge does."
             },
             "log": {
                 "type": "object",

@@ -16,7 +16,7 @@ use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 
 /// The keys of the server.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 15] = [
     "launch",
     "command",
     "observe",
@@ -29,6 +29,7 @@ pub(crate) const KEYS: [&str; 14] = [
     "stop_timeout",
     "linger",
     "environment",
+    "user",
     "directory",
     "log",
 ];
@@ -75,6 +76,7 @@ pub(crate) fn read(
             .get("environment", problems)
             .map(|node| environment(node, problems))
             .unwrap_or_default(),
+        user: user(&mut fields, problems),
         directory: fields.text("directory", problems).map(PathBuf::from),
         log: fields
             .get("log", problems)
@@ -101,6 +103,7 @@ pub(crate) fn read(
                 "ready_timeout",
                 "stop_timeout",
                 "environment",
+                "user",
                 "directory",
             ],
         ),
@@ -336,6 +339,24 @@ fn linger(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Durati
         );
     }
     Some(linger)
+}
+
+fn user(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+    let user = fields.text("user", problems)?;
+    let fits = |c: char| !(c.is_whitespace() || c.is_control() || c == ':');
+    if (user.is_empty() || !user.chars().all(fits))
+        && let Some(entry) = fields.entry("user")
+    {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!("`{}` is no name of a user", shown(&user)),
+            )
+            .help("write a name or a number of this machine: `user: nobody`"),
+        );
+        return None;
+    }
+    Some(user)
 }
 
 fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {

@@ -161,6 +161,13 @@ fn servers_of_ones_own() {
     assert_eq!(command.ready_timeout, Duration::from_secs(1));
     assert_eq!(command.stop_timeout, Duration::from_secs(5));
     assert_eq!(command.environment["A"], "1");
+    assert_eq!(command.user, None);
+    for (written, user) in [("nobody", "nobody"), ("65534", "65534"), ("'root'", "root")] {
+        let with = server(&format!("{{command: [s], user: {written}}}"));
+        assert_eq!(with.user.as_deref(), Some(user));
+        let with = server(&format!("{{launch: vlc, user: {written}}}"));
+        assert_eq!(with.user.as_deref(), Some(user));
+    }
     let line = server("{command: [s], ready: {line: 'up: yes'}}");
     assert_eq!(line.ready, Some(Ready::Line("up: yes".to_owned())));
     assert_eq!(line.ready_timeout, Duration::from_secs(10));

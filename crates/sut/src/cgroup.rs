@@ -2,9 +2,18 @@
 //! and process in it, also of those that ended.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::proc;
+
+/// What the names of our groups begin with.
+const PREFIX: &str = "streamgauge-";
+
+/// How long clearing old groups may hold up a server's start.
+const CLEAR_WITHIN: Duration = Duration::from_secs(2);
 
 /// Which kind of control group counts the processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +68,80 @@ pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
     }
 }
 
+/// The supervisor that a group belongs to, as the group's name says: `streamgauge-PID-STARTED-SPACE`.
+///
+/// A process number alone could be that of another process by now. When that one started, and in
+/// which namespace of process numbers, tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    pid: u32,
+    /// In clock ticks since boot.
+    started: u64,
+    /// The inode of its namespace: of processes in another one nothing can be said here.
+    space: u64,
+}
+
+impl Owner {
+    /// This process.
+    fn own() -> Option<Owner> {
+        let pid = std::process::id();
+        Some(Owner {
+            pid,
+            started: proc::stat(pid)?.started,
+            space: fs::metadata("/proc/self/ns/pid").ok()?.ino(),
+        })
+    }
+
+    fn name(self) -> String {
+        format!("{PREFIX}{}-{}-{}", self.pid, self.started, self.space)
+    }
+
+    fn parse(name: &str) -> Option<Owner> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let owner = Owner {
+            pid: u32::try_from(number()?).ok()?,
+            started: number()?,
+            space: number()?,
+        };
+        (parts.next().is_none() && owner.name() == name).then_some(owner)
+    }
+}
+
+/// Ends what is in the groups below `home` whose supervisor was killed together with streamgauge,
+/// and removes them. Groups of supervisors that live, or that are in another namespace of process
+/// numbers, are left alone.
+fn clear_stale(home: &Path) {
+    let Some(own) = Owner::own() else {
+        return;
+    };
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let deadline = Instant::now() + CLEAR_WITHIN;
+    for entry in entries {
+        let name = entry.file_name();
+        let Some(owner) = name.to_str().and_then(Owner::parse) else {
+            continue;
+        };
+        // A supervisor without a thread that runs is as good as gone, though nobody waited for it.
+        if owner.space != own.space || proc::lives(owner.pid, owner.started) {
+            continue;
+        }
+        let path = entry.path();
+        loop {
+            // Of version 2, and atomic: no process escapes by starting another.
+            let kill = fs::OpenOptions::new()
+                .write(true)
+                .open(path.join("cgroup.kill"));
+            let _ = kill.and_then(|mut kill| kill.write_all(b"1"));
+            proc::kill(&processes(&path).unwrap_or_default());
+            if fs::remove_dir(&path).is_ok() || !path.is_dir() || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 /// A group that was made here, and the one this process was in before.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
@@ -68,15 +151,17 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group named `name` below the one this process is in, and enters it, so that a child
-    /// started now is in it from its first instruction.
-    pub(crate) fn enter(name: &str) -> Result<Cgroup, String> {
+    /// Makes a group below the one this process is in, and enters it, so that a child started now is
+    /// in it from its first instruction. Groups that dead supervisors left there are cleared first.
+    pub(crate) fn enter() -> Result<Cgroup, String> {
+        let name = Owner::own().ok_or("/proc/self cannot be read")?.name();
         let mounts =
             fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let mut reason = "no control groups are mounted".to_owned();
         for (kind, home) in homes(&mounts, &own) {
-            match Cgroup::enter_below(kind, home.clone(), name) {
+            clear_stale(&home);
+            match Cgroup::enter_below(kind, home.clone(), &name) {
                 Ok(group) => return Ok(group),
                 Err(error) => reason = format!("{}: {error}", home.display()),
             }
@@ -86,8 +171,6 @@ impl Cgroup {
 
     fn enter_below(kind: Kind, home: PathBuf, name: &str) -> io::Result<Cgroup> {
         let path = home.join(name);
-        // One that a supervisor of the same number left behind is empty and can go.
-        let _ = fs::remove_dir(&path);
         fs::create_dir(&path)?;
         let group = Cgroup { kind, path, home };
         let entered = if usage(kind, &group.path).is_some() {
@@ -222,6 +305,51 @@ mod tests {
 31 24 0:27 / /nowhere/cpu\\040x rw,relatime - cgroup cgroup rw,cpu,cpuacct
 32 24 0:28 / /nowhere/memory rw,relatime - cgroup cgroup rw,memory
 ";
+
+    #[test]
+    fn a_group_says_whose_it_is() {
+        let own = Owner::own().unwrap();
+        assert!(proc::lives(own.pid, own.started));
+        assert_eq!(Owner::parse(&own.name()), Some(own));
+        for foreign in [
+            "streamgauge-1",
+            "streamgauge-1-2",
+            "streamgauge-1-2-3-4",
+            "streamgauge-01-2-3",
+            "streamgauge-x-2-3",
+            "other-1-2-3",
+        ] {
+            assert_eq!(Owner::parse(foreign), None, "{foreign}");
+        }
+    }
+
+    /// A folder stands for a group here: what counts is which are removed.
+    #[test]
+    fn only_groups_of_dead_supervisors_of_this_namespace_are_cleared() {
+        let home = tempfile::tempdir().unwrap();
+        let own = Owner::own().unwrap();
+        let reused = Owner {
+            started: own.started + 1,
+            ..own
+        };
+        let elsewhere = Owner {
+            space: own.space + 1,
+            ..reused
+        };
+        for owner in [own, reused, elsewhere] {
+            fs::create_dir(home.path().join(owner.name())).unwrap();
+        }
+        fs::create_dir(home.path().join("streamgauge-1")).unwrap();
+        clear_stale(home.path());
+        let there = |name: &str| home.path().join(name).is_dir();
+        assert!(there(&own.name()), "its supervisor lives");
+        assert!(
+            !there(&reused.name()),
+            "its number is another process's now"
+        );
+        assert!(there(&elsewhere.name()), "it cannot be seen from here");
+        assert!(there("streamgauge-1"), "not one of ours");
+    }
 
     #[test]
     fn version_1_comes_first_and_an_absent_group_is_the_mount() {

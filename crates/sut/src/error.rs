@@ -91,15 +91,17 @@ pub enum SutError {
         log: String,
     },
     /// The server ended before it was ready.
-    #[error("the server ended before it was ready ({status}){}", output(.log))]
+    #[error("the server ended before it was ready ({status}){}{hint}", output(.log))]
     EndedBeforeReady {
         /// How it ended.
         status: String,
         /// The last of what it printed.
         log: String,
+        /// What to do about it; often empty.
+        hint: String,
     },
     /// The server did not become ready in time.
-    #[error("the server was not ready within {} s: {waited_for} never came{}", .after.as_secs_f64(), output(.log))]
+    #[error("the server was not ready within {} s: {waited_for} never came{}{hint}", .after.as_secs_f64(), output(.log))]
     NotReady {
         /// How long it was waited for.
         after: Duration,
@@ -107,6 +109,8 @@ pub enum SutError {
         waited_for: String,
         /// The last of what the server printed.
         log: String,
+        /// What to do about it; often empty.
+        hint: String,
     },
     /// The line of output to wait for is no regular expression.
     #[error("`{pattern}` is not a regular expression: {reason}")]
@@ -204,6 +208,7 @@ mod tests {
         let text = SutError::EndedBeforeReady {
             status: "exit status 1".to_owned(),
             log,
+            hint: String::new(),
         }
         .to_string();
         assert!(text.contains("| line 99") && text.contains("| line 88"));
@@ -215,6 +220,7 @@ mod tests {
         let text = SutError::EndedBeforeReady {
             status: "killed".to_owned(),
             log: String::new(),
+            hint: String::new(),
         }
         .to_string();
         assert!(text.ends_with("it printed nothing"));

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,10 +17,14 @@ use crate::message::{Exit, Report, Request};
 use crate::proc;
 use crate::spec::Launch;
 use crate::supervise::{Order, SUBCOMMAND};
+use crate::user;
 
 /// How long the supervisor may take for what needs no waiting: to say that the command runs, and to
 /// end once everything is killed.
 const PROMPT: Duration = Duration::from_secs(10);
+
+/// How long processes that were sent SIGKILL are waited for where no supervisor does it.
+const KILL_WITHIN: Duration = Duration::from_secs(2);
 
 /// The longest report.
 const REPORT_MAX: u64 = 16 * 1024;
@@ -38,12 +42,24 @@ pub(crate) struct State {
     seen: Vec<(u32, u64)>,
     failed: Option<String>,
     pub(crate) ended: Option<Exit>,
+    /// This signal told the supervisor to end, which streamgauge did not ask for.
+    interrupted: Option<i32>,
     /// No process of the tree is left.
     pub(crate) gone: bool,
     /// The supervisor has closed its end.
     closed: bool,
     /// How many of the two output streams are open.
     open_outputs: u8,
+}
+
+impl State {
+    /// The server's control group, where it has one of its own.
+    fn group_path(&self) -> Option<PathBuf> {
+        match &self.group {
+            Some(Ok((_, path))) => Some(path.clone()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -110,7 +126,7 @@ impl Launched {
             .into_owned();
         let order = Order {
             command: launch.command.clone(),
-            user: launch.user,
+            user: launch.user.as_ref().map(|user| (user.number, user.group)),
             scratch: means.scratch,
             no_group: means.no_group,
         };
@@ -120,6 +136,8 @@ impl Launched {
             .arg0("streamgauge")
             .arg(SUBCOMMAND)
             .args(order.arguments())
+            .env_clear()
+            .envs(user::environment(launch.user.as_ref()))
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::piped())
@@ -213,10 +231,7 @@ impl Launched {
         // No group, or the server moved itself to another one.
         let found = proc::descendants(self.supervisor.id());
         if !found.is_empty() {
-            self.state().seen = found
-                .iter()
-                .filter_map(|&pid| Some((pid, proc::stat(pid)?.started)))
-                .collect();
+            self.state().seen = proc::identified(&found);
             return found;
         }
         // Or the supervisor was killed, and they are nobody's children now.
@@ -239,8 +254,21 @@ impl Launched {
             Some(exit) if state.gone || state.closed || exit != Exit::Code(0) => {
                 Some(exit.to_string())
             }
-            None if state.gone || state.closed => Some("its supervisor was killed".to_owned()),
+            None if state.gone || state.closed => {
+                Some("how is not known, because its supervisor was lost".to_owned())
+            }
             _ => None,
+        }
+    }
+
+    /// Why the supervisor is no more, where it ended and nobody here asked it to. The server then
+    /// did not end by itself: it was killed because of that.
+    pub(crate) fn supervisor_lost(&self) -> Option<String> {
+        let state = self.state();
+        match state.interrupted {
+            Some(signal) => Some(format!("it was {}", Exit::Signal(signal))),
+            None if state.closed && !state.gone => Some("it was killed".to_owned()),
+            None => None,
         }
     }
 
@@ -295,33 +323,34 @@ impl Launched {
         if self.state().gone {
             return Vec::new();
         }
-        let deadline = Instant::now() + Duration::from_secs(2);
-        loop {
-            let group = match &self.state().group {
-                Some(Ok((_, path))) => cgroup::processes(path).unwrap_or_default(),
-                _ => Vec::new(),
-            };
-            let left: Vec<u32> = group
-                .into_iter()
-                .chain(tree.iter().copied())
-                .filter(|&pid| proc::stat(pid).is_some_and(|stat| !stat.is_dead()))
-                .collect();
-            if left.is_empty() || Instant::now() >= deadline {
-                if let Some(Ok((_, path))) = &self.state().group {
-                    let _ = cgroup::remove(path, Duration::from_secs(1));
-                }
-                return left;
-            }
-            for &pid in &left {
-                if let Some(pid) = i32::try_from(pid)
-                    .ok()
-                    .and_then(rustix::process::Pid::from_raw)
-                {
-                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let group = self.state().group_path();
+        let left = kill_rest(group.as_deref(), &proc::identified(&tree), KILL_WITHIN);
+        if let Some(path) = group {
+            let _ = cgroup::remove(&path, Duration::from_secs(1));
         }
+        left
+    }
+}
+
+/// Kills what is in the group, and those of the known processes that still are the same, until none
+/// is left or the time is over; names those that are left. For when no supervisor can do it.
+fn kill_rest(group: Option<&Path>, known: &[(u32, u64)], within: Duration) -> Vec<u32> {
+    let deadline = Instant::now() + within;
+    loop {
+        let known = known
+            .iter()
+            .filter(|&&(pid, started)| proc::lives(pid, started));
+        let grouped = group.and_then(cgroup::processes).unwrap_or_default();
+        let left: Vec<u32> = known
+            .map(|&(pid, _)| pid)
+            .chain(grouped)
+            .filter(|&pid| proc::stat(pid).is_some_and(|stat| !stat.is_dead()))
+            .collect();
+        if left.is_empty() || Instant::now() >= deadline {
+            return left;
+        }
+        proc::kill(&left);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -383,10 +412,20 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
                 Some(Report::Started(pid)) => state.pid = Some(pid),
                 Some(Report::Failed(reason)) => state.failed = Some(reason),
                 Some(Report::Ended(exit)) => state.ended = Some(exit),
+                Some(Report::Interrupted(signal)) => state.interrupted = Some(signal),
                 Some(Report::Gone) => state.gone = true,
                 None => {}
             });
         }
         shared.change(|state| state.closed = true);
+        // The supervisor was killed, and the kernel has killed the server's own process. Others of
+        // the server must not run on until the end of the run.
+        let (gone, group, seen) = {
+            let state = shared.lock();
+            (state.gone, state.group_path(), state.seen.clone())
+        };
+        if !gone {
+            kill_rest(group.as_deref(), &seen, KILL_WITHIN);
+        }
     });
 }

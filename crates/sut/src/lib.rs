@@ -20,9 +20,12 @@ mod message;
 mod observe;
 mod ports;
 mod proc;
+mod program;
 mod ready;
 mod spec;
+mod stage;
 mod supervise;
+mod user;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -41,14 +44,17 @@ pub use launched::StopReport;
 pub use message::Exit;
 pub use observe::{CpuSource, Observation};
 pub use ports::{PortOwner, Transport};
+pub use program::check;
 pub use spec::{Clips, INTERFACE, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
 pub use supervise::{SUBCOMMAND, supervise_main};
+pub use user::PASSED_ON;
 
 use complaints::{Complaints, Follower, Patterns};
 use exporters::Asker;
 use launched::{Launched, Means};
 use observe::{Meter, Observer};
 use spec::Launch;
+use user::User;
 
 /// What is being done while a server starts: it can take a while, and the user wants to see why.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +227,13 @@ impl Sut {
             }
             Origin::Command(command) => {
                 let mut launch = Launch::new(command);
+                if let Some(first) = launch.command.first_mut() {
+                    *first = program::named_by(first);
+                }
+                launch.user = match &spec.user {
+                    Some(user) => User::wanted(user)?,
+                    None => None,
+                };
                 launch.directory = spec
                     .directory
                     .as_ref()
@@ -243,6 +256,7 @@ impl Sut {
                         .clips
                         .as_ref()
                         .is_some_and(|clips| clips.audio.is_some()),
+                    user: spec.user.as_deref(),
                 };
                 let built = catalogue::build(name, &request)?;
                 (built.launch, built.urls, Some(built.scratch))
@@ -252,10 +266,11 @@ impl Sut {
         launch.ready_within = spec.ready_within;
         launch.stop_within = spec.stop_within;
         launch.environment.extend(spec.environment.iter().cloned());
-        Sut::launch(&launch, urls, scratch, log, options, progress)
+        Sut::launch(spec, &launch, urls, scratch, log, options, progress)
     }
 
     fn launch(
+        spec: &ServerSpec,
         launch: &Launch,
         urls: Vec<String>,
         scratch: Option<tempfile::TempDir>,
@@ -265,11 +280,12 @@ impl Sut {
     ) -> Result<Sut, SutError> {
         options.check()?;
         ready::check_free(launch)?;
-        let words: Vec<_> = launch
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy())
-            .collect();
+        let words = match &spec.origin {
+            // As the user wrote it.
+            Origin::Command(words) => words,
+            _ => &launch.command,
+        };
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let description = words.join(" ");
         progress(Progress::Starting {
             command: description.clone(),
@@ -509,6 +525,16 @@ impl Sut {
                     .then(|| "it is no more; how it ended is known to its parent only".to_owned())
             }
             Process::Elsewhere(_) => None,
+        }
+    }
+
+    /// Why the process that watches over the server is no more, where somebody ended it: what was
+    /// launched is killed then, and did not end by itself. None while all is well, and of a server
+    /// that was not launched.
+    pub fn supervisor_lost(&self) -> Option<String> {
+        match &self.process {
+            Process::Launched(launched) => launched.supervisor_lost(),
+            Process::Observed { .. } | Process::Elsewhere(_) => None,
         }
     }
 

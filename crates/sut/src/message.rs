@@ -65,6 +65,8 @@ pub(crate) enum Report {
     Failed(String),
     /// The command's own process ended.
     Ended(Exit),
+    /// This signal told the supervisor to end, and streamgauge did not: it kills the server.
+    Interrupted(i32),
     /// No process of the tree is left.
     Gone,
 }
@@ -84,6 +86,7 @@ impl Report {
             Report::Failed(reason) => format!("failed {}\n", flat(reason)),
             Report::Ended(Exit::Code(code)) => format!("ended code {code}\n"),
             Report::Ended(Exit::Signal(signal)) => format!("ended signal {signal}\n"),
+            Report::Interrupted(signal) => format!("interrupted {signal}\n"),
             Report::Gone => "gone\n".to_owned(),
         }
     }
@@ -104,6 +107,7 @@ impl Report {
                 ("signal", signal) => Exit::Signal(signal.parse().ok()?),
                 _ => return None,
             }),
+            "interrupted" => Report::Interrupted(rest.parse().ok()?),
             "gone" => Report::Gone,
             _ => return None,
         })
@@ -124,6 +128,7 @@ mod tests {
             Report::Failed("no such file".to_owned()),
             Report::Ended(Exit::Code(3)),
             Report::Ended(Exit::Signal(9)),
+            Report::Interrupted(15),
             Report::Gone,
         ] {
             let line = report.line();

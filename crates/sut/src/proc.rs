@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Pid, Signal};
+
 /// The fields of /proc/PID/stat that are needed here (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -30,6 +32,26 @@ impl Stat {
 /// Whether a process of that number lives; which one is told by when it started.
 pub(crate) fn lives(pid: u32, started: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.started == started && !stat.is_dead())
+}
+
+/// The processes of these numbers that there are, each with when it started.
+pub(crate) fn identified(pids: &[u32]) -> Vec<(u32, u64)> {
+    pids.iter()
+        .filter_map(|&pid| Some((pid, stat(pid)?.started)))
+        .collect()
+}
+
+/// Sends SIGKILL to these processes.
+pub(crate) fn kill(pids: &[u32]) {
+    signal(pids, Signal::KILL);
+}
+
+/// Sends a signal to these processes; those that are gone meanwhile are passed over.
+pub(crate) fn signal(pids: &[u32], signal: Signal) {
+    let numbers = pids.iter().filter_map(|&pid| i32::try_from(pid).ok());
+    for pid in numbers.filter_map(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }
 
 /// Reads one line of /proc/PID/stat. The name may hold blanks and brackets: the last bracket ends it.

@@ -57,6 +57,7 @@ pub(crate) fn wait(
             return Err(SutError::EndedBeforeReady {
                 status,
                 log: launched.state().log.tail(),
+                hint: launch.user_hint(),
             });
         }
         if is_ready(launched, launch, &mut served)? {
@@ -67,6 +68,7 @@ pub(crate) fn wait(
                 after: launch.ready_within,
                 waited_for: what,
                 log: launched.state().log.tail(),
+                hint: launch.user_hint(),
             });
         }
         let by_line = matches!(launch.ready, Ready::Text(_) | Ready::Pattern(_));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::complaints::LogSpec;
 use crate::exporters::Exporters;
 use crate::ports::Transport;
+use crate::user::User;
 
 /// How long a server may take until it is ready, where nothing else is said.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -35,8 +36,11 @@ pub struct ServerSpec {
     pub stop_within: Duration,
     /// Its log, and what is looked for in it.
     pub log: LogSpec,
-    /// Variables added to its environment.
+    /// Variables of its environment, beside [`crate::PASSED_ON`].
     pub environment: Vec<(OsString, OsString)>,
+    /// Whom it runs as, by name or number; only root can change that. Default: a server of the catalogue
+    /// as its entry says, any other as streamgauge does.
+    pub user: Option<String>,
     /// The folder that a command starts in; default: the one streamgauge was started in. Servers of
     /// the catalogue have one of their own.
     pub directory: Option<PathBuf>,
@@ -54,6 +58,7 @@ impl ServerSpec {
             stop_within: STOP_WITHIN,
             log: LogSpec::default(),
             environment: Vec::new(),
+            user: None,
             directory: None,
         }
     }
@@ -112,6 +117,7 @@ impl From<&scenario::Server> for ServerSpec {
                 .iter()
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
+            user: server.user.clone(),
             directory: server.directory.clone(),
         }
     }
@@ -161,7 +167,7 @@ pub enum Origin {
 pub(crate) struct Launch {
     /// The program (looked for in PATH where it has no slash) and its arguments.
     pub(crate) command: Vec<OsString>,
-    /// Variables added to the environment.
+    /// Variables of its environment, beside [`crate::PASSED_ON`].
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// The folder to start in; default: the one streamgauge was started in.
     pub(crate) directory: Option<PathBuf>,
@@ -174,9 +180,10 @@ pub(crate) struct Launch {
     pub(crate) ready_within: Duration,
     /// How long it may take to end after SIGTERM before it is killed.
     pub(crate) stop_within: Duration,
-    /// The user to run as, by number, with a group of the same number and no others. Only root can
-    /// change it; default: unchanged.
-    pub(crate) user: Option<u32>,
+    /// The user to run as. Only root can change it; default: unchanged.
+    pub(crate) user: Option<User>,
+    /// Whether it may run as root instead; default: yes.
+    pub(crate) may_be_root: bool,
 }
 
 impl Launch {
@@ -191,6 +198,17 @@ impl Launch {
             ready_within: READY_WITHIN,
             stop_within: STOP_WITHIN,
             user: None,
+            may_be_root: true,
+        }
+    }
+
+    /// What to say of the user where the server did not come up; empty where that cannot be why.
+    pub(crate) fn user_hint(&self) -> String {
+        match &self.user {
+            Some(user) if self.may_be_root => format!(
+                "\n  it ran as user {user}: if it needs root, say `user: root` under `server`"
+            ),
+            _ => String::new(),
         }
     }
 }

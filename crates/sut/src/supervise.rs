@@ -2,10 +2,13 @@
 //!
 //! streamgauge can be killed at any moment, without a chance to clean up. So the server is started
 //! by a process that holds one end of a socket pair: when the other end closes, for whatever
-//! reason, it kills everything the server started, and ends. A parent-death signal would not do: it
-//! is cleared when a program changes its user, it follows a thread rather than a process, and
-//! grandchildren never have it. As a child subreaper (prctl(2)) the supervisor also becomes the
-//! parent of what detaches itself from the server, so nothing gets out of its sight.
+//! reason, it kills everything the server started, and ends. As a child subreaper (prctl(2)) the
+//! supervisor also becomes the parent of what detaches itself from the server, so nothing gets out
+//! of its sight.
+//!
+//! If the supervisor is killed too, two more nets remain. The kernel kills the server's own process
+//! (see [`crate::stage`] for what a parent-death signal does not cover), and the next supervisor
+//! kills what is left in the control group and removes it (see [`cgroup::clear_stale`]).
 //!
 //! It sets up the server's control group too, and stays outside: it costs the server nothing.
 
@@ -13,19 +16,19 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Signal, WaitOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::cgroup::{self, Cgroup};
 use crate::message::{Exit, Report, Request};
 use crate::proc;
+use crate::stage::{self, Stage};
 
 /// The hidden subcommand that makes an executable the supervisor: its `main` calls
 /// [`supervise_main`] with the arguments that follow.
@@ -39,6 +42,13 @@ const REQUEST_MAX: u64 = 64;
 /// `arguments` are those after [`SUBCOMMAND`]. Standard input must be the socket that streamgauge
 /// holds the other end of; standard output and error are passed on to the server.
 pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments
+        .next_if(|first| first == stage::ARGUMENT)
+        .is_some()
+    {
+        return stage::main(arguments);
+    }
     let Some(order) = Order::parse(arguments) else {
         return 104;
     };
@@ -61,8 +71,8 @@ pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 pub(crate) struct Order {
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
-    /// The user (and group) to run it as.
-    pub(crate) user: Option<u32>,
+    /// The user and the group to run it as. Default: unchanged.
+    pub(crate) user: Option<(u32, u32)>,
     /// A folder to remove at the end.
     pub(crate) scratch: Option<PathBuf>,
     /// Whether to do without a control group.
@@ -73,8 +83,9 @@ impl Order {
     /// The arguments that say so.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
-        if let Some(user) = self.user {
+        if let Some((user, group)) = self.user {
             arguments.extend(["--user".into(), user.to_string().into()]);
+            arguments.push(group.to_string().into());
         }
         if let Some(scratch) = &self.scratch {
             arguments.extend(["--scratch".into(), scratch.clone().into_os_string()]);
@@ -95,7 +106,8 @@ impl Order {
             if argument == OsStr::new("--") {
                 break;
             } else if argument == OsStr::new("--user") {
-                order.user = Some(arguments.next()?.to_str()?.parse().ok()?);
+                let mut number = || -> Option<u32> { arguments.next()?.to_str()?.parse().ok() };
+                order.user = Some((number()?, number()?));
             } else if argument == OsStr::new("--scratch") {
                 order.scratch = Some(arguments.next()?.into());
             } else if argument == OsStr::new("--no-group") {
@@ -122,14 +134,22 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
             let _ = socket.write_all(report.line().as_bytes());
         }
     };
+    // Before the server is there: this may be told to end at any moment.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     // Before any thread is there: all of this process moves, and comes back, as one.
     let group = if order.no_group {
         Err("switched off".to_owned())
     } else {
-        Cgroup::enter(&format!("streamgauge-{}", std::process::id()))
+        Cgroup::enter()
     };
-    let started = start(&order);
+    // This thread waits below for the server's end: the kernel kills the server when it ends.
+    let started = Stage {
+        parent: std::process::id(),
+        user: order.user,
+        command: order.command,
+    }
+    .start();
     match &group {
         Ok(group) => match group.leave() {
             Ok(()) => report(Report::Group(group.kind, group.path.clone())),
@@ -140,12 +160,12 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     let status = match started {
         Ok(child) => {
             report(Report::Started(child.id()));
-            spawn_killers(socket);
+            spawn_killers(socket, signals, Arc::clone(&reports));
             reap(child.id(), report);
             0
         }
         Err(error) => {
-            report(Report::Failed(error.to_string()));
+            report(Report::Failed(error));
             1
         }
     };
@@ -157,18 +177,6 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     }
     report(Report::Gone);
     status
-}
-
-fn start(order: &Order) -> io::Result<Child> {
-    let mut command = Command::new(&order.command[0]);
-    command.args(&order.command[1..]).stdin(Stdio::null());
-    // A group of its own: a server that signals its whole group does not hit the supervisor.
-    command.process_group(0);
-    if let Some(user) = order.user {
-        // Without other groups: the standard library drops them where root changes the user.
-        command.gid(user).uid(user);
-    }
-    command.spawn()
 }
 
 /// Waits for every child and every orphan of theirs, until none is left.
@@ -195,7 +203,11 @@ fn reap(main: u32, report: impl Fn(Report)) {
 
 /// The threads that end the server: on request, when streamgauge is gone, and when the supervisor
 /// itself is told to end. They end with the process.
-fn spawn_killers(socket: UnixStream) {
+fn spawn_killers(
+    socket: UnixStream,
+    signals: io::Result<Signals>,
+    reports: Arc<Mutex<UnixStream>>,
+) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(socket);
         let mut line = String::new();
@@ -210,9 +222,13 @@ fn spawn_killers(socket: UnixStream) {
             }
         }
     });
-    if let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+    if let Ok(mut signals) = signals {
         std::thread::spawn(move || {
-            if signals.forever().next().is_some() {
+            if let Some(signal) = signals.forever().next() {
+                // Nobody asked for this: the run must not take it for the server's own end.
+                if let Ok(mut socket) = reports.lock() {
+                    let _ = socket.write_all(Report::Interrupted(signal).line().as_bytes());
+                }
                 kill_all();
             }
         });
@@ -221,11 +237,7 @@ fn spawn_killers(socket: UnixStream) {
 
 /// Sends `signal` to every descendant.
 fn signal_all(signal: Signal) {
-    for pid in proc::descendants(std::process::id()) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, signal);
-        }
-    }
+    proc::signal(&proc::descendants(std::process::id()), signal);
 }
 
 /// Kills until the process ends with its last child. Again and again, as a process may start
@@ -248,7 +260,7 @@ mod tests {
     fn orders_survive_the_way() {
         let order = Order {
             command: vec!["vlc".into(), "--".into(), "--user".into()],
-            user: Some(65534),
+            user: Some((65534, 7)),
             scratch: Some("/tmp/a b".into()),
             no_group: true,
         };
@@ -261,6 +273,7 @@ mod tests {
             &["--"][..],
             &[],
             &["--user", "x", "--", "a"],
+            &["--user", "1", "--", "a"],
             &["--what", "--", "a"],
             &["a"],
         ] {

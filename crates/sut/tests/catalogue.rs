@@ -5,6 +5,7 @@ mod common;
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -279,6 +280,13 @@ fn every_server_that_is_installed_becomes_ready_and_is_measured() {
             let url = format!("http://127.0.0.1:{port}/udp/239.255.81.1:5004");
             assert_eq!(sut.urls(), [url]);
         }
+        let user = std::fs::metadata(format!("/proc/{}", sut.pid().unwrap())).unwrap();
+        let keeps_ours = entry.needs_root.is_some() || !rustix::process::geteuid().is_root();
+        let expected = match keeps_ours {
+            true => rustix::process::geteuid().as_raw(),
+            false => 65534,
+        };
+        assert_eq!(user.uid(), expected, "{}", entry.name);
         let seen = sut.observe();
         assert!(seen.uss > Some(0) && seen.cpu.is_some(), "{seen:?}");
         let report = sut.stop();

@@ -4,7 +4,8 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -230,9 +231,10 @@ fn one_that_ignores_sigterm_is_killed() {
     assert!(tree.into_iter().all(|pid| !runs(pid)));
 }
 
-/// Prints its children: one of its own, one that left for a session of its own.
-const DETACHED: &str = "tail -f /dev/null & echo $!; \
-    (setsid sh -c 'trap \"\" TERM HUP; echo $$; tail -f /dev/null & echo $!; echo ready; wait' &) ; wait";
+/// Prints its children: one of its own, one that left for a session of its own. Not to the pipe: tail
+/// ends when nobody reads that any more.
+const DETACHED: &str = "tail -f /dev/null >/dev/null & echo $!; \
+    (setsid sh -c 'trap \"\" TERM HUP; echo $$; tail -f /dev/null >/dev/null & echo $!; echo ready; wait' &) ; wait";
 
 #[test]
 fn detached_grandchildren_are_ended_too() {
@@ -294,16 +296,40 @@ fn a_killed_supervisor_leaves_nothing_either() {
     .unwrap();
     let tree = sut.processes();
     assert_eq!(tree.len(), 2);
-    let stat = std::fs::read_to_string(format!(
-        "/proc/{}/stat",
-        sut.pid().expect("it is on this machine")
-    ))
-    .unwrap();
-    let supervisor = stat.split(' ').nth(3).unwrap().parse().unwrap();
-    kill(supervisor);
+    assert_eq!(sut.supervisor_lost(), None);
+    kill(supervisor_of(&sut));
     until("its end is noticed", || sut.has_exited().is_some());
+    assert_eq!(sut.supervisor_lost().as_deref(), Some("it was killed"));
+    // At once, and not when the run is over.
+    until("nothing of it runs", || tree.iter().all(|&pid| !runs(pid)));
     assert!(sut.stop().left_over.is_empty());
-    assert!(tree.into_iter().all(|pid| !runs(pid)));
+}
+
+/// The process between this one and the server.
+fn supervisor_of(sut: &Sut) -> u32 {
+    let pid = sut.pid().expect("it is on this machine");
+    parent_of(pid)
+}
+
+fn parent_of(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_interrupted_supervisor_is_told_from_a_server_that_ended() {
+    let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
+    let pid = Pid::from_raw(supervisor_of(&sut).try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    until("its end is noticed", || sut.has_exited().is_some());
+    let how = sut.supervisor_lost();
+    assert_eq!(how.as_deref(), Some("it was killed by SIGTERM"));
+
+    let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
+    kill(sut.pid().expect("it is on this machine"));
+    until("its end is noticed", || sut.has_exited().is_some());
+    until("nothing is left", || sut.processes().is_empty());
+    assert_eq!(sut.supervisor_lost(), None, "the server alone was killed");
 }
 
 #[test]
@@ -314,38 +340,214 @@ fn a_dropped_server_is_ended() {
     assert!(!runs(pid));
 }
 
-#[test]
-fn kill_9_leaves_nothing() {
-    let mut holder = Command::new(program())
-        .args(["hold", "sh", "-c", DETACHED])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(holder.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let tree: Vec<u32> = line
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
-    assert!(tree.len() >= 3, "{line}");
-    assert!(tree.iter().all(|&pid| runs(pid)));
-    let group = std::fs::read_to_string(format!("/proc/{}/cgroup", tree[0])).unwrap();
-    holder.kill().unwrap();
-    holder.wait().unwrap();
-    until("all of it is gone", || tree.iter().all(|&pid| !runs(pid)));
-    // The control group too, where there was one.
-    if let Some(name) = group
-        .lines()
-        .find_map(|line| Some(line.rsplit_once("/streamgauge-")?.1))
-    {
-        let supervisor: u32 = name.parse().unwrap();
-        until("the supervisor is gone", || !runs(supervisor));
-        for mount in ["cpuacct", "cpu,cpuacct", "unified", ""] {
-            let path = format!("/sys/fs/cgroup/{mount}/streamgauge-{name}");
-            assert!(!std::path::Path::new(&path).exists(), "{path}");
+/// A streamgauge that launched a server with detached grandchildren.
+struct Holder {
+    process: Child,
+    /// The server's processes.
+    tree: Vec<u32>,
+    /// Its own.
+    server: u32,
+    supervisor: u32,
+    /// The server's control group, where it has one.
+    group: Option<PathBuf>,
+}
+
+impl Holder {
+    fn start(options: &[&str]) -> Holder {
+        let mut process = Command::new(program())
+            .arg("hold")
+            .args(options)
+            .args(["sh", "-c", DETACHED])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let tree: Vec<u32> = line
+            .split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect();
+        assert!(tree.len() >= 3, "{line}");
+        assert!(tree.iter().all(|&pid| runs(pid)));
+        // A child that detached itself is the supervisor's by now, too.
+        let is_supervised = |&pid: &u32| parent_of(parent_of(pid)) == process.id();
+        let server = tree.iter().copied().filter(is_supervised).min().unwrap();
+        let supervisor = parent_of(server);
+        let membership = std::fs::read_to_string(format!("/proc/{server}/cgroup")).unwrap();
+        let name = membership
+            .lines()
+            .find_map(|line| Some(line.rsplit_once("/streamgauge-")?.1.to_owned()));
+        let group = name.map(|name| {
+            ["cpuacct", "cpu,cpuacct", "unified", ""]
+                .map(|mount| PathBuf::from(format!("/sys/fs/cgroup/{mount}/streamgauge-{name}")))
+                .into_iter()
+                .find(|path| path.exists())
+                .expect("it is below one of the usual mounts")
+        });
+        Holder {
+            process,
+            tree,
+            server,
+            supervisor,
+            group,
         }
     }
+
+    /// Kills streamgauge and the supervisor, which has no chance to do its duty.
+    fn kill_both(&self) {
+        let stopped = Pid::from_raw(self.supervisor.try_into().unwrap()).unwrap();
+        kill_process(stopped, Signal::STOP).unwrap();
+        kill(self.process.id());
+        kill(self.supervisor);
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // Of a test that failed.
+        let left = self.tree.iter().filter(|&&pid| runs(pid));
+        left.for_each(|&pid| kill(pid));
+    }
+}
+
+#[test]
+fn kill_9_leaves_nothing() {
+    let mut holder = Holder::start(&[]);
+    holder.process.kill().unwrap();
+    holder.process.wait().unwrap();
+    until("all of it is gone", || {
+        holder.tree.iter().all(|&pid| !runs(pid))
+    });
+    until("the supervisor is gone", || !runs(holder.supervisor));
+    if let Some(group) = &holder.group {
+        assert!(!group.exists(), "{}", group.display());
+    }
+}
+
+/// Without a control group, so that no other test's supervisor clears it away.
+#[test]
+fn the_server_ends_with_streamgauge_and_supervisor() {
+    let mut ways = vec![vec!["--no-group"]];
+    if rustix::process::geteuid().is_root() {
+        ways.push(vec!["--no-group", "--nobody"]);
+    }
+    for options in ways {
+        let holder = Holder::start(&options);
+        holder.kill_both();
+        until("the server's own process is gone", || !runs(holder.server));
+    }
+}
+
+#[test]
+fn what_outlived_streamgauge_and_supervisor_is_cleared_by_the_next_start() {
+    let holder = Holder::start(&[]);
+    let Some(group) = &holder.group else {
+        return;
+    };
+    holder.kill_both();
+    until("the supervisor is gone", || !runs(holder.supervisor));
+    let next = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
+    assert!(!group.exists(), "{}", group.display());
+    assert!(holder.tree.iter().all(|&pid| !runs(pid)));
+    assert!(next.processes().iter().all(|&pid| runs(pid)));
+}
+
+/// What /proc says of the server: its variables, and its user and groups.
+fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
+    let pid = sut.pid().unwrap();
+    let mut environment = Vec::new();
+    // There is none while the shell becomes another program.
+    until("it has an environment", || {
+        environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        !environment.is_empty()
+    });
+    let mut names: Vec<String> = String::from_utf8(environment)
+        .unwrap()
+        .split_terminator('\0')
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let user: Vec<&str> = status
+        .lines()
+        .filter(|line| {
+            ["Uid:", "Gid:", "Groups:"]
+                .iter()
+                .any(|key| line.starts_with(key))
+        })
+        .map(str::trim)
+        .collect();
+    (names, user.join("|"))
+}
+
+#[test]
+fn it_gets_no_more_of_our_environment_than_it_needs() {
+    let mut spec = script("echo ready; exec tail -f /dev/null");
+    spec.environment.push(("SUT_TEST".into(), "1".into()));
+    let sut = start(&spec).unwrap();
+    let (variables, _) = seen_by_proc(&sut);
+    assert!(
+        variables.contains(&"SUT_TEST=1".to_owned()),
+        "{variables:?}"
+    );
+    // The test itself has many of cargo's.
+    assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
+    for variable in variables {
+        let name = variable.split('=').next().unwrap();
+        // A shell adds PWD and the like.
+        let by_shell = ["PWD", "OLDPWD", "SHLVL", "_", "SUT_TEST"].contains(&name);
+        let passed_on = sut::PASSED_ON.contains(&name) || name.starts_with("LC_");
+        assert!(by_shell || passed_on, "{variable}");
+    }
+}
+
+#[test]
+fn it_runs_as_the_user_that_is_named() {
+    let mut spec = script("echo ready; exec tail -f /dev/null");
+    spec.user = Some("65534".to_owned());
+    if !rustix::process::geteuid().is_root() {
+        let error = start(&spec).unwrap_err().to_string();
+        assert!(
+            error.contains("only root") && error.contains("user"),
+            "{error}"
+        );
+        return;
+    }
+    spec.environment.push(("HOME".into(), "/own".into()));
+    let sut = start(&spec).unwrap();
+    let (variables, user) = seen_by_proc(&sut);
+    let number = "65534\t65534\t65534\t65534";
+    assert_eq!(user, format!("Uid:\t{number}|Gid:\t{number}|Groups:"));
+    assert!(variables.contains(&"HOME=/own".to_owned()), "{variables:?}");
+    assert!(
+        variables.contains(&"USER=nobody".to_owned()),
+        "{variables:?}"
+    );
+    drop(sut);
+
+    spec.user = Some("no-such-user".to_owned());
+    let error = start(&spec).unwrap_err().to_string();
+    assert!(error.contains("no user `no-such-user`"), "{error}");
+
+    // A program that this user cannot reach: the error names the way out.
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        closed.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let path = closed.path().join("server");
+    std::fs::copy("/bin/sh", &path).unwrap();
+    let mut spec = command([path.to_str().unwrap(), "-c", "true"]);
+    spec.user = Some("nobody".to_owned());
+    let error = start(&spec).unwrap_err().to_string();
+    assert!(
+        error.contains("user 65534 may not execute it") && error.contains("`user: root`"),
+        "{error}"
+    );
 }

@@ -88,6 +88,18 @@ fn an_entry_is_read_and_filled_in() {
 }
 
 #[test]
+fn a_server_keeps_root_for_a_reason_only() {
+    let entry = ServerEntry::parse("x.yaml", GOOD).unwrap();
+    assert_eq!((entry.needs_root, entry.not_as_root), (None, false));
+    let text = format!("{GOOD}needs_root: it opens raw sockets\n");
+    let entry = ServerEntry::parse("x.yaml", &text).unwrap();
+    assert_eq!(entry.needs_root.as_deref(), Some("it opens raw sockets"));
+    assert!(said("x.yaml", &format!("{GOOD}needs_root: true\n")).contains("does not say why"));
+    let both = format!("{text}not_as_root: true\n");
+    assert!(said("x.yaml", &both).contains("do not go together"));
+}
+
+#[test]
 fn what_names_a_clip_is_there_once_for_each() {
     let text = GOOD
         .replace("[\"{program}\", -l,", "[\"{program}\", \"{clip}\", -l,")

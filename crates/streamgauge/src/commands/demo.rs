@@ -95,6 +95,7 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
         linger: None,
         log: scenario::ServerLog::default(),
         environment: BTreeMap::new(),
+        user: None,
         directory: None,
     })
 }

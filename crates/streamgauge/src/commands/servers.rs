@@ -170,8 +170,9 @@ fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
     for (name, value) in &entry.environment {
         line("environment", &format!("{name}={value}"));
     }
-    if entry.not_as_root {
-        line("user", "not root: started by root it runs as user 65534");
+    match &entry.needs_root {
+        Some(reason) => line("user", &format!("as streamgauge, because {reason}")),
+        None => line("user", "65534 (nobody) where streamgauge is root"),
     }
     line("port", &entry.port.to_string());
     let ready = match &entry.ready {

@@ -18,11 +18,25 @@ fn main() {
 }
 
 /// Launches the command, which says `ready`, prints the numbers of its processes, and stays until
-/// standard input ends.
-fn hold(command: Vec<OsString>) -> i32 {
+/// standard input ends. `--no-group` before the command does without a control group, `--nobody`
+/// runs it as that user.
+fn hold(mut command: Vec<OsString>) -> i32 {
+    let mut asked_for = |option: &str| {
+        let given = command.first().is_some_and(|word| word == option);
+        if given {
+            command.remove(0);
+        }
+        given
+    };
+    let options = Options {
+        no_cgroup: asked_for("--no-group"),
+        ..Options::default()
+    };
+    let user = asked_for("--nobody").then(|| "65534".to_owned());
     let mut spec = ServerSpec::new(Origin::Command(command));
+    spec.user = user;
     spec.ready = Some(Ready::Text("ready".to_owned()));
-    let sut = match Sut::start_with(&spec, Path::new(""), &Options::default(), &|_| ()) {
+    let sut = match Sut::start_with(&spec, Path::new(""), &options, &|_| ()) {
         Ok(sut) => sut,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "{error}");

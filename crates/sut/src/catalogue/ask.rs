@@ -10,8 +10,9 @@ use crossbeam_channel::{Receiver, bounded};
 use regex_lite::Regex;
 use scenario::ServerEntry;
 
-use super::place::{find_program, unprivileged};
+use super::place::{find_program, find_program_for};
 use crate::error::SutError;
+use crate::user::{self, User};
 
 /// How long a program may take to say its version, or what it needs.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -23,13 +24,28 @@ const BYTES_MAX: u64 = 16 * 1024;
 const VERSION_MAX: usize = 40;
 
 /// The program of the entry that is installed here with all that it needs: the first of those it can be.
+/// Asked as the user whom it runs as where nothing else is said, or else as ourselves.
 pub fn installed(entry: &ServerEntry) -> Option<PathBuf> {
+    let user = usual_user(entry);
+    installed_for(entry, user.as_ref()).or_else(|| user.and_then(|_| installed_for(entry, None)))
+}
+
+/// Whom an entry's programs run as where the scenario says nothing; none: as we do.
+pub(super) fn usual_user(entry: &ServerEntry) -> Option<User> {
+    match entry.needs_root {
+        Some(_) => None,
+        None => User::unprivileged(),
+    }
+}
+
+/// The same, asked as that user.
+pub(super) fn installed_for(entry: &ServerEntry, user: Option<&User>) -> Option<PathBuf> {
     entry
         .programs
         .iter()
-        .filter_map(|name| find_program(name))
+        .filter_map(|name| find_program_for(name, user))
         .find(|program| match &entry.probe {
-            Some(probe) => ask(entry, program, probe).is_some_and(|answer| answer.good),
+            Some(probe) => ask(entry, program, probe, user).is_some_and(|answer| answer.good),
             None => true,
         })
 }
@@ -46,7 +62,9 @@ pub fn version(entry: &ServerEntry, program: &Path) -> Result<Option<String>, Su
         pattern: version.pattern.clone(),
         reason: error.to_string(),
     })?;
-    Ok(ask(entry, program, &version.command).and_then(|answer| find(&pattern, &answer.output)))
+    let user = usual_user(entry);
+    let answer = ask(entry, program, &version.command, user.as_ref());
+    Ok(answer.and_then(|answer| find(&pattern, &answer.output)))
 }
 
 fn find(pattern: &Regex, output: &str) -> Option<String> {
@@ -68,19 +86,27 @@ struct Answer {
 }
 
 /// Runs a command of the entry; nothing where it cannot be run, or does not end.
-fn ask(entry: &ServerEntry, program: &Path, words: &[String]) -> Option<Answer> {
+fn ask(
+    entry: &ServerEntry,
+    program: &Path,
+    words: &[String],
+    user: Option<&User>,
+) -> Option<Answer> {
     let words = entry.fill_program(&program.to_string_lossy(), words);
     let (first, rest) = words.split_first()?;
     let mut command = Command::new(find_program(first)?);
     command
         .args(rest)
+        .env_clear()
+        .envs(user::environment(user))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    if let Some(user) = entry.not_as_root.then(unprivileged).flatten() {
-        command.uid(user).gid(user).env("HOME", "/tmp");
+    if let Some(user) = user {
+        // The standard library drops all other groups where root changes the user.
+        command.uid(user.number).gid(user.group);
     }
     let mut child = command.spawn().ok()?;
     let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));

@@ -16,9 +16,10 @@ use tempfile::TempDir;
 use crate::error::SutError;
 use crate::ports::Transport;
 use crate::spec::{Launch, Ready};
+use crate::user::{self, User};
 
 pub use ask::{installed, version};
-pub(crate) use place::find_program;
+pub(crate) use place::{find_program, is_program};
 
 /// The variable that names the folder of a user's own entries.
 /// Default: `streamgauge/servers` in XDG_CONFIG_HOME, else in `~/.config`.
@@ -192,6 +193,8 @@ pub(crate) struct Request<'a> {
     pub(crate) clips: &'a [PathBuf],
     /// Whether the clips have audio.
     pub(crate) audio: bool,
+    /// Whom it runs as, by name or number. Default: as the entry says.
+    pub(crate) user: Option<&'a str>,
 }
 
 /// A command that is ready to start.
@@ -207,20 +210,27 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     let listed = find(name)?;
     let entry = listed.entry.map_err(|error| SutError::entry(&error))?;
     check_uses(&entry, request)?;
-    let program = installed(&entry).ok_or_else(|| SutError::Missing {
-        what: entry.name.clone(),
-        remedy: entry.missing.clone(),
-    })?;
-    let user = entry.not_as_root.then(place::unprivileged).flatten();
+    let user = user_of(&entry, request.user)?;
+    let program = program(&entry, user.as_ref())?;
     let scratch = place::scratch()?;
-    let home = place::home(scratch.path(), user)?;
-    let clips = place::bring_clips(request.clips, scratch.path(), user)?;
+    let home = place::home(scratch.path(), user.as_ref())?;
+    let clips = place::bring_clips(request.clips, scratch.path(), user.as_ref())?;
     let config = entry
         .config
         .as_ref()
         .map(|config| scratch.path().join(&config.name));
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let port = request.port.unwrap_or(entry.port);
+    if let Some(user) = &user
+        && port < user::first_open_port()
+    {
+        return Err(SutError::Unusable(format!(
+            "only root may listen on port {port}, and `launch: {}` runs as user {user}: choose a port \
+             from {} on, or say `user: root` under `server`",
+            entry.name,
+            user::first_open_port()
+        )));
+    }
     let filled = entry.fill(&Values {
         program: text(&program),
         host: request.host.to_string(),
@@ -244,6 +254,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         .collect();
     launch.directory = Some(scratch.path().to_owned());
     launch.user = user;
+    launch.may_be_root = !entry.not_as_root;
     let address = SocketAddr::new(request.host, port);
     launch.port = Some((address, Transport::Tcp));
     launch.ready = match entry.ready {
@@ -263,6 +274,50 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         urls: filled.urls,
         scratch,
     })
+}
+
+/// The entry's program, which that user can run.
+fn program(entry: &ServerEntry, user: Option<&User>) -> Result<PathBuf, SutError> {
+    if let Some(program) = ask::installed_for(entry, user) {
+        return Ok(program);
+    }
+    match (user, ask::installed_for(entry, None)) {
+        (Some(user), Some(program)) => Err(SutError::Unusable(format!(
+            "`launch: {}` runs as user {user}, who cannot use {} or what it needs: install it where \
+             all users can reach it, or say `user: root` under `server`",
+            entry.name,
+            program.display()
+        ))),
+        _ => Err(SutError::Missing {
+            what: entry.name.clone(),
+            remedy: entry.missing.clone(),
+        }),
+    }
+}
+
+/// Makes sure that the server of that name is installed here, for the user that it runs as.
+///
+/// # Errors
+/// There is none of that name, its file is wrong, or its program is missing.
+pub(crate) fn check(name: &str, wanted: Option<&str>) -> Result<(), SutError> {
+    let entry = find(name)?.entry.map_err(|error| SutError::entry(&error))?;
+    let user = user_of(&entry, wanted)?;
+    program(&entry, user.as_ref()).map(|_| ())
+}
+
+/// Whom it runs as where the scenario wants that user; none: as we do.
+fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, SutError> {
+    let user = match wanted {
+        Some(name) => User::wanted(name)?,
+        None => ask::usual_user(entry),
+    };
+    if entry.not_as_root && user.is_none() && rustix::process::geteuid().is_root() {
+        return Err(SutError::Unusable(format!(
+            "`launch: {}` does not run as root: name another user under `server.user`, or take that out",
+            entry.name
+        )));
+    }
+    Ok(user)
 }
 
 /// Whether the scenario says what the server needs, and nothing that it has no use for.

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::error::SutError;
-
-/// The user that servers run as which refuse to be root: `nobody`.
-const NOBODY: u32 = 65534;
+use crate::user::User;
 
 /// Looks for a program as a shell would: in PATH where its name has no slash.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    find_program_for(name, None)
+}
+
+/// The same for a user, who may not be able to reach all that we can.
+pub(super) fn find_program_for(name: &str, user: Option<&User>) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        is_program(path) && user.is_none_or(|user| user.may_execute(path).unwrap_or(false))
     };
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(runs);
@@ -24,6 +26,11 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|folder| folder.join(name))
         .find(runs)
+}
+
+/// Whether a file is there that somebody may execute.
+pub(crate) fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 /// A folder for a server's files, which every user may read.
@@ -54,11 +61,12 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
 }
 
 /// A folder in `scratch` that `user` may write to.
-pub(super) fn home(scratch: &Path, user: Option<u32>) -> Result<PathBuf, SutError> {
+pub(super) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutError> {
     let home = scratch.join("home");
     fs::create_dir(&home).map_err(SutError::file("make", &home))?;
-    if user.is_some() {
-        chown(&home, user, user).map_err(SutError::file("give away", &home))?;
+    if let Some(user) = user {
+        chown(&home, Some(user.number), Some(user.group))
+            .map_err(SutError::file("give away", &home))?;
     }
     Ok(home)
 }
@@ -68,7 +76,7 @@ pub(super) fn home(scratch: &Path, user: Option<u32>) -> Result<PathBuf, SutErro
 pub(super) fn bring_clips(
     clips: &[PathBuf],
     scratch: &Path,
-    user: Option<u32>,
+    user: Option<&User>,
 ) -> Result<Vec<PathBuf>, SutError> {
     let mut brought = Vec::new();
     for (number, clip) in (1..).zip(clips) {
@@ -99,11 +107,6 @@ fn may_enter(folder: &Path) -> bool {
     })
 }
 
-/// Whom to run a server as that refuses to be root.
-pub(super) fn unprivileged() -> Option<u32> {
-    rustix::process::geteuid().is_root().then_some(NOBODY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,8 +118,9 @@ mod tests {
         let clip = closed.path().join("c.mp4");
         fs::write(&clip, "x").unwrap();
         let scratch = scratch().unwrap();
+        let nobody = User::find("65534").unwrap();
         let brought =
-            bring_clips(std::slice::from_ref(&clip), scratch.path(), Some(NOBODY)).unwrap();
+            bring_clips(std::slice::from_ref(&clip), scratch.path(), Some(&nobody)).unwrap();
         assert!(fs::symlink_metadata(&brought[0]).unwrap().is_file());
         fs::remove_file(&brought[0]).unwrap();
         let brought = bring_clips(&[clip], scratch.path(), None).unwrap();

@@ -10,6 +10,7 @@ fn request(groups: &[Group]) -> Request<'_> {
         groups,
         clips: &[],
         audio: false,
+        user: None,
     }
 }
 

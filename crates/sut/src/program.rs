@@ -1,0 +1,107 @@
+//! The program of a command of the user's: which it is, and whether it is there.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use scenario::{Server, ServerStart};
+
+use crate::catalogue;
+use crate::error::SutError;
+
+/// The word that stands for this executable at the start of a command, so that a scenario works from
+/// a checkout as it does after installation.
+const OWN: &str = "streamgauge";
+
+/// The program that a command names by this word: a path for [`OWN`], else the word.
+pub(crate) fn named_by(word: &OsStr) -> OsString {
+    let own = || std::env::current_exe().ok().filter(|path| path.is_file());
+    match word == OWN {
+        // Where its file is gone meanwhile, one in PATH may do.
+        true => own().map_or_else(|| word.to_owned(), PathBuf::into_os_string),
+        false => word.to_owned(),
+    }
+}
+
+/// Makes sure that the program of a server that is to be launched is there. Nothing is started but
+/// the probe of an entry of the catalogue.
+///
+/// # Errors
+/// What is missing, and what to do about it.
+pub fn check(server: &Server) -> Result<(), SutError> {
+    match &server.start {
+        ServerStart::Launch { name, .. } => catalogue::check(name, server.user.as_deref()),
+        ServerStart::Command(words) => {
+            let word = words.first().map_or("", String::as_str);
+            let path = server.environment.get("PATH").map(OsString::from);
+            let path = path.or_else(|| std::env::var_os("PATH"));
+            let directory = server.directory.as_deref();
+            match find(&named_by(OsStr::new(word)), directory, path.as_deref()) {
+                Some(_) => Ok(()),
+                None => Err(missing(word, directory)),
+            }
+        }
+        ServerStart::Observe { .. } | ServerStart::Exporters { .. } => Ok(()),
+    }
+}
+
+fn missing(word: &str, directory: Option<&Path>) -> SutError {
+    let place = match (word.contains('/'), directory) {
+        (false, _) => "is not in PATH".to_owned(),
+        (true, Some(directory)) if Path::new(word).is_relative() => {
+            format!("is not in {}, where the server starts", directory.display())
+        }
+        (true, _) => "is not there, or cannot be executed".to_owned(),
+    };
+    SutError::Unusable(format!(
+        "`server.command` names the program `{word}`, which {place}: install it, or write its path"
+    ))
+}
+
+/// Looks for it as execvp(3) does from that folder, with that PATH.
+fn find(program: &OsStr, directory: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
+    let directory = directory.unwrap_or(Path::new(""));
+    if Path::new(program).components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
+        return Some(directory.join(program)).filter(|path| catalogue::is_program(path));
+    }
+    std::env::split_paths(path?)
+        .map(|folder| directory.join(folder).join(program))
+        .find(|path| catalogue::is_program(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_name_is_this_executable() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(named_by(OsStr::new("streamgauge")), own);
+        for other in ["./streamgauge", "streamgauge2", "vlc"] {
+            assert_eq!(named_by(OsStr::new(other)), other);
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_they_would_be_started() {
+        let found = |word: &str, directory: Option<&str>, path: &str| {
+            let directory = directory.map(Path::new);
+            find(OsStr::new(word), directory, Some(OsStr::new(path))).is_some()
+        };
+        assert!(found("sh", None, "/nowhere:/bin"));
+        assert!(!found("sh", None, "/nowhere"));
+        assert!(found("./sh", Some("/bin"), "/nowhere"));
+        assert!(found("bin/sh", Some("/"), "/nowhere"));
+        assert!(found("sh", Some("/"), "bin"));
+        assert!(!found("/etc/passwd", None, "/bin"), "no program");
+        assert!(!found("", None, "/bin"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_place() {
+        let said =
+            |word, directory: Option<&str>| missing(word, directory.map(Path::new)).to_string();
+        assert!(said("relayd", None).contains("`relayd`, which is not in PATH"));
+        assert!(said("./relayd", Some("/srv")).contains("is not in /srv"));
+        assert!(said("/relayd", Some("/srv")).contains("is not there"));
+    }
+}

@@ -1,0 +1,188 @@
+//! The stage: what the server's process is before it becomes the server.
+//!
+//! The supervisor cannot set these things for its child from outside, and code that runs between
+//! fork and exec would be `unsafe`. So the child is this executable once more. It changes its user,
+//! asks the kernel for SIGKILL when the supervisor dies, and then executes the server's program: the
+//! process number stays the same.
+//!
+//! The order matters: a change of user clears the parent-death signal (PR_SET_PDEATHSIG in
+//! prctl(2)), so the signal is set after it. Executing a program that is set-user-ID, set-group-ID
+//! or has file capabilities clears it too: such a server is only ended by the supervisor and by its
+//! control group. The signal is sent when the parent *thread* ends: the supervisor starts the stage
+//! from its first thread, which lives as long as the process. Children of the server do not have it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Gid, Pid, Signal, Uid};
+
+use crate::supervise::SUBCOMMAND;
+
+/// The first argument after [`SUBCOMMAND`] that makes a process the stage.
+pub(crate) const ARGUMENT: &str = "--exec";
+
+/// The longest message of a stage that failed.
+const MESSAGE_MAX: u64 = 4 * 1024;
+
+/// What the stage is to become.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// The supervisor's process number.
+    pub(crate) parent: u32,
+    /// The user and the group to run as. Default: unchanged.
+    pub(crate) user: Option<(u32, u32)>,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Stage {
+    /// Starts the command as a child of the calling thread, which must live as long as the process.
+    /// Returns when the command's program runs.
+    ///
+    /// # Errors
+    /// Why the program cannot be started.
+    pub(crate) fn start(&self) -> Result<Child, String> {
+        let text = |error: io::Error| error.to_string();
+        let (ours, theirs) = UnixStream::pair().map_err(text)?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("streamgauge")
+            .args([SUBCOMMAND, ARGUMENT])
+            .args(self.arguments())
+            .stdin(OwnedFd::from(theirs))
+            // A group of its own: a server that signals its whole group does not hit the supervisor.
+            .process_group(0);
+        let mut child = command.spawn().map_err(text)?;
+        // Closes our copy of its end: the other is closed when the program is executed.
+        drop(command);
+        let mut message = Vec::new();
+        let read = ours.take(MESSAGE_MAX).read_to_end(&mut message);
+        if read.is_ok() && message.is_empty() {
+            return Ok(child);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        Err(String::from_utf8_lossy(&message).into_owned())
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec![self.parent.to_string().into()];
+        if let Some((user, group)) = self.user {
+            arguments.extend(["--user".into(), user.to_string().into()]);
+            arguments.push(group.to_string().into());
+        }
+        arguments.push("--".into());
+        arguments.extend(self.command.iter().cloned());
+        arguments
+    }
+
+    fn parse(arguments: impl IntoIterator<Item = OsString>) -> Option<Stage> {
+        let mut arguments = arguments.into_iter();
+        let mut number = || -> Option<u32> { arguments.next()?.to_str()?.parse().ok() };
+        let mut stage = Stage {
+            parent: number()?,
+            ..Stage::default()
+        };
+        let mut word = arguments.next()?;
+        if word == OsStr::new("--user") {
+            let mut number = || -> Option<u32> { arguments.next()?.to_str()?.parse().ok() };
+            stage.user = Some((number()?, number()?));
+            word = arguments.next()?;
+        }
+        if word != OsStr::new("--") {
+            return None;
+        }
+        stage.command = arguments.collect();
+        (!stage.command.is_empty()).then_some(stage)
+    }
+
+    /// Becomes the command; returns only why that is not possible.
+    fn execute(&self) -> String {
+        if let Some((user, group)) = self.user
+            && let Err(error) = become_user(user, group)
+        {
+            return format!("it cannot run as user {user}: {error}");
+        }
+        if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+            return format!("no signal can be had for the supervisor's end: {error}");
+        }
+        // It may have died before the signal was asked for.
+        let parent = rustix::process::getppid().map(Pid::as_raw_pid);
+        if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(self.parent) {
+            return "the supervisor is gone".to_owned();
+        }
+        let error = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .stdin(Stdio::null())
+            .exec();
+        match (error.kind(), self.user) {
+            (io::ErrorKind::PermissionDenied, Some((user, _))) => format!(
+                "{error}: user {user} may not execute it; move the program to where that user can \
+                 reach it, or say `user: root` under `server`"
+            ),
+            _ => error.to_string(),
+        }
+    }
+}
+
+/// Changes to that user and group, without any other group. This process has one thread.
+fn become_user(user: u32, group: u32) -> rustix::io::Result<()> {
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_gid(Gid::from_raw(group))?;
+    rustix::thread::set_thread_uid(Uid::from_raw(user))
+}
+
+/// Runs as the stage; returns the exit status where it cannot become the server. `arguments` are
+/// those after [`ARGUMENT`]; standard input must be a socket of the supervisor's.
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let Some(stage) = Stage::parse(arguments) else {
+        return 104;
+    };
+    // The copy is closed when the program is executed, which tells the supervisor that it runs.
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let Ok(mut socket) = socket.map(UnixStream::from) else {
+        return 104;
+    };
+    // Anything but a socket is a user who typed the hidden subcommand.
+    if socket.local_addr().is_err() {
+        return 104;
+    }
+    let message = stage.execute();
+    let _ = socket.write_all(message.as_bytes());
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_survive_the_way() {
+        for user in [None, Some((65534, 7))] {
+            let stage = Stage {
+                parent: 42,
+                user,
+                command: vec!["vlc".into(), "--".into(), "--user".into()],
+            };
+            assert_eq!(Stage::parse(stage.arguments()), Some(stage));
+        }
+    }
+
+    #[test]
+    fn bad_stages_are_refused() {
+        for arguments in [
+            &[][..],
+            &["--", "a"],
+            &["1", "--"],
+            &["1", "--user", "2", "--", "a"],
+            &["1", "a"],
+        ] {
+            let arguments = arguments.iter().map(OsString::from);
+            assert_eq!(Stage::parse(arguments), None);
+        }
+    }
+}

@@ -364,6 +364,11 @@ impl Coordinator<'_> {
         let sut = self.sut.as_ref()?;
         if let Some(how) = ended.filter(|_| !self.server_is_gone) {
             self.server_is_gone = true;
+            if let Some(reason) = supervisor_lost(sut) {
+                self.invalid.push(reason.clone());
+                self.event(at, "supervisor_lost", Some("server".to_owned()), reason);
+                return Some(self.server.take_window());
+            }
             let tail = sut.log_tail();
             let last = tail
                 .lines()
@@ -430,6 +435,8 @@ impl Coordinator<'_> {
         if let Some(sut) = &self.sut
             && !self.server_is_gone
         {
+            // After the last window.
+            self.invalid.extend(supervisor_lost(sut));
             for reason in ownership::check(self.scenario, sut, true) {
                 if !self.invalid.contains(&reason) {
                     self.invalid.push(reason);
@@ -560,6 +567,14 @@ impl Coordinator<'_> {
         let unknown = self.process.unknown();
         self.run_file.meta("unknown", unknown.into());
     }
+}
+
+/// Why a run cannot be judged whose server was killed with its supervisor; none where it was not.
+fn supervisor_lost(sut: &Sut) -> Option<String> {
+    let how = sut.supervisor_lost()?;
+    Some(format!(
+        "the supervisor of the server was lost ({how}), and the server was killed with it: it did not end by itself"
+    ))
 }
 
 fn client_row(client: ClientState) -> ClientRow {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, Report, Server, alone, established, folder, number, run, streamgauge, wait_for,
+    Process, Report, Server, alone, established, folder, free_port, number, run, streamgauge,
+    wait_for,
 };
 
 const CLIENTS: usize = 5;
@@ -128,6 +129,60 @@ fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
         "{kept} of {lasted:?}"
     );
     assert!(report.counts().received > 0);
+}
+
+/// The processes whose parent is this one.
+fn children(parent: u32) -> Vec<u32> {
+    let list = Command::new("ps")
+        .args(["-o", "pid=", "--ppid", &parent.to_string()])
+        .output()
+        .expect("there is a ps");
+    let text = String::from_utf8_lossy(&list.stdout);
+    text.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[test]
+fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
+    let _alone = alone();
+    let folder = folder();
+    let port = free_port();
+    // The bare name is this executable: none need be installed.
+    let scenario = format!(
+        "server:\n  command: [streamgauge, serve, rtsp, --port, '{port}', --bitrate, 100kbps]\n  \
+         ready: {{port: {port}}}\nclients:\n  viewers:\n    urls: ['rtsp://127.0.0.1:{port}/1']\n    \
+         transport: tcp\n    load: {{clients: 2}}\nduration: 4s\n"
+    );
+    std::fs::write(folder.path().join("s.yaml"), scenario).expect("it can be written");
+    let arguments = ["run", "s.yaml", "--json", "out.json", "--out", "x.run"];
+    let load = Process::start(streamgauge(arguments), folder.path());
+    wait_for("all clients play", Duration::from_secs(20), || {
+        (established(port) == 2).then_some(())
+    });
+    let supervisor = children(load.id());
+    let server = children(*supervisor.first().expect("the server is launched by one"));
+    assert_eq!((supervisor.len(), server.len()), (1, 1));
+    let killed = Command::new("kill")
+        .args(["-9", &supervisor[0].to_string()])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    wait_for("the server ends with it", Duration::from_secs(3), || {
+        (!Path::new(&format!("/proc/{}", server[0])).exists()).then_some(())
+    });
+    let finished = load.finish(Duration::from_secs(20)).expect(110);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.result(), "invalid");
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert!(
+        reasons.contains("the supervisor of the server was lost (it was killed)"),
+        "{reasons}"
+    );
+    assert!(
+        !finished.stdout.contains("the server ended"),
+        "{}",
+        finished.stdout
+    );
 }
 
 /// A small file system that is unmounted with the test.

@@ -13,7 +13,7 @@ use measure::{Grounds, Health, Recorder, Time, Totals, Verdict, Window, server, 
 use net::Clock;
 use protocol::session::Outcome;
 use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
-use scenario::Scenario;
+use scenario::{Scenario, Secrets, mask_text};
 use sut::{CpuSource, Sut};
 
 use crate::collect::{Assembled, Assembly};
@@ -61,6 +61,8 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) windows: u64,
     pub(crate) server_is_gone: bool,
     pub(crate) run_file: RunFile,
+    /// What must not get into the run file. All that is kept of texts is masked on its way there.
+    pub(crate) secrets: Secrets,
     pub(crate) path: PathBuf,
     pub(crate) traces: Traces,
     /// Why the measurement is invalid, as far as it is known already.
@@ -194,7 +196,10 @@ impl Coordinator<'_> {
                 };
                 self.assembly.add(worker, part);
             }
-            Report::Client(client) => self.run_file.client(client_row(*client)),
+            Report::Client(client) => {
+                let row = client_row(*client, &self.secrets);
+                self.run_file.client(row);
+            }
             Report::Event {
                 at,
                 kind,
@@ -237,7 +242,7 @@ impl Coordinator<'_> {
             time,
             kind: kind.to_owned(),
             subject,
-            text,
+            text: self.secrets.mask(&text),
         });
     }
 
@@ -467,6 +472,10 @@ impl Coordinator<'_> {
         let thresholds = self.judge.finish(&self.totals);
         let mut invalid = std::mem::take(&mut self.invalid);
         invalid.extend(self.health.reasons());
+        let mut invalid: Vec<String> = invalid
+            .iter()
+            .map(|reason| self.secrets.mask(reason))
+            .collect();
         let broken = self.run_file.failed().map(|error| error.to_string());
         if let Some(error) = &broken {
             invalid.push(format!(
@@ -533,7 +542,8 @@ impl Coordinator<'_> {
             complaints: counts.collect(),
             more,
         };
-        let log = serde_json::to_value(log).unwrap_or_default();
+        let mut log = serde_json::to_value(log).unwrap_or_default();
+        self.secrets.mask_json(&mut log);
         self.run_file.meta("server_log", log);
     }
 
@@ -577,8 +587,11 @@ fn supervisor_lost(sut: &Sut) -> Option<String> {
     ))
 }
 
-fn client_row(client: ClientState) -> ClientRow {
+fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
     let (ended, outcome) = client.ended.unzip();
+    let mut streams = serde_json::to_value(client.streams).unwrap_or_default();
+    // Its words are ours, but for URLs.
+    Secrets::default().mask_json(&mut streams);
     let (outcome, failure) = match outcome {
         None => (None, None),
         Some(Outcome::Completed) => (Some(ClientOutcome::Completed), None),
@@ -590,14 +603,14 @@ fn client_row(client: ClientState) -> ClientRow {
         subject: client.population,
         slot: u32::try_from(client.slot).unwrap_or(u32::MAX),
         generation: client.generation,
-        url: client.url,
+        url: mask_text(&client.url),
         due: client.due,
         begun: Some(client.begun),
         first_media: client.first_media,
         ended,
         outcome,
         reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
-        detail: failure.map(|failure| failure.detail),
-        streams: serde_json::to_value(client.streams).unwrap_or(serde_json::Value::Null),
+        detail: failure.map(|failure| secrets.mask(&failure.detail)),
+        streams,
     }
 }

@@ -81,6 +81,7 @@ pub fn describe(
     let deadline = Instant::now() + within;
     let mut found = Media::default();
     let surroundings = surroundings(scenario);
+    let secrets = scenario.secrets();
     for population in &scenario.populations {
         let urls = asked_for(population, &surroundings);
         if urls.is_empty() {
@@ -105,8 +106,8 @@ pub fn describe(
                 let answer = answers.get(url).cloned().unwrap_or_else(too_late);
                 DescribedUrl {
                     population: population.name.clone(),
-                    url: scenario::hide_password(url),
-                    failure: answer.as_ref().err().cloned(),
+                    url: secrets.mask(url),
+                    failure: answer.as_ref().err().map(|text| secrets.mask(text)),
                     description: answer.ok(),
                 }
             })

@@ -229,6 +229,7 @@ fn run_team(
         windows: 0,
         server_is_gone: false,
         run_file,
+        secrets: scenario.secrets(),
         path: options.run_file.clone(),
         traces,
         invalid,
@@ -284,7 +285,7 @@ fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
 fn header(scenario: &Scenario, options: &Options, subjects: Vec<SubjectHeader>) -> Header {
     Header {
         version: options.version.clone(),
-        scenario: serde_json::to_value(scenario).unwrap_or(serde_json::Value::Null),
+        scenario: scenario.shown(),
         machine: machine::describe(),
         seed: scenario.seed,
         started_at: Duration::ZERO,
@@ -337,8 +338,11 @@ fn start_server(
     };
     let address = scenario.network.server_address();
     let spec = sut::ServerSpec::from(server).at(address);
-    let mut tell =
-        |step: sut::Progress| progress(&before_it_begins(Phase::Launching(in_words(&step))));
+    let secrets = scenario.secrets();
+    let mut tell = |step: sut::Progress| {
+        let text = secrets.mask(&in_words(&step));
+        progress(&before_it_begins(Phase::Launching(text)));
+    };
     // The scenario's paths are resolved already.
     let started = match apart {
         None => {

@@ -9,6 +9,7 @@ use protocol::registry::Surroundings;
 use serde::Serialize;
 
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
+use crate::secrets::mask_command;
 use crate::sources;
 
 /// What a run of a scenario will do and need.
@@ -74,7 +75,9 @@ impl Scenario {
             populations,
             lines: Vec::new(),
         };
-        description.lines = self.lines(&description);
+        let secrets = self.secrets();
+        let lines = self.lines(&description).into_iter();
+        description.lines = lines.map(|line| secrets.mask(&line)).collect();
         description
     }
 
@@ -106,7 +109,7 @@ impl Scenario {
                     None => format!("server: launches {name}"),
                 },
                 ServerStart::Command(words) => {
-                    format!("server: runs {}", words.join(" "))
+                    format!("server: runs {}", mask_command(words).join(" "))
                 }
                 ServerStart::Observe { pid } => format!("server: watches process {pid}"),
                 ServerStart::Exporters { node, process, .. } => {
@@ -356,8 +359,8 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
     };
     let first = population.urls.first().map_or("", String::as_str);
     let urls = match population.urls.len() {
-        0 | 1 => hide_password(first),
-        count => format!("{} and {} more", hide_password(first), count - 1),
+        0 | 1 => first.to_owned(),
+        count => format!("{first} and {} more", count - 1),
     };
     let mut lines = vec![
         format!("{name}: {how}; they {leave}{rejoin}"),
@@ -382,19 +385,4 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         lines.push(format!("{name}: each {actions}"));
     }
     lines
-}
-
-/// A URL without the password that it may hold.
-pub fn hide_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let authority = rest.find('/').unwrap_or(rest.len());
-    match rest[..authority].rsplit_once('@') {
-        Some((user, _)) if user.contains(':') => {
-            let name = user.split(':').next().unwrap_or("");
-            format!("{scheme}://{name}:***{}", &rest[user.len()..])
-        }
-        _ => url.to_owned(),
-    }
 }

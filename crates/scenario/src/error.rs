@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
+use crate::secrets::{mask_in_place, mask_text};
 use crate::source::{Origin, Source, SourceKind};
 
 /// The most problems that one error carries.
@@ -40,7 +41,7 @@ impl Problem {
             message = rest.to_owned();
         }
         Problem {
-            message,
+            message: mask_text(&message),
             help: None,
             label: None,
             code: Some(Box::new(named(&origin.source))),
@@ -62,7 +63,7 @@ impl Problem {
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Problem {
-        let help = help.into();
+        let help = mask_text(&help.into());
         self.help = (!help.is_empty()).then_some(help);
         self
     }
@@ -127,7 +128,7 @@ fn named(source: &Source) -> NamedSource<Arc<str>> {
         SourceKind::Set | SourceKind::Option => "command line".to_owned(),
         SourceKind::Environment => "environment".to_owned(),
     };
-    NamedSource::new(name, Arc::from(source.text.as_str()))
+    NamedSource::new(name, Arc::from(mask_in_place(&source.text)))
 }
 
 impl ScenarioError {

@@ -21,6 +21,7 @@ mod overrides;
 mod population;
 mod read;
 mod schema;
+mod secrets;
 mod server;
 mod source;
 mod sources;
@@ -32,7 +33,7 @@ mod yaml;
 
 use std::path::Path;
 
-pub use describe::{Description, PopulationPlan, hide_password};
+pub use describe::{Description, PopulationPlan};
 pub use entry::{Config, EntryReady, Filled, Group, ServerEntry, Use, Values, Version};
 pub use error::{Problem, ScenarioError};
 pub use model::{
@@ -44,6 +45,7 @@ pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_
 pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
+pub use secrets::{MASK, Secrets, is_secret_name, mask_text};
 pub use sources::MulticastSource;
 pub use urls::expand_urls;
 pub use vary::{DEFAULT_SETTLE, Plan, Series, StopAt};
@@ -117,7 +119,7 @@ impl Scenario {
                 .help("say what to play, such as `streamgauge load rtsp://127.0.0.1:8554/a`")
                 .into());
         }
-        let name = line.urls.join(" ");
+        let name = mask_text(&line.urls.join(" "));
         decode(line.tree(), &name, overrides)
     }
 }

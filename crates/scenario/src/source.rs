@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::secrets::{MASK, is_secret_key, mask_text};
+
 /// A text that settings come from: the file, or one argument or environment variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Source {
@@ -97,9 +99,18 @@ impl fmt::Display for Origin {
                 let (line, column) = self.source.line_column(self.start);
                 write!(f, "{}:{line}:{column}", self.source.name)
             }
-            SourceKind::Set | SourceKind::Option => write!(f, "{}", self.source.text),
+            SourceKind::Set | SourceKind::Option => f.write_str(&shown(&self.source.text)),
             SourceKind::Environment => write!(f, "environment variable {}", self.source.name),
         }
+    }
+}
+
+/// An argument as messages name it: without the value of a setting that is a secret.
+fn shown(argument: &str) -> String {
+    let setting = argument.strip_prefix("--set ").unwrap_or("");
+    match setting.split_once('=') {
+        Some((key, _)) if is_secret_key(key) => format!("--set {key}={MASK}"),
+        _ => mask_text(argument),
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use measure::units::TimeSpan;
 
-use crate::describe::hide_password;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{quantity, text, wrong_type};
 use crate::model::{Scenario, Setting};
 use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::{MAX_PLACES, Overrides, Place, put};
+use crate::secrets::{MASK, is_secret_key, mask_command, mask_text};
 use crate::source::{Origin, SourceKind};
 use crate::{open, read};
 
@@ -168,7 +168,7 @@ impl Series {
             .map(|axis| {
                 (
                     axis.key.as_str(),
-                    axis.values.iter().map(value_text).collect(),
+                    axis.values.iter().map(|value| axis.shown(value)).collect(),
                 )
             })
             .collect()
@@ -190,7 +190,7 @@ impl Series {
             .into_iter()
             .map(|(axis, value)| Setting {
                 key: axis.key.clone(),
-                value: value_text(value),
+                value: axis.shown(value),
             })
             .collect()
     }
@@ -526,20 +526,49 @@ fn outside(node: &Node) -> Option<&Origin> {
     }
 }
 
-/// A value as a table shows it: in one line, without passwords.
-fn value_text(node: &Node) -> String {
+impl Axis {
+    /// One of its values as tables, file names and the index show it. Secrets are numbered, so that
+    /// runs can still be told apart.
+    fn shown(&self, value: &Node) -> String {
+        if is_secret_key(&self.key) {
+            let at = self
+                .values
+                .iter()
+                .position(|other| other.origin == value.origin);
+            return format!("{MASK}{}", at.map_or(0, |at| at + 1));
+        }
+        value_text(value, &self.key)
+    }
+}
+
+/// A value of that dotted key in one line, without secrets.
+fn value_text(node: &Node, key: &str) -> String {
     let text = match &node.value {
         Value::Null => "-".to_owned(),
-        Value::Scalar { text, .. } => hide_password(text),
+        _ if is_secret_key(key) => MASK.to_owned(),
+        Value::Scalar { text, .. } => mask_text(text),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().take(10).map(value_text).collect();
+            let items: Vec<String> = items
+                .iter()
+                .take(10)
+                .enumerate()
+                .map(|(index, item)| value_text(item, &format!("{key}.{index}")))
+                .collect();
+            // Those of a command: an option's value is the next word.
+            let items = match key {
+                "server.command" => mask_command(&items),
+                _ => items,
+            };
             format!("[{}]", items.join(", "))
         }
         Value::Map(entries) => {
             let entries: Vec<String> = entries
                 .iter()
                 .take(10)
-                .map(|entry| format!("{}: {}", entry.key, value_text(&entry.node)))
+                .map(|entry| {
+                    let key = format!("{key}.{}", entry.key);
+                    format!("{}: {}", entry.key, value_text(&entry.node, &key))
+                })
                 .collect();
             format!("{{{}}}", entries.join(", "))
         }

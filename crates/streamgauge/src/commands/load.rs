@@ -53,7 +53,7 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
     // The name goes into reports and names of files, where no password belongs.
     let urls = arguments.urls.iter().map(|url| without_user(url));
-    scenario.name = urls.collect::<Vec<_>>().join(" ");
+    scenario.name = scenario::mask_text(&urls.collect::<Vec<_>>().join(" "));
     Ok(scenario)
 }
 

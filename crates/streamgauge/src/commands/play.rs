@@ -47,7 +47,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
-    let finished = finished.map_err(|error| failed_to_begin(&error, watch.any()))?;
+    let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
+    let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
     // From here on a signal would only keep the report from being written, once; twice still ends it.
     let exit = Exit::of_run(
         finished.verdict.stopped_by_user,
@@ -67,17 +68,17 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     }
 }
 
-fn failed_to_begin(error: &EngineError, stopped: bool) -> Failure {
+fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {
     match error {
         EngineError::Stopped => Failure {
             exit: Exit::Stopped,
-            message: Message::Plain(error.to_string()),
+            message: Message::Plain(said),
         },
         _ if stopped => Failure {
             exit: Exit::Stopped,
-            message: Message::Plain(error.to_string()),
+            message: Message::Plain(said),
         },
-        _ => Failure::bad(error),
+        _ => Failure::bad(said),
     }
 }
 

@@ -131,11 +131,12 @@ impl Course<'_> {
             describe: !self.play.results.no_describe,
         };
         let finished = self.run(&scenario, &options);
+        let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
         Ok(match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error) if self.watch.any() => (EntryOutcome::Stopped, Some(error.to_string())),
-            Err(error) => (EntryOutcome::NotBegun, Some(error.to_string())),
+            Err(error) if self.watch.any() => (EntryOutcome::Stopped, said(error)),
+            Err(error) => (EntryOutcome::NotBegun, said(error)),
         })
     }
 

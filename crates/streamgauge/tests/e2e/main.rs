@@ -27,6 +27,7 @@ mod publish;
 mod relay;
 mod run_files;
 mod scripted;
+mod secrets;
 mod secure;
 mod send;
 mod series;

@@ -1,0 +1,508 @@
+//! Secrets: what a scenario holds that belongs into no file, no report and no message.
+//!
+//! Clients and servers get the scenario as it is written. Whatever else leaves the program goes
+//! through here: [`Scenario::shown`] is the scenario as it may be kept, and [`Secrets`] masks the
+//! texts of a run. There are two ways to find a secret in a text. Some show themselves: the password
+//! of a URL, the value of a query's `token=`, an `Authorization` line. Others are known because the
+//! scenario names them: those are searched for as they are written.
+
+use serde_json::Value;
+
+use crate::model::{Scenario, Server, ServerStart};
+
+/// What stands for a secret.
+pub const MASK: &str = "***";
+
+/// Parts of names, without `-`, `_` and `.`, whose values are secrets.
+const SECRET_PARTS: [&str; 11] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "signature",
+    "credential",
+    "authorization",
+];
+
+/// Whole names whose values are secrets, in a query and as an option.
+const SECRET_NAMES: [&str; 16] = [
+    "pass",
+    "pw",
+    "pwd",
+    "key",
+    "auth",
+    "sig",
+    "sign",
+    "jwt",
+    "hash",
+    "hmac",
+    "md5",
+    "cookie",
+    "setcookie",
+    "hdnts",
+    "hdnea",
+    "session",
+];
+
+/// Header fields whose values are no secrets; of all others nobody knows.
+const OPEN_HEADERS: [&str; 14] = [
+    "accept",
+    "acceptencoding",
+    "acceptlanguage",
+    "cachecontrol",
+    "connection",
+    "from",
+    "host",
+    "icymetadata",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "useragent",
+    "via",
+];
+
+/// The shortest text that is searched for as a secret: what is shorter would be found everywhere.
+const SHORTEST: usize = 4;
+
+/// The shortest value of a variable that is searched for where its name does not say that it is secret.
+const SHORTEST_VALUE: usize = 6;
+
+/// The most secrets that are searched for by their words: each is searched for in each text. Those of
+/// URLs show themselves anyway.
+const WORDS_MAX: usize = 1_000;
+
+/// From this length on a secret is masked also within a longer word.
+const ANYWHERE: usize = 8;
+
+/// The secrets of one scenario. Masks them in texts.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// Longest first, so that one that holds another is masked as a whole.
+    words: Vec<String>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Secrets({})", self.words.len())
+    }
+}
+
+impl Secrets {
+    /// The text with every secret masked.
+    pub fn mask(&self, text: &str) -> String {
+        let mut masked = mask_text(text);
+        for word in &self.words {
+            if masked.contains(word.as_str()) {
+                masked = replaced(&masked, word);
+            }
+        }
+        masked
+    }
+
+    /// Masks the secrets in every text within a value; names stay.
+    pub fn mask_json(&self, value: &mut Value) {
+        walk(value, &|text| self.mask(text));
+    }
+
+    fn add(&mut self, word: &str) {
+        if word.len() >= SHORTEST && word != MASK {
+            self.words.push(word.to_owned());
+        }
+    }
+
+    /// A secret as a URL writes it, and as it is.
+    fn add_encoded(&mut self, word: &str) {
+        self.add(word);
+        self.add(&percent_decoded(word));
+    }
+
+    /// The secrets that show themselves in a text.
+    fn add_of_text(&mut self, text: &str) {
+        for (from, to) in spans(text) {
+            self.add_encoded(&text[from..to]);
+        }
+    }
+
+    fn add_of_server(&mut self, server: &Server) {
+        for (name, value) in &server.environment {
+            self.add_of_text(value);
+            let number = value.bytes().all(|byte| byte.is_ascii_digit());
+            if is_secret_name(name) || value.len() >= SHORTEST_VALUE && !number {
+                self.add(value);
+            }
+        }
+        match &server.start {
+            ServerStart::Command(words) => {
+                for (word, secret) in words.iter().zip(secret_words(words)) {
+                    self.add_of_text(word);
+                    self.add(&word[secret.unwrap_or(word.len())..]);
+                }
+            }
+            ServerStart::Exporters { node, process, .. } => {
+                for url in [node, process].into_iter().flatten() {
+                    self.add_of_text(url);
+                }
+            }
+            ServerStart::Launch { .. } | ServerStart::Observe { .. } => {}
+        }
+    }
+}
+
+impl Scenario {
+    /// What of it must not be shown.
+    pub fn secrets(&self) -> Secrets {
+        let mut secrets = Secrets::default();
+        if let Some(server) = &self.server {
+            secrets.add_of_server(server);
+        }
+        for population in &self.populations {
+            for url in &population.urls {
+                secrets.add_of_text(url);
+            }
+            let mut config = serde_json::to_value(&population.config).unwrap_or_default();
+            hidden_of(&mut config, &mut |text| {
+                secrets.add(text);
+                // `Bearer x`: the word alone is secret as well.
+                secrets.add(text.rsplit(' ').next().unwrap_or(""));
+            });
+        }
+        let words = &mut secrets.words;
+        words.sort_by_key(|word| (std::cmp::Reverse(word.len()), word.clone()));
+        words.dedup();
+        words.truncate(WORDS_MAX);
+        secrets
+    }
+
+    /// The scenario as run files and reports have it: JSON, without secrets.
+    pub fn shown(&self) -> Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Some(variables) = value.pointer_mut("/server/environment") {
+            hide_all(variables);
+        }
+        if let Some(Value::Array(words)) = value.pointer_mut("/server/start/command") {
+            let texts: Vec<String> = words
+                .iter()
+                .map(|word| word.as_str().unwrap_or("").to_owned())
+                .collect();
+            let secrets = self.secrets();
+            let masked = mask_command(&texts).into_iter();
+            *words = masked.map(|word| secrets.mask(&word).into()).collect();
+        }
+        if let Some(Value::Array(populations)) = value.pointer_mut("/populations") {
+            for population in populations {
+                if let Some(Value::Object(configs)) = population.get_mut("config") {
+                    for config in configs.values_mut() {
+                        hide_in_config(config);
+                    }
+                }
+            }
+        }
+        walk(&mut value, &mask_text);
+        value
+    }
+}
+
+/// Whether the value of a variable, a header field, an option or a query's field of that name is a
+/// secret. Upper and lower case are the same, and `-`, `_` and `.` say nothing.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = plain(name);
+    SECRET_NAMES.contains(&name.as_str()) || has_secret_part(&name)
+}
+
+fn has_secret_part(plain: &str) -> bool {
+    SECRET_PARTS.iter().any(|part| plain.contains(part))
+}
+
+fn plain(name: &str) -> String {
+    name.chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+/// Whether the dotted key of a scenario, such as `server.environment.TOKEN`, leads to a secret.
+pub(crate) fn is_secret_key(key: &str) -> bool {
+    let parts: Vec<&str> = key.split('.').collect();
+    let below = |parent: &str| {
+        parts
+            .iter()
+            .position(|&part| part == parent)
+            .and_then(|at| parts.get(at + 1).copied())
+    };
+    let in_server = parts.first() == Some(&"server");
+    (in_server && below("environment").is_some())
+        || below("headers").is_some_and(|name| !is_open_header(name))
+        || below("greeting").is_some()
+        || parts
+            .last()
+            .is_some_and(|last| has_secret_part(&plain(last)))
+}
+
+fn is_open_header(name: &str) -> bool {
+    OPEN_HEADERS.contains(&plain(name).as_str())
+}
+
+/// Calls with every text of a population's keys that is a secret.
+fn hidden_of(config: &mut Value, found: &mut dyn FnMut(&str)) {
+    let mut masked = config.clone();
+    hide_in_config(&mut masked);
+    differences(config, &masked, found);
+}
+
+fn differences(value: &Value, masked: &Value, found: &mut dyn FnMut(&str)) {
+    match (value, masked) {
+        (Value::String(text), Value::String(other)) if text != other => found(text),
+        (Value::Array(items), Value::Array(others)) => {
+            for (item, other) in items.iter().zip(others) {
+                differences(item, other, found);
+            }
+        }
+        (Value::Object(fields), Value::Object(others)) => {
+            for (name, field) in fields {
+                if let Some(other) = others.get(name) {
+                    differences(field, other, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Masks the secrets among the keys of a population: header fields, what a greeting sends, and
+/// whatever is called a password, a token and the like.
+fn hide_in_config(config: &mut Value) {
+    let Value::Object(fields) = config else {
+        return;
+    };
+    for (name, field) in fields {
+        match (name.as_str(), &mut *field) {
+            ("headers", Value::Object(headers)) => {
+                for (name, header) in headers {
+                    if !is_open_header(name) {
+                        hide_all(header);
+                    }
+                }
+            }
+            ("greeting", Value::Array(steps)) => {
+                for step in steps.iter_mut().filter_map(Value::as_object_mut) {
+                    let sent = step.iter_mut().filter(|(kind, _)| kind.starts_with("send"));
+                    sent.for_each(|(_, text)| hide_all(text));
+                }
+            }
+            (name, field) if has_secret_part(&plain(name)) => hide_all(field),
+            (_, field) => hide_in_config(field),
+        }
+    }
+}
+
+/// Masks every text within a value.
+fn hide_all(value: &mut Value) {
+    walk(value, &|_| MASK.to_owned());
+}
+
+fn walk(value: &mut Value, mask: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => {
+            let masked = mask(text);
+            if masked != *text {
+                *text = masked;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, mask)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, mask)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A command line as it may be shown: `--password x` and `--password=x` are masked, and what shows
+/// itself in any word.
+pub(crate) fn mask_command(words: &[String]) -> Vec<String> {
+    words
+        .iter()
+        .zip(secret_words(words))
+        .map(|(word, secret)| match secret {
+            Some(at) => format!("{}{MASK}", &word[..at]),
+            None => mask_text(word),
+        })
+        .collect()
+}
+
+/// Of each word where its secret begins, if it has one: the value of `--password` and the like, and
+/// what follows the colon of `--user NAME:PASSWORD`.
+fn secret_words(words: &[String]) -> Vec<Option<usize>> {
+    const USERS: [&str; 4] = ["u", "user", "proxyuser", "login"];
+    let begin = |name: &str, value: &str| match plain(name) {
+        _ if is_secret_name(name) => Some(0),
+        name if USERS.contains(&name.as_str()) => value.find(':').map(|at| at + 1),
+        _ => None,
+    };
+    let mut option: Option<&str> = None;
+    words
+        .iter()
+        .map(|word| {
+            let before = option.take();
+            let assigned = word
+                .split_once('=')
+                .filter(|(name, _)| !name.contains(['/', '?', '&']));
+            if let Some((name, value)) = assigned {
+                return begin(name, value).map(|at| name.len() + 1 + at);
+            }
+            if word.starts_with('-') {
+                option = Some(word);
+                return None;
+            }
+            begin(before?, word)
+        })
+        .collect()
+}
+
+/// Masks what shows itself as a secret in any text: passwords in URLs, values of a query's `token=`
+/// and the like, and what follows `Authorization:`. The rest stays, the name in a URL too.
+pub fn mask_text(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut at = 0;
+    for (from, to) in spans(text) {
+        masked.push_str(&text[at..from]);
+        masked.push_str(MASK);
+        at = to;
+    }
+    masked.push_str(&text[at..]);
+    masked
+}
+
+/// The same with every secret as long as it was, so that all else stays at its place.
+pub(crate) fn mask_in_place(text: &str) -> String {
+    let mut masked = text.to_owned();
+    for (from, to) in spans(text) {
+        masked.replace_range(from..to, &"*".repeat(to - from));
+    }
+    masked
+}
+
+/// Where secrets show themselves in a text, in order: first and last byte of each, none empty.
+fn spans(text: &str) -> Vec<(usize, usize)> {
+    let mut spans = Vec::new();
+    passwords(text, &mut spans);
+    fields(text, &mut spans);
+    authorizations(text, &mut spans);
+    spans.sort_unstable();
+    // Where two overlap, the first covers all of both.
+    let mut apart: Vec<(usize, usize)> = Vec::new();
+    for (from, to) in spans {
+        match apart.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => apart.push((from, to)),
+        }
+    }
+    apart
+}
+
+/// Whether a URL in a text ends at that character.
+fn ends_url(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || ['"', '`', '<', '>'].contains(&c)
+}
+
+/// `scheme://name:password@host` (RFC 3986, 3.2.1).
+fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
+    for (at, _) in text.match_indices("://") {
+        let begin = at + 3;
+        let rest = &text[begin..];
+        let end = rest
+            .find(|c: char| ends_url(c) || ['/', '?', '#'].contains(&c))
+            .unwrap_or(rest.len());
+        let Some((user, _)) = rest[..end].rsplit_once('@') else {
+            continue;
+        };
+        if let Some((name, password)) = user.split_once(':')
+            && !password.is_empty()
+        {
+            let from = begin + name.len() + 1;
+            spans.push((from, from + password.len()));
+        }
+    }
+}
+
+/// `?token=x` and `&token=x`, of a URL or of a part of one.
+fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
+    for (at, _) in text.match_indices(['?', '&', ';']) {
+        let rest = &text[at + 1..];
+        let Some((name, value)) = rest.split_once('=') else {
+            continue;
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.%[]".contains(c);
+        if !name.chars().all(is_name) || !is_secret_name(name) {
+            continue;
+        }
+        let length = value
+            .find(|c: char| ends_url(c) || ['&', ';', '#'].contains(&c))
+            .unwrap_or(value.len());
+        if length > 0 {
+            let from = at + 1 + name.len() + 1;
+            spans.push((from, from + length));
+        }
+    }
+}
+
+/// `Authorization: ...` to the end of the line (RFC 9110, 11.6.2).
+fn authorizations(text: &str, spans: &mut Vec<(usize, usize)>) {
+    const NAME: &str = "authorization:";
+    let lower = text.to_ascii_lowercase();
+    for (at, _) in lower.match_indices(NAME) {
+        let begin = at + NAME.len();
+        let line = text[begin..].split(['\r', '\n']).next().unwrap_or("");
+        let from = begin + (line.len() - line.trim_start().len());
+        let to = begin + line.trim_end().len();
+        if from < to {
+            spans.push((from, to));
+        }
+    }
+}
+
+/// The text with a secret masked: one that is short only where it stands by itself.
+fn replaced(text: &str, secret: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut at = 0;
+    for (begin, _) in text.match_indices(secret) {
+        let end = begin + secret.len();
+        let word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let within = word(text[..begin].chars().next_back()) || word(text[end..].chars().next());
+        if secret.len() >= ANYWHERE || !within {
+            masked.push_str(&text[at..begin]);
+            masked.push_str(MASK);
+            at = end;
+        }
+    }
+    masked.push_str(&text[at..]);
+    masked
+}
+
+/// Percent-decoded (RFC 3986, 2.1); what is no code stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after
+            .get(..2)
+            .and_then(|code| std::str::from_utf8(code).ok());
+        let code = code.filter(|_| first == b'%');
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

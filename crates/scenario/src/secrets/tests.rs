@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::overrides::Overrides;
+
+#[test]
+fn what_shows_itself_is_masked() {
+    for (text, masked) in [
+        ("rtsp://me:p%40ss@h:554/a", "rtsp://me:***@h:554/a"),
+        ("`http://u:a@b@h/` failed", "`http://u:***@h/` failed"),
+        ("rtsp://me@h/a", "rtsp://me@h/a"),
+        ("rtsp://:only@h/a", "rtsp://:***@h/a"),
+        ("rtsp://h/a@b:c", "rtsp://h/a@b:c"),
+        (
+            "http://h/a?x=1&token=abc&y=2",
+            "http://h/a?x=1&token=***&y=2",
+        ),
+        (
+            "http://h/?X-Amz-Signature=0f#t",
+            "http://h/?X-Amz-Signature=***#t",
+        ),
+        (
+            "GET /a?key=1;auth=2 said 401",
+            "GET /a?key=***;auth=*** said 401",
+        ),
+        ("http://u:p@h/?password=", "http://u:***@h/?password="),
+        (
+            "a\r\nauthorization: Basic bTpw\r\nb",
+            "a\r\nauthorization: ***\r\nb",
+        ),
+        (
+            "http://h/?keyframe=1&tokens=2",
+            "http://h/?keyframe=1&tokens=***",
+        ),
+        ("viewers.loss < 1%", "viewers.loss < 1%"),
+    ] {
+        assert_eq!(mask_text(text), masked);
+        assert_eq!(mask_in_place(text).len(), text.len());
+    }
+    assert_eq!(mask_in_place("rtsp://u:pé@h/a"), "rtsp://u:***@h/a");
+}
+
+#[test]
+fn options_of_a_command_are_masked() {
+    let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+    for (command, masked) in [
+        ("s --password x --port 1", "s --password *** --port 1"),
+        ("s --api-key=x -v", "s --api-key=*** -v"),
+        ("s --token -v", "s --token -v"),
+        (
+            "s --user me:x -u you:y --user=z:w",
+            "s --user me:*** -u you:*** --user=z:***",
+        ),
+        ("s --user me --port 1", "s --user me --port 1"),
+        ("env TOKEN=x s", "env TOKEN=*** s"),
+        ("s -i rtsp://u:x@h/a?b=1", "s -i rtsp://u:***@h/a?b=1"),
+    ] {
+        assert_eq!(mask_command(&words(command)).join(" "), masked);
+    }
+}
+
+#[test]
+fn keys_that_lead_to_secrets_are_known() {
+    for (key, secret) in [
+        ("server.environment.MODE", true),
+        ("server.environment", false),
+        ("clients.viewers.headers.X-Any", true),
+        ("clients.viewers.headers.Range", false),
+        ("clients.viewers.media.secret", true),
+        ("clients.chat.greeting.0.send", true),
+        ("clients.viewers.load.clients", false),
+        ("clients.environment.load.clients", false),
+    ] {
+        assert_eq!(is_secret_key(key), secret, "{key}");
+    }
+}
+
+/// A secret in every place of a scenario that has one.
+pub(crate) const EVERYWHERE: &str = r#"
+server:
+  command: [ffmpeg, -i, "rtsp://me:SECRET01@h/a", --password, SECRET02, --token=SECRET03]
+  environment: {ANY: SECRET04, API_KEY: S05!, SIZE: "4096"}
+clients:
+  viewers:
+    urls: ["rtsp://me:SECRET%306@127.0.0.1:9/a?token=SECRET07"]
+    load: {clients: 1}
+    media: {receiver: "127.0.0.1:9", secret: SECRET08}
+  relay:
+    urls: ["http://127.0.0.1:9/a"]
+    headers: {Authorization: Bearer SECRET09, X-Any: SECRET10, Range: bytes=0-}
+    load: {clients: 1}
+  chat:
+    urls: ["tcp://127.0.0.1:9"]
+    greeting: [{send: "LOGIN SECRET11"}, {expect: OK}]
+    load: {clients: 1}
+"#;
+
+fn everywhere() -> Scenario {
+    Scenario::parse("test", EVERYWHERE, &Overrides::default())
+        .unwrap_or_else(|error| panic!("{:?}", error.problems()))
+}
+
+fn secrets() -> impl Iterator<Item = String> {
+    (1..12).map(|n| match n {
+        5 => "S05!".to_owned(),
+        6 => "SECRET%306".to_owned(),
+        n => format!("SECRET{n:02}"),
+    })
+}
+
+#[test]
+fn a_scenario_is_shown_without_its_secrets() {
+    let shown = everywhere().shown();
+    let text = shown.to_string() + &everywhere().describe().lines().join("\n");
+    for secret in secrets().chain(["SECRET06".to_owned()]) {
+        assert!(!text.contains(&secret), "{secret} in {text}");
+    }
+    assert_eq!(shown["server"]["environment"]["ANY"], MASK);
+    assert_eq!(
+        shown["populations"][1]["config"]["http-ts"]["headers"]["Range"],
+        "bytes=0-"
+    );
+    assert_eq!(
+        shown["populations"][0]["urls"][0],
+        "rtsp://me:***@127.0.0.1:9/a?token=***"
+    );
+}
+
+#[test]
+fn what_a_server_prints_is_masked() {
+    let secrets_of = everywhere().secrets();
+    let said: Vec<String> = secrets()
+        .filter(|secret| secret != "SECRET08")
+        .chain(["SECRET06".to_owned()])
+        .collect();
+    for secret in said {
+        let masked = secrets_of.mask(&format!("login with ({secret}) failed"));
+        assert_eq!(masked, "login with (***) failed");
+    }
+    let open = "4096 bytes of S05!x, ANY more";
+    assert_eq!(secrets_of.mask(open), open);
+}
+
+#[test]
+fn varied_values_are_masked_and_stay_apart() {
+    let text = "vary: {server.environment.TOKEN: [SECRET01, SECRET02], \
+                clients.a.urls: [['rtsp://u:SECRET03@h/a']]}\n\
+                server: {command: [x]}\n\
+                clients: {a: {protocol: rtsp, urls: [], load: {clients: 1}}}\n";
+    let plan = crate::Plan::parse("test", text, &Overrides::default());
+    let crate::Plan::Series(series) = plan.unwrap_or_else(|e| panic!("{:?}", e.problems())) else {
+        panic!("it varies");
+    };
+    let values: Vec<String> = (0..2)
+        .map(|run| series.settings(run)[0].value.clone())
+        .collect();
+    assert_eq!(values, ["***1", "***2"]);
+    let lines = series.lines().join("\n");
+    let kept = series.scenario(1).unwrap().shown().to_string();
+    assert!(
+        !lines.contains("SECRET") && !kept.contains("SECRET"),
+        "{lines}\n{kept}"
+    );
+    let server = series.scenario(1).unwrap().server.unwrap();
+    assert_eq!(server.environment["TOKEN"], "SECRET02");
+}
+
+#[test]
+fn a_line_of_arguments_is_named_without_its_secrets() {
+    let line = crate::OneLiner {
+        urls: vec!["rtsp://me:SECRET01@h/a?token=SECRET02".to_owned()],
+        ..crate::OneLiner::default()
+    };
+    let scenario = Scenario::from_one_liner(&line, &Overrides::default()).unwrap();
+    assert!(!scenario.shown().to_string().contains("SECRET"));
+    assert!(scenario.populations[0].urls[0].contains("SECRET01"));
+}
+
+#[test]
+fn messages_about_a_scenario_hold_no_password() {
+    let text =
+        "clients: {a: {urls: ['rtspx://u:SECRET01@h/a?token=SECRET02'], load: {clients: 1}}}";
+    let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();
+    assert!(
+        !format!("{error} {error:?}").contains("SECRET"),
+        "{error:?}"
+    );
+    let overrides = Overrides {
+        set: vec!["server.environment.A.B=SECRET01".to_owned()],
+        ..Overrides::default()
+    };
+    let text = "server: {command: [x], environment: {A: b}}\n\
+                clients: {a: {urls: ['rtsp://h/a'], load: {clients: 1}}}";
+    let error = Scenario::parse("test", text, &overrides).unwrap_err();
+    assert!(
+        !format!("{error} {error:?}").contains("SECRET"),
+        "{error:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn masking_any_text_ends_and_masks_it_once_for_all(
+        text in "([a-z]{0,3}(://|:|@|/|\\?|&|token=|;|Authorization: |\\*{3}|é| ){0,3}){0,8}"
+    ) {
+        let masked = mask_text(&text);
+        prop_assert_eq!(mask_text(&masked), masked);
+    }
+
+    #[test]
+    fn a_password_is_never_left(password in "[!-.0-9:;=A-Z_a-z~]{4,20}", path in "[a-z/]{0,8}") {
+        let url = format!("rtsp://user:{password}@host/{path}");
+        let text = format!("cannot play {url}: 404");
+        prop_assume!(!password.contains(['"', '`', '<', '>', '#', '?', '/']));
+        let left = mask_text(&text).contains(&format!("{password}@"));
+        prop_assert!(!left, "{}", text);
+    }
+}

@@ -199,7 +199,7 @@ pub(crate) struct Check {
     /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Send nothing: do not ask the server what the media of each URL is
+    /// Look at the file alone: send nothing, and do not look for the programs of servers
     #[arg(long)]
     pub(crate) offline: bool,
 }

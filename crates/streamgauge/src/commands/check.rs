@@ -2,7 +2,7 @@
 
 use engine::Control;
 use measure::media::Media;
-use scenario::{Plan, Scenario, ServerStart};
+use scenario::{Plan, Scenario, Server, ServerStart};
 
 use crate::args;
 use crate::commands::{run, series};
@@ -32,6 +32,11 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     {
         let listed = sut::catalogue::find(name).map_err(Failure::bad)?;
         listed.entry.map_err(Failure::diagnostic)?;
+    }
+    if !arguments.offline {
+        for server in servers(&plan)? {
+            sut::check(&server).map_err(|error| masked(&first, error))?;
+        }
     }
     match &plan {
         Plan::Run(scenario) => files::check(scenario)?,
@@ -79,6 +84,28 @@ fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
     any
 }
 
+/// An error without what the scenario keeps secret.
+fn masked(scenario: &Scenario, error: impl std::fmt::Display) -> Failure {
+    Failure::bad(scenario.secrets().mask(&error.to_string()))
+}
+
+/// The servers that its runs launch or watch, each once.
+fn servers(plan: &Plan) -> Result<Vec<Server>, Failure> {
+    let mut servers: Vec<Server> = Vec::new();
+    let mut add = |scenario: Scenario| {
+        servers.extend(scenario.server.filter(|server| !servers.contains(server)));
+    };
+    match plan {
+        Plan::Run(scenario) => add(scenario.as_ref().clone()),
+        Plan::Series(series) => {
+            for run in 0..series.runs() {
+                add(series.scenario(run).map_err(Failure::diagnostic)?);
+            }
+        }
+    }
+    Ok(servers)
+}
+
 /// Asks the servers of a scenario what their media is.
 fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
@@ -87,7 +114,7 @@ fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     let media = match engine::describe(scenario, engine::DESCRIBE_WITHIN, &control) {
         Ok(media) => media,
         Err(engine::EngineError::Stopped) => return Ok(Exit::Stopped),
-        Err(error) => return Err(Failure::bad(error)),
+        Err(error) => return Err(masked(scenario, error)),
     };
     if !console.quiet {
         let lines: Vec<String> = report::media::lines(&media)

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, Report, Server, alone, established, folder, free_port, run, streamgauge,
-    wait_for,
+    Finished, Process, RUN_WITHIN, Report, Server, alone, established, folder, free_port, run,
+    streamgauge, wait_for,
 };
 
 /// A scenario of one viewer that gives up soon.
@@ -162,6 +162,42 @@ fn check_offline_sends_nothing() {
     fs::write(folder.path().join("test.yaml"), scenario(&server.url(), "")).expect("written");
     run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
     assert_eq!(established(server.port), 0);
+}
+
+#[test]
+fn check_names_a_program_that_is_missing() {
+    let folder = folder();
+    let with = |server: &str| {
+        let text = scenario("rtsp://127.0.0.1:9/a", &format!("server: {server}\n"));
+        fs::write(folder.path().join("test.yaml"), text).expect("written");
+    };
+    with("{command: [no-such-server, --port, '9']}");
+    run(folder.path(), ["check", "test.yaml"])
+        .expect(104)
+        .names("`no-such-server`, which is not in PATH");
+    // Whoever checks on another machine has none of its programs.
+    run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
+    let varied = "vary.server.command=[[sh], [./relayd]]";
+    run(folder.path(), ["check", "test.yaml", "--set", varied])
+        .expect(104)
+        .names("`./relayd`");
+    fs::write(
+        folder.path().join("own.yaml"),
+        "summary: s\nprotocols: [rtsp]\nprogram: no-such-server\ncommand: [\"{program}\"]\nport: 9\n\
+         urls: [\"rtsp://{host}:{port}/\"]\nmissing: build it\n",
+    )
+    .expect("written");
+    with("{launch: ./own.yaml}");
+    run(folder.path(), ["check", "test.yaml"])
+        .expect(104)
+        .names("own is not installed: build it");
+    // The bare word is this executable, wherever PATH leads.
+    with("{command: [streamgauge, serve, rtsp]}");
+    let mut check = streamgauge(["check", "test.yaml"]);
+    check.env("PATH", "/nowhere");
+    Process::start(check, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(0);
 }
 
 #[test]

@@ -3,16 +3,18 @@
 //! One run at a time. A run that shows that it knows the secret says for which populations media is to be received; each gets a
 //! listener, at which its clients ask for ports, one connection each. What their sessions count goes back once a second.
 
+mod door;
+
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::RecvTimeoutError;
 use measure::{Catalogue, tester};
 use net::{Clock, PortRange};
-use protocol::apart::messages::{LINE_MAX, Said, VERSION};
+use protocol::apart::messages::LINE_MAX;
 use protocol::apart::{Ports, Receiver, Secret, Terms};
 use protocol::registry;
 use scenario::{Receive, Tester};
@@ -27,6 +29,8 @@ use crate::process::Process;
 use crate::reception::Reception;
 use crate::serve::listen;
 use crate::worker::{Accept, PopulationPlan, Serving};
+
+use door::Door;
 
 /// Under which terms media is received for others.
 #[derive(Clone, Debug)]
@@ -61,12 +65,6 @@ pub struct ReceiveProgress {
     pub refused: u64,
 }
 
-/// How many may be about to show that they know the secret.
-const STRANGERS: usize = 16;
-
-/// How long they have.
-const PROOF_WITHIN: Duration = Duration::from_secs(5);
-
 /// How long the sessions of a run get to end.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -86,14 +84,8 @@ pub fn receive(
     let listener = listen(options.listen).map_err(failed())?;
     let listening = listener.local_addr().map_err(failed())?;
     let terms = Terms::new(options.secret.clone(), random_key()?, options.streams_max);
-    let (admitted, runs) = bounded(STRANGERS);
-    let mut door = Door {
-        listener,
-        terms: Arc::new(terms),
-        number: 0,
-        admitted,
-        strangers: Arc::new(()),
-    };
+    let terms = Arc::new(terms);
+    let (_door, runs) = Door::open(listener, terms.clone()).map_err(failed())?;
     let mut seen = ReceiveProgress {
         listening,
         run: None,
@@ -103,29 +95,35 @@ pub fn receive(
     };
     progress(&seen);
     while !control.is_stopped() {
-        door.open();
-        if let Ok((talk, wanted)) = runs.recv_timeout(TURN) {
+        let run = match runs.recv_timeout(TURN) {
+            Ok(run) => Some(run),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                let broken = io::Error::other("the thread that accepts connections ended");
+                return Err(failed()(broken));
+            }
+        };
+        if let Some((talk, wanted)) = run {
             seen.run = talk.stream.peer_addr().ok();
             let mut turn = |streams: usize, refused: u64| {
-                door.open();
                 while let Ok((mut other, _)) = runs.try_recv() {
-                    door.terms.refuse();
+                    terms.refuse();
                     let why = "it receives for another run".to_owned();
                     let _ = other.say(&Answer::Refused { why });
                 }
                 seen.streams = streams;
-                seen.refused = door.terms.refused() + refused;
+                seen.refused = terms.refused() + refused;
                 progress(&seen);
             };
             let refused = serve_run(options, listening, talk, &wanted, control, &mut turn);
             for _ in 0..refused {
-                door.terms.refuse();
+                terms.refuse();
             }
             seen.runs += 1;
             seen.run = None;
             seen.streams = 0;
         }
-        seen.refused = door.terms.refused();
+        seen.refused = terms.refused();
         progress(&seen);
     }
     Ok(())
@@ -147,77 +145,6 @@ fn random_key() -> Result<[u8; 32], EngineError> {
         .and_then(|mut random| random.read_exact(&mut key))
         .map_err(EngineError::system("cannot read /dev/urandom"))?;
     Ok(key)
-}
-
-/// A run that was let in, and what it wants.
-type Admitted = (Talk, Wanted);
-
-/// Where runs come in.
-struct Door {
-    listener: TcpListener,
-    terms: Arc<Terms>,
-    number: u64,
-    admitted: Sender<Admitted>,
-    /// One more for each that is yet to show that it knows the secret.
-    strangers: Arc<()>,
-}
-
-impl Door {
-    /// Hears who is there.
-    fn open(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            self.number += 1;
-            if Arc::strong_count(&self.strangers) > STRANGERS {
-                self.terms.refuse();
-                continue;
-            }
-            let (terms, number) = (self.terms.clone(), self.number);
-            let (admitted, stranger) = (self.admitted.clone(), self.strangers.clone());
-            let started = std::thread::Builder::new()
-                .name("stranger".to_owned())
-                .spawn(move || {
-                    match admit(stream, &terms, number) {
-                        // It has room for as many as there may be.
-                        Ok(run) => drop(admitted.try_send(run)),
-                        Err(_) => terms.refuse(),
-                    }
-                    drop(stranger);
-                });
-            if started.is_err() {
-                self.terms.refuse();
-            }
-        }
-    }
-}
-
-/// Lets a run in that shows that it knows the secret.
-fn admit(stream: TcpStream, terms: &Terms, number: u64) -> Result<Admitted, String> {
-    let system = |error: io::Error| error.to_string();
-    stream.set_nonblocking(false).map_err(system)?;
-    stream.set_nodelay(true).map_err(system)?;
-    stream.set_read_timeout(Some(TURN)).map_err(system)?;
-    stream.set_write_timeout(Some(SILENCE)).map_err(system)?;
-    let until = Instant::now() + PROOF_WITHIN;
-    let mut talk = Talk::new(stream);
-    let challenge = terms.challenge(number);
-    talk.say(&Said::Hello {
-        version: VERSION,
-        challenge: challenge.clone(),
-    })?;
-    let left = || until.saturating_duration_since(Instant::now());
-    let Order::Proof { proof } = talk.wait(left())? else {
-        return Err("no proof".to_owned());
-    };
-    if !terms.proves(&proof, &challenge) {
-        let why = "the secret is another: it is what `streamgauge receive` was started with, or has printed";
-        let why = why.to_owned();
-        talk.say(&Answer::Refused { why })?;
-        return Err("another secret".to_owned());
-    }
-    match talk.wait(left())? {
-        Order::Prepare(wanted) => Ok((talk, *wanted)),
-        _ => Err("no run".to_owned()),
-    }
 }
 
 /// Receives for one run; says how many of its connections were refused.

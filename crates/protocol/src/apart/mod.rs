@@ -18,4 +18,4 @@ mod tests;
 pub use config::{MediaConfig, Ports};
 pub use link::{Heard, Link};
 pub use proof::{Secret, challenge_of, proof};
-pub use receiver::{Receiver, Terms};
+pub use receiver::{PROOF_WITHIN, Receiver, Terms};

@@ -3,9 +3,10 @@
 //! A client that shows it knows the secret asks for streams; each gets a pair of ports at the address where the client has
 //! reached this machine, and is told it before any server is. Whatever ends the connection closes the ports.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use measure::Time;
@@ -26,8 +27,17 @@ use crate::session::{
 /// The connection.
 const CONTROL: ChannelId = ChannelId(0);
 
-/// How long somebody may take to show that he knows the secret.
-const PROOF_WITHIN: Duration = Duration::from_secs(5);
+/// How long a new connection may take to show that it knows the secret.
+pub const PROOF_WITHIN: Duration = Duration::from_secs(3);
+
+/// How many connections may be unproven at a time where fewer streams than this may be open.
+const UNPROVEN_MIN: usize = 64;
+
+/// What share of the unproven connections is dropped when there are too many: one message then makes room for several newcomers.
+const DROPPED_SHARE: usize = 8;
+
+/// On which topic unproven sessions hear that they are dropped. The message is the number of the newest that is.
+const DROPPED: &str = "unproven connections of a receiver";
 
 /// The longest line of somebody who has not shown it. As he does, he may ask for streams: some hundred bytes each.
 const STRANGERS_LINE_MAX: usize = 4096;
@@ -46,6 +56,8 @@ pub struct Terms {
     most: usize,
     open: AtomicUsize,
     refused: AtomicU64,
+    /// The numbers of connections that have not yet shown that they know the secret. A lower number is older.
+    unproven: Mutex<BTreeSet<u64>>,
 }
 
 impl Terms {
@@ -57,7 +69,44 @@ impl Terms {
             most,
             open: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            unproven: Mutex::default(),
         }
+    }
+
+    /// How many connections may be unproven at a time: as many as streams may be open, because a run may start all its clients at
+    /// once, and at least 64.
+    pub fn unproven_max(&self) -> usize {
+        self.most.max(UNPROVEN_MIN)
+    }
+
+    /// How many connections have not yet shown that they know the secret.
+    pub fn unproven(&self) -> usize {
+        self.numbers().len()
+    }
+
+    fn numbers(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
+        // A set is whole between any two calls, so a panic elsewhere leaves nothing half done.
+        self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an unproven connection. Where that is one too many, it returns the number of the newest of those that have to go: an eighth
+    /// of all, and the oldest, which had the most time.
+    fn arrived(&self, number: u64) -> Option<u64> {
+        let mut numbers = self.numbers();
+        numbers.insert(number);
+        if numbers.len() <= self.unproven_max() {
+            return None;
+        }
+        let last = *numbers
+            .iter()
+            .nth(self.unproven_max() / DROPPED_SHARE - 1)?;
+        *numbers = numbers.split_off(&(last + 1));
+        Some(last)
+    }
+
+    /// A connection is proven, or gone.
+    fn no_longer_unproven(&self, number: u64) {
+        self.numbers().remove(&number);
     }
 
     /// How many streams are open.
@@ -127,6 +176,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Receiver {
     terms: Arc<Terms>,
+    number: u64,
     challenge: String,
     random: Pcg64Mcg,
     ssrc: u32,
@@ -141,12 +191,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// For the connection of that number.
+    /// For the connection of that number. Numbers of sessions with the same terms must grow.
     pub fn new(terms: Arc<Terms>, number: u64) -> Receiver {
         let mut random = Pcg64Mcg::seed_from_u64(number);
         Receiver {
             challenge: terms.challenge(number),
             terms,
+            number,
             ssrc: random.next_u32(),
             random,
             phase: Phase::Proof(Time::NEVER),
@@ -189,7 +240,10 @@ impl Receiver {
             (Phase::Ended, _) => {}
             (Phase::Proof(_), Asked::Proof { proof }) => {
                 match self.terms.proves(&proof, &self.challenge) {
-                    true => self.phase = Phase::Open,
+                    true => {
+                        self.phase = Phase::Open;
+                        self.terms.no_longer_unproven(self.number);
+                    }
                     false => self.refuse(cx, "the secret is another"),
                 }
             }
@@ -415,6 +469,7 @@ impl Receiver {
             self.say(cx, &Said::Closed { streams: states });
         }
         self.phase = Phase::Ended;
+        self.terms.no_longer_unproven(self.number);
         cx.out.push_back(Output::Close { channel: CONTROL });
         cx.out.push_back(Output::Ended(Outcome::Completed));
     }
@@ -436,6 +491,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
+        self.terms.no_longer_unproven(self.number);
         for _ in &self.streams {
             self.terms.give_back();
         }
@@ -448,7 +504,23 @@ impl Session for Receiver {
             return;
         }
         match input {
-            Input::Start { .. } => self.phase = Phase::Proof(cx.now + PROOF_WITHIN),
+            Input::Start { .. } => {
+                self.phase = Phase::Proof(cx.now + PROOF_WITHIN);
+                let topic = DROPPED.to_owned();
+                cx.out.push_back(Output::Listen { topic });
+                if let Some(last) = self.terms.arrived(self.number) {
+                    cx.out.push_back(Output::Tell {
+                        topic: DROPPED.to_owned(),
+                        message: last.to_string().into(),
+                    });
+                }
+            }
+            Input::Told { message, .. } => {
+                let dropped = message.parse().is_ok_and(|last| self.number <= last);
+                if dropped && matches!(self.phase, Phase::Proof(_)) {
+                    self.refuse(cx, "newer connections took its place before it was proven");
+                }
+            }
             Input::Opened {
                 channel: CONTROL,
                 local,

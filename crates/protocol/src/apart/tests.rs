@@ -30,6 +30,9 @@ struct Bench {
     opened: Vec<(ChannelId, SinkId)>,
     peers: Vec<(SocketAddr, SocketAddr)>,
     reports: usize,
+    listens: usize,
+    /// What it told other sessions.
+    told: VecDeque<Arc<str>>,
     ended: bool,
 }
 
@@ -50,9 +53,14 @@ fn wanted(stream: u8) -> Asked {
 
 impl Bench {
     fn new(most: usize) -> Bench {
-        let terms = Arc::new(Terms::new(secret(), [1; 32], most));
+        Bench::among(&Arc::new(Terms::new(secret(), [1; 32], most)), 7)
+    }
+
+    /// One among others with the same terms.
+    fn among(terms: &Arc<Terms>, number: u64) -> Bench {
+        let terms = terms.clone();
         let mut bench = Bench {
-            session: Receiver::new(terms.clone(), 7),
+            session: Receiver::new(terms.clone(), number),
             terms,
             now: Time::from_start(Duration::from_secs(1)),
             recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
@@ -62,6 +70,8 @@ impl Bench {
             opened: Vec::new(),
             peers: Vec::new(),
             reports: 0,
+            listens: 0,
+            told: VecDeque::new(),
             ended: false,
         };
         let due = bench.now;
@@ -77,16 +87,21 @@ impl Bench {
     /// One that has shown that it knows the secret.
     fn admitted(most: usize) -> Bench {
         let mut bench = Bench::new(most);
+        bench.prove();
+        bench
+    }
+
+    /// Shows that it knows the secret.
+    fn prove(&mut self) {
         let Some(Said::Hello {
             version: VERSION,
             challenge,
-        }) = bench.said.pop_front()
+        }) = self.said.pop_front()
         else {
             panic!("it begins with a challenge");
         };
         let proof = proof(&secret(), &challenge);
-        bench.ask(&Asked::Proof { proof });
-        bench
+        self.ask(&Asked::Proof { proof });
     }
 
     fn input(&mut self, input: Input<'_>) {
@@ -127,6 +142,8 @@ impl Bench {
                     assert_eq!(local.to_string(), "10.0.0.3");
                     self.opened.push((channel, sink));
                 }
+                Output::Listen { .. } => self.listens += 1,
+                Output::Tell { message, .. } => self.told.push_back(message),
                 Output::Peer { media, control, .. } => self.peers.push((media, control)),
                 Output::Close { .. } => {}
                 Output::Ended(_) => self.ended = true,
@@ -284,6 +301,84 @@ fn who_does_not_know_the_secret_opens_nothing() {
     bench.now = bench.session.deadline().expect("it does not wait for ever");
     bench.input(Input::Deadline);
     assert_eq!(bench.refusal(), "that took too long");
+}
+
+/// Sessions with the same terms, each of which hears what another tells.
+struct Crowd {
+    terms: Arc<Terms>,
+    all: Vec<Bench>,
+}
+
+impl Crowd {
+    fn new(most: usize) -> Crowd {
+        let terms = Arc::new(Terms::new(secret(), [1; 32], most));
+        let all = Vec::new();
+        Crowd { terms, all }
+    }
+
+    /// One more comes; those that were there hear what it tells.
+    fn comes(&mut self) -> usize {
+        let number = self.all.len();
+        let mut bench = Bench::among(&self.terms, number as u64);
+        let told = bench.told.pop_front();
+        self.all.push(bench);
+        if let Some(message) = told {
+            for bench in self.all.iter_mut().filter(|bench| !bench.ended) {
+                assert_eq!(bench.listens, 1);
+                bench.input(Input::Told {
+                    topic: "dropped",
+                    message: &message,
+                });
+            }
+        }
+        number
+    }
+}
+
+#[test]
+fn idle_strangers_are_dropped_for_newcomers_and_proven_clients_never_are() {
+    for most in [1, 64, 100] {
+        let mut crowd = Crowd::new(most);
+        let bound = crowd.terms.unproven_max();
+        assert_eq!(bound, most.max(64));
+        let early = crowd.comes();
+        crowd.all[early].prove();
+        crowd.all[early].open(0);
+        let waiting = crowd.comes();
+        for _ in 0..10 * bound {
+            let number = crowd.comes();
+            assert!(!crowd.all[number].ended, "the newcomer has its place");
+            assert!(crowd.terms.unproven() <= bound);
+        }
+        assert!(crowd.all[waiting].ended, "the oldest idle one was dropped");
+        assert!(crowd.all[waiting].refusal().contains("newer connections"));
+        assert!(!crowd.all[early].ended, "a proven one stays");
+        let late = crowd.comes();
+        crowd.all[late].prove();
+        assert!(!crowd.all[late].ended);
+        // All but the two that are proven count as unproven until they are gone.
+        let idle = crowd.all.iter().filter(|bench| !bench.ended).count() - 2;
+        assert_eq!(crowd.terms.unproven(), idle);
+        crowd.all.clear();
+        assert_eq!(crowd.terms.unproven(), 0);
+    }
+}
+
+#[test]
+fn unproven_connections_have_three_seconds() {
+    let mut bench = Bench::new(9);
+    assert_eq!(bench.terms.unproven(), 1);
+    bench.now += Duration::from_millis(2999);
+    bench.input(Input::Deadline);
+    assert!(!bench.ended);
+    bench.now += Duration::from_millis(1);
+    bench.input(Input::Deadline);
+    assert_eq!(bench.refusal(), "that took too long");
+    assert_eq!(bench.terms.unproven(), 0);
+    let mut bench = Bench::admitted(9);
+    bench.now += Duration::from_secs(60);
+    bench.input(Input::Deadline);
+    assert!(!bench.ended);
 }
 
 #[test]

@@ -154,6 +154,28 @@ fn an_address_of_another_machine_or_a_wrong_secret_starts_nothing() {
 }
 
 #[test]
+fn idle_strangers_do_not_keep_a_run_out() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--allow-destination", "127.0.0.3"]);
+    let (receiver, at) = receiver(folder.path());
+    let idle: Vec<TcpStream> = (0..64)
+        .map(|_| TcpStream::connect(&at).expect("it listens"))
+        .collect();
+    let media = format!("{{receiver: '{at}'}}");
+    scenario(folder.path(), &server.url(), &media);
+    let mut run = run();
+    run.args(["--set", "duration=2s"]);
+    Process::start(run, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(0);
+    drop(idle);
+    receiver.signal("INT");
+    receiver.finish(PATIENCE).expect(0);
+    drop(server);
+}
+
+#[test]
 fn a_receiver_that_is_lost_spoils_the_run_and_its_ports_are_closed_with_the_run() {
     let _alone = alone();
     let folder = folder();

@@ -1,10 +1,11 @@
 //! The threads of a run: starting the workers, telling them things, seeing that they have ended.
 
-use std::os::fd::AsRawFd;
-use std::thread::JoinHandle;
+use std::net::TcpListener;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use net::files::spawn_with_own_table;
 use net::ring::RingSettings;
 use net::{Clock, PortRange};
 
@@ -34,7 +35,7 @@ pub(crate) struct Crew {
 /// What one worker is to do.
 pub(crate) struct Duty {
     pub(crate) populations: Vec<PopulationPlan>,
-    pub(crate) serving: Vec<Serving>,
+    pub(crate) serving: Vec<(TcpListener, Serving)>,
     pub(crate) ports: PortRange,
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
@@ -70,12 +71,12 @@ impl Crew {
             reporter: reports.clone(),
         };
         let (standing, stand) = bounded(duties.len());
-        let mut listeners = Vec::new();
         for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
             let mailbox = crew.mailboxes[index as usize].clone();
             let others = (0u32..).zip(&crew.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
-            let config = Config {
+            let own_files = duty.serving.iter().all(|(_, serving)| serving.own_files);
+            let mut config = Config {
                 index,
                 commands,
                 reports: reports.clone(),
@@ -83,7 +84,6 @@ impl Crew {
                 resolver: resolver.clone(),
                 mailbox,
                 ports: duty.ports,
-                own_files: duty.serving.iter().all(|serving| serving.own_files),
                 ring: duty.ring,
                 goes_first: duty.goes_first,
                 in_real_time: duty.in_real_time,
@@ -92,28 +92,27 @@ impl Crew {
                 stop_timeout,
                 seed,
             };
-            listeners.extend(
-                config
-                    .serving
-                    .iter()
-                    .filter(|serving| serving.own_files)
-                    .map(|serving| serving.listener.as_raw_fd()),
-            );
             let (gate, begin) = bounded(1);
             let standing = standing.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || worker::run(config, standing, &begin))
-                .map_err(failed())?;
+            let thread = Builder::new().name(format!("worker-{index}"));
+            let thread = if own_files {
+                let (listeners, serving): (Vec<_>, Vec<_>) = config.serving.drain(..).unzip();
+                spawn_with_own_table(thread, listeners, config.wakers(), move |listeners| {
+                    let ready = listeners.map(|listeners| {
+                        config.serving = listeners.into_iter().zip(serving).collect();
+                    });
+                    worker::run(config, ready, standing, &begin);
+                })
+            } else {
+                thread.spawn(move || worker::run(config, Ok(()), standing, &begin))
+            };
+            let thread = thread.map_err(failed())?;
             crew.threads.push(thread);
             crew.gates.push(gate);
         }
         drop(standing);
         // It ends when every worker has said so or is gone.
-        if stand.iter().all(|stands| stands) {
-            // They are open in the workers' tables, and would else stay open in this one too.
-            net::files::close_copies(&listeners);
-        }
+        let _ = stand.iter().count();
         Ok(crew)
     }
 

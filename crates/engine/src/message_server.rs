@@ -105,9 +105,8 @@ pub fn serve_messages(
         .as_ref()
         .map(ReportFile::create)
         .transpose()?;
-    let (duties, listening) = stand(&options.listen, catalogue, |listener| Serving {
+    let (duties, listening) = stand(&options.listen, catalogue, || Serving {
         apart: false,
-        listener,
         own_files: true,
         accept: accept.clone(),
         tls: tls.clone(),

@@ -254,13 +254,13 @@ impl Run {
                 clients: None,
             });
             // The figures of a listener's sessions are of the population in the same place.
-            serving.push(Serving {
+            let service = Serving {
                 apart: false,
-                listener,
                 own_files: false,
                 accept: accept.clone(),
                 tls: None,
-            });
+            };
+            serving.push((listener, service));
         }
         let ports = PortRange::new(reception.ports())
             .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));

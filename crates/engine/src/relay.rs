@@ -88,9 +88,8 @@ pub fn relay(
         .as_ref()
         .map(ReportFile::create)
         .transpose()?;
-    let (duties, listening) = stand(&options.listen, catalogue, |listener| Serving {
+    let (duties, listening) = stand(&options.listen, catalogue, || Serving {
         apart: false,
-        listener,
         own_files: false,
         accept: accept.clone(),
         tls: None,

@@ -100,9 +100,8 @@ pub fn serve(
         Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
         None => None,
     };
-    let (duties, listening) = stand(&options.listen, server.catalogue(), |listener| Serving {
+    let (duties, listening) = stand(&options.listen, server.catalogue(), || Serving {
         apart: options.apart,
-        listener,
         own_files: false,
         accept: accept.clone(),
         tls: tls.clone(),
@@ -158,7 +157,7 @@ pub fn serve(
 pub(crate) fn stand(
     listen_on: &[SocketAddr],
     catalogue: Catalogue,
-    serving: impl Fn(TcpListener) -> Serving,
+    serving: impl Fn() -> Serving,
 ) -> Result<(Vec<Duty>, Vec<SocketAddr>), EngineError> {
     let mut duties = Vec::new();
     let mut listening = Vec::new();
@@ -175,7 +174,7 @@ pub(crate) fn stand(
             }],
             goes_first: false,
             in_real_time: false,
-            serving: vec![serving(listener)],
+            serving: vec![(listener, serving())],
             ports: PortRange::share(PORTS, index, count),
             ring: None,
         });

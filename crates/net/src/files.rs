@@ -6,28 +6,73 @@
 //! for a system call of the only thread that can close it, spares two atomic operations on each.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
 
 use rustix::process::{Resource, getrlimit};
+
+use crate::Waker;
 
 /// How many files a table may hold. `None` is without limit.
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Starts a thread that has a table of descriptors of its own: standard input, output and error, `listeners` and `shared`, and
+/// nothing else. Threads that it starts share its table; all others keep the old one. Returns when it has its table.
+///
+/// `listeners` move to the thread, which is handed them with their numbers: they close when it closes them, and no copy stays behind.
+/// `shared` are open in both tables, and each holder can use them; when the last one goes, the other table keeps a copy until its
+/// threads end.
+///
+/// A descriptor is a number in a table, so an object that owns one must not cross from one table to the other: elsewhere the number
+/// means another file, or none. For what is listed here that is seen to. `work` must hold nothing else that owns a descriptor, and none may be sent to
+/// or from the thread later.
+///
+/// # Errors
+/// The thread cannot be started. Where only its table cannot be had, for want of memory, `work` is called with the error, and listeners are closed.
+pub fn spawn_with_own_table<T: Send + 'static>(
+    thread: Builder,
+    listeners: Vec<TcpListener>,
+    shared: Vec<Arc<Waker>>,
+    work: impl FnOnce(io::Result<Vec<TcpListener>>) -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    let moved: Vec<RawFd> = listeners.iter().map(AsRawFd::as_raw_fd).collect();
+    let keep: Vec<RawFd> = shared
+        .iter()
+        .map(|waker| waker.as_raw_fd())
+        .chain(moved.iter().copied())
+        .collect();
+    let (standing, stands) = mpsc::channel();
+    let thread = thread.spawn(move || {
+        // SAFETY: the thread has just begun and holds `listeners` and `shared` alone, which are in `keep`. What else `work` holds
+        // owns no descriptors, as is demanded above.
+        let table = unsafe { own_table(&keep) };
+        let _ = standing.send(table.is_ok());
+        // They must be open until the table is there.
+        drop(shared);
+        work(table.map(|()| listeners))
+    })?;
+    if stands.recv() == Ok(true) {
+        // SAFETY: their owners went to the thread, whose table has them; it no longer shares this one.
+        unsafe { close_copies(&moved) };
+    }
+    Ok(thread)
+}
+
 /// Gives the calling thread a table of descriptors of its own, with standard input, output and error and
 /// those of `keep` in it. Threads that it starts from now on share it; all others keep the old one.
 ///
-/// What is opened before and kept is then open twice, once in each table, and is closed only when both
-/// have let go of it.
-///
-/// The caller sees to it that no object which owns a descriptor crosses from one table to the other after
-/// this, in either direction, and that all which the thread holds already are in `keep`: elsewhere the number
-/// means another file, or none.
-///
 /// # Errors
 /// The kernel refuses: there is no memory for a table.
-pub fn own_table(keep: &[RawFd]) -> io::Result<()> {
+///
+/// # Safety
+/// All descriptors that the thread holds or will use must be in `keep`, and no object that owns one may cross from one table to the
+/// other after this, in either direction, unless it is in both: elsewhere its number means another file, or none.
+unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
     // SAFETY: `unshare(CLONE_FILES)` has no memory to be given. That descriptors are not mixed up
     // between tables afterwards is the caller's duty, as stated.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
@@ -51,11 +96,11 @@ pub fn own_table(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes these descriptors in the calling thread's table, of which other threads have copies in tables of their own ([`own_table`]): what they
-/// own there stays open, and ends with them.
+/// Closes these descriptors in the calling thread's table.
 ///
-/// The caller sees to it that no object of this table owns any of them.
-pub fn close_copies(copies: &[RawFd]) {
+/// # Safety
+/// No object of this table owns any of them.
+unsafe fn close_copies(copies: &[RawFd]) {
     for &fd in copies {
         // SAFETY: closing has no memory to be given. That nothing in this table refers to the descriptor is the caller's duty, as stated.
         unsafe { libc::close(fd) };
@@ -73,21 +118,24 @@ fn close_range(first: u32, last: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::fd::AsFd;
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        (listener, address)
+    }
 
     #[test]
     fn a_table_of_its_own_holds_what_is_kept_and_nothing_else() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let kept = TcpStream::connect(address).expect("it listens");
-        let (mut other, _) = listener.accept().expect("just connected");
-        let (kept_fd, dropped_fd) = (kept.as_raw_fd(), other.as_raw_fd());
-        let thread = std::thread::spawn(move || {
-            own_table(&[kept_fd]).expect("memory");
-            // The number is free here, and is taken by the next that is opened, while it goes on to
-            // mean the connection outside.
+        let (listener, address) = listener();
+        let waker = Arc::new(Waker::new().expect("a descriptor"));
+        let numbers = [listener.as_raw_fd(), waker.as_raw_fd()];
+        let theirs = waker.clone();
+        let builder = Builder::new();
+        let thread = spawn_with_own_table(builder, vec![listener], vec![waker], move |listeners| {
+            let listeners = listeners.expect("memory");
             let files = std::fs::read_dir("/proc/thread-self/fd").expect("proc");
             let open: Vec<String> = files
                 .map(|file| {
@@ -97,46 +145,45 @@ mod tests {
                         .into_owned()
                 })
                 .collect();
-            assert!(open.contains(&kept_fd.to_string()), "{open:?}");
+            for number in numbers {
+                assert!(open.contains(&number.to_string()), "{open:?}");
+            }
             assert!(
-                open.len() <= 5,
-                "three, the one kept and the folder: {open:?}"
+                open.len() <= 6,
+                "three, the two kept and the folder: {open:?}"
             );
-            (&kept).write_all(b"from there").expect("it is open here");
-            kept
+            theirs.wake();
+            let _ = listeners[0].accept().expect("somebody comes");
         });
-        let kept = thread.join().expect("no panic");
-        let mut text = [0; 10];
-        other.read_exact(&mut text).expect("it is open");
-        assert_eq!(&text, b"from there");
-        assert_eq!(other.as_raw_fd(), dropped_fd);
-        (&kept).write_all(b"from here!").expect("open in both");
-        other.read_exact(&mut text).expect("it is open");
-        assert_eq!(&text, b"from here!");
+        let thread = thread.expect("a thread");
+        TcpStream::connect(address).expect("it listens");
+        thread.join().expect("no panic");
     }
 
     #[test]
     fn what_was_handed_over_ends_with_the_thread_that_has_it() {
-        use std::os::fd::AsFd;
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("bound");
-        // The object goes to the thread; its number stays behind.
-        let copy = listener.as_fd().try_clone_to_owned().expect("a descriptor");
-        drop(listener);
-        let handed = TcpListener::from(copy);
-        let number = handed.as_raw_fd();
-        let (standing, stands) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            own_table(&[handed.as_raw_fd()]).expect("memory");
-            standing.send(()).expect("somebody waits");
+        let (listener, address) = listener();
+        let number = listener.as_raw_fd();
+        let (end, ended) = mpsc::channel::<()>();
+        let builder = Builder::new();
+        let thread = spawn_with_own_table(builder, vec![listener], Vec::new(), move |listeners| {
+            let listeners = listeners.expect("memory");
             let _ = ended.recv();
+            drop(listeners);
         });
-        stands.recv().expect("it stands");
-        close_copies(&[number]);
+        let thread = thread.expect("a thread");
         TcpStream::connect(address).expect("it listens still");
+        // Its number is free here: the next that is opened may have it, and is not closed with the listener.
+        let opened: Vec<std::fs::File> =
+            std::iter::repeat_with(|| std::fs::File::open("/proc/self/status").expect("proc"))
+                .take(200)
+                .collect();
         drop(end);
         thread.join().expect("no panic");
         TcpStream::connect(address).expect_err("nobody listens any more");
+        let has_it = |file: &std::fs::File| file.as_raw_fd() == number;
+        if let Some(file) = opened.iter().find(|file| has_it(file)) {
+            file.as_fd().try_clone_to_owned().expect("it is open still");
+        }
     }
 }

@@ -87,7 +87,6 @@ pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
 pub(crate) struct Serving {
     /// Whether each datagram leaves by itself.
     pub(crate) apart: bool,
-    pub(crate) listener: std::net::TcpListener,
     /// Whether its worker has a table of descriptors of its own, and with it the process's limit to itself.
     pub(crate) own_files: bool,
     pub(crate) accept: Accept,
@@ -110,8 +109,6 @@ pub(crate) struct Config {
     pub(crate) resolver: Resolver,
     pub(crate) mailbox: Mailbox,
     pub(crate) ports: PortRange,
-    /// Whether the worker has a table of descriptors of its own, and so the process's limit to itself.
-    pub(crate) own_files: bool,
     /// Whether it goes before others that want the same processor.
     pub(crate) goes_first: bool,
     /// Whether what it paces goes before all else on this machine.
@@ -119,18 +116,16 @@ pub(crate) struct Config {
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
     pub(crate) populations: Vec<PopulationPlan>,
-    pub(crate) serving: Vec<Serving>,
+    pub(crate) serving: Vec<(std::net::TcpListener, Serving)>,
     pub(crate) stop_timeout: Duration,
     pub(crate) seed: u64,
 }
 
 impl Config {
-    /// Gives the calling thread a table of descriptors of its own, in which is all that it was handed.
-    fn take_own_files(&self) -> io::Result<()> {
+    /// What others wake the worker by, and what it wakes others by.
+    pub(crate) fn wakers(&self) -> Vec<Arc<Waker>> {
         let mailboxes = self.others.iter().chain([&self.mailbox]);
-        let wakers = mailboxes.map(|mailbox| mailbox.waker.as_raw_fd());
-        let listeners = self.serving.iter().map(|s| s.listener.as_raw_fd());
-        net::files::own_table(&wakers.chain(listeners).collect::<Vec<_>>())
+        mailboxes.map(|mailbox| mailbox.waker.clone()).collect()
     }
 }
 
@@ -270,11 +265,16 @@ struct Topic {
 ///
 /// It says when it stands, and then waits for the run's clock: the run begins for all at once, and none
 /// has to make up for the time that threads take to start. Without a clock there is no run.
-pub(crate) fn run(config: Config, standing: Sender<bool>, begin: &Receiver<Clock>) {
+pub(crate) fn run(
+    config: Config,
+    ready: io::Result<()>,
+    standing: Sender<()>,
+    begin: &Receiver<Clock>,
+) {
     let index = config.index;
     let reports = config.reports.clone();
-    let worker = Worker::new(config);
-    let _ = standing.send(worker.is_ok());
+    let worker = ready.and_then(|()| Worker::new(config));
+    let _ = standing.send(());
     drop(standing);
     let Ok(clock) = begin.recv() else { return };
     let result = worker.and_then(|mut worker| {
@@ -292,9 +292,6 @@ impl Worker {
     fn new(config: Config) -> io::Result<Worker> {
         if config.goes_first {
             net::thread::go_first()?;
-        }
-        if config.own_files {
-            config.take_own_files()?;
         }
         let poll = Poll::new()?;
         let timer = Timer::new()?;
@@ -375,11 +372,11 @@ impl Worker {
                 tls.warm_up();
             }
         }
-        for serving in config.serving {
+        for (listener, serving) in config.serving {
             if let Some(tls) = &serving.tls {
                 tls.warm_up();
             }
-            worker.listen(serving)?;
+            worker.listen(listener, serving)?;
         }
         Ok(worker)
     }

@@ -101,9 +101,13 @@ impl Socket {
 }
 
 impl Worker {
-    pub(super) fn listen(&mut self, serving: Serving) -> io::Result<()> {
-        serving.listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(serving.listener);
+    pub(super) fn listen(
+        &mut self,
+        listener: std::net::TcpListener,
+        serving: Serving,
+    ) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
         let acceptor = self.acceptors.len();
         self.acceptors.push(Acceptor {
             accept: serving.accept,

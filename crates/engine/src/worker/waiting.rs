@@ -417,7 +417,6 @@ mod tests {
             resolver: Resolver::start().expect("a thread"),
             mailbox,
             ports: net::PortRange::new(30_000..30_040),
-            own_files: false,
             goes_first: false,
             in_real_time: false,
             ring: Some(RingSettings::new(Family::V4, 30_000..=30_039)),

@@ -15,6 +15,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use netlink::Netlink;
 
+#[cfg(any(test, fuzzing))]
+pub use netlink::read_any;
+
 /// What `net.ipv4.igmp_max_memberships` is raised to: how many groups one socket may join. The system's default is 20.
 const MEMBERSHIPS: &str = "10000";
 

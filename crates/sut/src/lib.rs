@@ -40,6 +40,8 @@ pub use catalogue::ffmpeg_missing;
 pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine, LogSpec};
 pub use error::SutError;
 pub use exporters::Exporters;
+#[cfg(any(test, fuzzing))]
+pub use exporters::read_any as read_any_samples;
 pub use launched::StopReport;
 pub use message::Exit;
 pub use observe::{CpuSource, Observation};

@@ -170,6 +170,41 @@ fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
     None
 }
 
+/// Reads any bytes as what the kernel says of a request: first the request's number.
+///
+/// # Panics
+/// If what the kernel says of another request is taken for an answer, or an answer for something else.
+#[cfg(any(test, fuzzing))]
+pub fn read_any(bytes: &[u8]) {
+    let Some((sequence, messages)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let sequence = u32::from_ne_bytes(*sequence);
+    let found = outcome(messages, sequence);
+    let named = |number: u32| {
+        let number = number.to_ne_bytes();
+        messages.windows(4).any(|bytes| bytes == number)
+    };
+    assert!(found.is_none() || named(sequence));
+    if let Some(Err(error)) = &found {
+        let error = error
+            .raw_os_error()
+            .expect("the kernel's errors have numbers");
+        assert!(error != 0 && named(error.wrapping_neg() as u32));
+    }
+    // A message about something else before it changes nothing; one that is cut off hides it.
+    let mut other = Request::new(libc::RTM_NEWLINK, 0);
+    other.attribute(1, &messages[..messages.len().min(1000)]);
+    let mut both = other.finish(sequence.wrapping_add(1));
+    both.extend_from_slice(messages);
+    let again = outcome(&both, sequence);
+    let kind = |found: &Option<io::Result<()>>| {
+        let result = found.as_ref()?.as_ref();
+        Some(result.err().and_then(io::Error::raw_os_error))
+    };
+    assert_eq!(kind(&again), kind(&found));
+}
+
 fn family(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => libc::AF_INET as u8,
@@ -258,6 +293,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A message of the kernel about a request, with an error's number.
     fn message(kind: u16, sequence: u32, error: i32) -> Vec<u8> {
@@ -267,6 +303,18 @@ mod tests {
         // The header of the request that it is about.
         message.put(&[0; HEADER]);
         message.finish(sequence)
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_for_what_the_kernel_says(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            error in -200i32..200,
+        ) {
+            read_any(&bytes);
+            let answer = message(libc::NLMSG_ERROR as u16, 7, error);
+            read_any(&[&7u32.to_ne_bytes()[..], &answer, &bytes].concat());
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ use measure::Catalogue;
 use serde::Serialize;
 
 pub use faults::{Answer, RelayFaults};
+#[cfg(any(test, fuzzing))]
+pub use request::read_any;
 
 use crate::metrics::CLIENTS;
 use crate::session::{Interface, Session};

@@ -18,6 +18,9 @@ use crate::error::SutError;
 use crate::observe::Observation;
 use text::samples;
 
+#[cfg(any(test, fuzzing))]
+pub use text::read_any;
+
 /// How often they are asked.
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -79,6 +79,33 @@ impl Sample<'_> {
     }
 }
 
+/// Reads any text as the answer of an exporter.
+///
+/// # Panics
+/// If a sample is not one line of the text, or is not read again as it was written.
+#[cfg(any(test, fuzzing))]
+pub fn read_any(text: &str) {
+    let mut count = 0;
+    for found in samples(text) {
+        count += 1;
+        let names = found.labels.split('=');
+        let names = names.map(|part| part.rsplit([',', '"', ' ']).next().unwrap_or_default());
+        for name in names.take(20) {
+            found.label(name);
+        }
+        let line = format!("{}{{{}}} {:?}", found.name, found.labels, found.value);
+        let again = sample(&line);
+        // A name is anything up to a brace; with a `#` before it the line would be a comment.
+        if let Some(again) = again {
+            assert_eq!((again.name, again.labels), (found.name, found.labels));
+            assert!(again.value == found.value || found.value.is_nan());
+        } else {
+            panic!("{line:?} is not read again");
+        }
+    }
+    assert!(count <= text.lines().count());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,10 +159,8 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read(text in "\\PC*") {
-            for sample in samples(&text) {
-                sample.label("a");
-            }
+        fn any_text_is_read(text in "\\PC*|[a#{}=,\" 0-9.]{0,40}") {
+            read_any(&text);
         }
     }
 }

@@ -101,6 +101,27 @@ impl Wanted {
     }
 }
 
+/// Reads any bytes as the head of a request, in one piece and in pieces of `size`.
+///
+/// # Panics
+/// If what is read depends on where reads end, or a target is not read as it was written.
+#[cfg(any(test, fuzzing))]
+pub fn read_any(bytes: &[u8], size: usize) {
+    let whole = Reader::default().feed(bytes);
+    let mut reader = Reader::default();
+    let mut pieces = bytes.chunks(size.max(1));
+    let found = pieces.find_map(|piece| reader.feed(piece));
+    assert_eq!(found, whole);
+    assert!(reader.head.len() <= HEAD_MAX);
+    if let Some(Ok(request)) = whole
+        && let Some(wanted) = Wanted::parse(&request.target)
+    {
+        let kind = if wanted.rtp { "rtp" } else { "udp" };
+        let written = format!("/{kind}/{}", wanted.group);
+        assert_eq!(Wanted::parse(&written), Some(wanted));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -205,6 +226,11 @@ mod tests {
                 }
                 prop_assert!(reader.head.len() < HEAD_MAX);
             }
+        }
+
+        #[test]
+        fn where_reads_end_changes_nothing(text in "GET /(udp|rtp)/[0-9\\[\\]:.a-f]{0,20} HTTP/1.[01]\r\n([a-z]{0,9}\r\n){0,3}", size in 0usize..20) {
+            read_any(text.as_bytes(), size);
         }
     }
 }

@@ -11,3 +11,6 @@ mod sections;
 pub mod stamp;
 mod synthetic;
 mod tables;
+
+#[cfg(any(test, fuzzing))]
+pub use sections::read_any;

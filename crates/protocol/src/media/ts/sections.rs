@@ -22,6 +22,12 @@ pub(super) fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
 
 /// The PID of the clock that a programme map names, and the PIDs of its streams.
 pub(super) fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
+    let (clock, streams, _) = entries(pmt)?;
+    Some((clock, streams))
+}
+
+/// The same, and how many bytes follow the last whole stream that are none.
+fn entries(pmt: &[u8]) -> Option<(u16, Vec<u16>, usize)> {
     let body = body(pmt, PMT_TABLE)?;
     let (&[a, b, c, d], rest) = body.split_first_chunk()?;
     let pid = |high: u8, low| u16::from_be_bytes([high & 0x1f, low]);
@@ -32,12 +38,14 @@ pub(super) fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
         streams.push(pid(e, f));
         rest = behind.get(length(g, h)..)?;
     }
-    Some((pid(a, b), streams))
+    Some((pid(a, b), streams, rest.len()))
 }
 
-/// The same programme map with one stream more; none where there is no room.
+/// The same programme map with one stream more; none where there is no room, or it is no map.
 pub(super) fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
-    let mut longer = pmt.get(..pmt.len() - 4)?.to_vec();
+    // Behind bytes that are no stream the new one would not be found.
+    let (_, _, stray) = entries(pmt)?;
+    let mut longer = pmt.get(..pmt.len().checked_sub(4 + stray)?)?.to_vec();
     longer.extend(entry(kind, pid));
     (longer.len() + 4 <= SECTION_MAX).then(|| finish(longer))
 }
@@ -116,6 +124,40 @@ impl Sections {
     }
 }
 
+/// Reads any bytes as payloads of one PID's packets: of each first how long it is and, in the highest bit, whether a section begins in it.
+///
+/// # Panics
+/// If a section is longer than may be, or a table does not say what was written into it.
+#[cfg(any(test, fuzzing))]
+pub fn read_any(bytes: &[u8]) {
+    let mut sections = Sections::default();
+    let mut rest = bytes;
+    while let Some((&first, behind)) = rest.split_first() {
+        let length = usize::from(first & 0x7f).min(behind.len());
+        let (payload, after) = behind.split_at(length);
+        rest = after;
+        sections.take(first & 0x80 != 0, payload, check);
+        assert!(sections.bytes.len() <= SECTION_MAX + payload.len());
+    }
+    // Few sections have a right check by chance.
+    if (8..SECTION_MAX - 4).contains(&bytes.len()) {
+        check(&finish(bytes.to_vec()));
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+fn check(section: &[u8]) {
+    assert!(section.len() <= SECTION_MAX);
+    let found = programmes(section).unwrap_or_default();
+    assert!(found.len() <= SECTION_MAX / 4 && found.iter().all(|&(number, _)| number != 0));
+    if let Some((clock, pids)) = streams(section)
+        && let Some(more) = with_stream(section, 6, 0x1ab5)
+    {
+        let pids = [&pids[..], &[0x1ab5]].concat();
+        assert_eq!(streams(&more), Some((clock, pids)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -157,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_is_added_behind_the_last_whole_one() {
+        let mut map = pmt(7, 0x100, &[(0x1b, 0x100)]);
+        map.truncate(map.len() - 4);
+        map.extend([0, 1, 2]);
+        let map = finish(map);
+        assert_eq!(streams(&map), Some((0x100, vec![0x100])));
+        let more = with_stream(&map, 6, 0x1ab5).expect("there is room");
+        assert_eq!(streams(&more), Some((0x100, vec![0x100, 0x1ab5])));
+    }
+
+    #[test]
     fn a_map_that_is_full_takes_no_more() {
         let many: Vec<(u8, u16)> = (0..200).map(|pid| (6, 0x100 + pid)).collect();
         let map = pmt(1, 0x100, &many);
@@ -186,6 +239,11 @@ mod tests {
                 written.push(section);
             }
             prop_assert_eq!(found, written);
+        }
+
+        #[test]
+        fn any_bytes_are_payloads_or_a_section(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            read_any(&bytes);
         }
 
         #[test]

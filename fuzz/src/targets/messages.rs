@@ -1,0 +1,239 @@
+//! Messages: framing, WebSockets and their handshake, templates.
+
+use protocol::http1;
+use protocol::messages::frame::{Framing, Item, LengthPrefix, Malformed, Order, Reader, Wanted};
+use protocol::messages::template::{Filling, Template};
+use protocol::messages::upgrade::{self, Upgrade};
+
+use crate::input::{Cuts, Input, text};
+
+#[derive(Debug, PartialEq)]
+enum Owned {
+    Frame(u64, Option<Vec<u8>>),
+    Ping(Vec<u8>),
+    Close(Option<u16>),
+}
+
+fn read(framing: &Framing, wanted: &Wanted, pieces: &[&[u8]]) -> (Vec<Owned>, Option<Malformed>) {
+    let mut reader = Reader::default();
+    let mut found = Vec::new();
+    for mut piece in pieces.iter().copied() {
+        loop {
+            let item = match reader.next(framing, wanted, &mut piece) {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                Err(malformed) => return (found, Some(malformed)),
+            };
+            found.push(match item {
+                Item::Frame(frame) => {
+                    assert!(frame.length <= wanted.longest);
+                    if let Some(body) = frame.body {
+                        assert_eq!(body.len() as u64, frame.length);
+                    }
+                    Owned::Frame(frame.length, frame.body.map(<[u8]>::to_vec))
+                }
+                Item::Ping(bytes) => {
+                    assert!(bytes.len() <= 125);
+                    Owned::Ping(bytes.to_vec())
+                }
+                Item::Close(code) => Owned::Close(code),
+            });
+        }
+        assert!(piece.is_empty());
+    }
+    (found, None)
+}
+
+/// Pieces give what the whole gives; but which bodies are kept is up to where reads end, and how long one is that is refused.
+fn pieces_as_whole(framing: &Framing, wanted: &Wanted, stream: &[u8], cuts: &Cuts) {
+    let (whole, wrong) = read(framing, wanted, &[stream]);
+    let (cut, cut_wrong) = read(framing, wanted, &cuts.pieces(stream));
+    assert_eq!(
+        wrong.is_some(),
+        cut_wrong.is_some(),
+        "{wrong:?} {cut_wrong:?}"
+    );
+    assert_eq!(whole.len(), cut.len());
+    for pair in whole.iter().zip(&cut) {
+        match pair {
+            (Owned::Frame(length, body), Owned::Frame(other, cut)) => {
+                assert_eq!(length, other);
+                if *length <= wanted.keep as u64 {
+                    assert!(body.is_some() && cut.is_some());
+                }
+                if let (Some(body), Some(cut)) = (body, cut) {
+                    assert_eq!(body, cut);
+                }
+            }
+            (one, other) => assert_eq!(one, other),
+        }
+    }
+}
+
+/// What is written is read again.
+fn round_trip(framing: &Framing, wanted: &Wanted, input: &mut Input<'_>, cuts: &Cuts) {
+    let delimiter = match framing {
+        Framing::Delimiter(delimiter) => Some(delimiter),
+        _ => None,
+    };
+    let (mut stream, mut bodies) = (Vec::new(), Vec::new());
+    let mask = u32::from_be_bytes([input.byte(), 7, input.byte(), 9]);
+    while !input.is_empty() {
+        let body = input.piece();
+        // With a byte of the delimiter in it, its end would be found too early.
+        let torn = delimiter.is_some_and(|bytes| body.iter().any(|byte| bytes.contains(byte)));
+        if body.len() as u64 <= framing.longest().min(wanted.longest) && !torn {
+            framing.write(body, mask, &mut stream);
+            bodies.push(body);
+        }
+    }
+    let written: usize = bodies
+        .iter()
+        .map(|body| body.len() + framing.overhead(body.len()))
+        .sum();
+    assert_eq!(written, stream.len());
+    // Of a WebSocket one side masks, and the other reads so.
+    let theirs = match framing {
+        Framing::WebSocket { masked, text } => Framing::WebSocket {
+            masked: !masked,
+            text: *text,
+        },
+        other => other.clone(),
+    };
+    let (found, wrong) = read(&theirs, wanted, &cuts.pieces(&stream));
+    assert_eq!(wrong, None);
+    assert_eq!(found.len(), bodies.len());
+    for (found, body) in found.iter().zip(bodies) {
+        match found {
+            Owned::Frame(length, found) => {
+                assert_eq!(*length, body.len() as u64);
+                assert!(found.as_deref().is_none_or(|found| found == body));
+                assert!(found.is_some() || body.len() > wanted.keep);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn wanted(input: &mut Input<'_>) -> Wanted {
+    Wanted {
+        fixed: 0,
+        keep: usize::from(input.byte()) * 16,
+        longest: (u64::from(input.byte()) + 1) * 32,
+    }
+}
+
+/// Messages with a length before them, or a delimiter behind them.
+pub(super) fn frames(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let kind = input.byte();
+    let framing = if kind & 1 == 0 {
+        Framing::Length(LengthPrefix {
+            bytes: 1 << (kind >> 1 & 3),
+            order: match kind & 8 {
+                0 => Order::Big,
+                _ => Order::Little,
+            },
+            includes_itself: kind & 16 != 0,
+        })
+    } else {
+        let length = usize::from(kind >> 1 & 15) + 1;
+        match input.take(length) {
+            [] => return,
+            delimiter => Framing::Delimiter(delimiter.into()),
+        }
+    };
+    let wanted = wanted(&mut input);
+    let cuts = input.cuts();
+    if kind & 128 == 0 {
+        pieces_as_whole(&framing, &wanted, input.rest(), &cuts);
+    } else {
+        round_trip(&framing, &wanted, &mut input, &cuts);
+    }
+}
+
+/// Frames of a WebSocket, and both sides of its handshake.
+pub(super) fn websocket(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let kind = input.byte();
+    let framing = Framing::WebSocket {
+        masked: kind & 1 != 0,
+        text: kind & 2 != 0,
+    };
+    let wanted = wanted(&mut input);
+    let cuts = input.cuts();
+    match kind >> 6 {
+        0 | 1 => pieces_as_whole(&framing, &wanted, input.rest(), &cuts),
+        2 => round_trip(&framing, &wanted, &mut input, &cuts),
+        _ => handshake(input.rest(), &cuts),
+    }
+}
+
+fn handshake(stream: &[u8], cuts: &Cuts) {
+    if let Ok(Some((answer, length))) = upgrade::accept(stream) {
+        assert!(length <= stream.len() && answer.ends_with(b"\r\n\r\n"));
+        assert_eq!(
+            answer.windows(4).position(|end| end == b"\r\n\r\n"),
+            Some(answer.len() - 4)
+        );
+    }
+    let url = http1::Url::parse("ws://h/a").expect("a URL");
+    let (mut upgrade, request) = Upgrade::begin(&url, 1);
+    let (right, _) = upgrade::accept(&request)
+        .expect("it is a request")
+        .expect("it is whole");
+    // The right answer, with whatever behind it, in pieces; and any other.
+    let answer = [&right[..], stream].concat();
+    let mut taken = 0;
+    for piece in cuts.pieces(&answer) {
+        let mut rest = piece;
+        let done = upgrade.answered(&mut rest).expect("it is right");
+        taken += piece.len() - rest.len();
+        if done {
+            break;
+        }
+    }
+    assert_eq!(taken, right.len());
+    let result = |pieces: &[&[u8]]| {
+        let (mut upgrade, _) = Upgrade::begin(&url, 1);
+        for mut piece in pieces.iter().copied() {
+            match upgrade.answered(&mut piece) {
+                Ok(false) => {}
+                done => return done,
+            }
+        }
+        Ok(false)
+    };
+    assert_eq!(result(&[stream]), result(&cuts.pieces(stream)));
+}
+
+/// Templates: messages are as long as was said.
+pub(super) fn templates(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut number = [0; 8];
+    number[..4].copy_from_slice(&[input.byte(), input.byte(), 0, input.byte()]);
+    number.rotate_left(usize::from(input.byte() % 8));
+    let filling = Filling {
+        number: u64::from_le_bytes(number),
+        nanos: u64::from_be_bytes(number),
+        seed: 5,
+    };
+    let Ok(template) = Template::parse(&text(input.rest())) else {
+        return;
+    };
+    // Megabytes of drawn letters would be all that is done.
+    if template.longest() > 100_000 {
+        return;
+    }
+    let mut out = Vec::new();
+    template.write(&filling, &mut out);
+    assert_eq!(out.len(), template.length(filling.number));
+    assert!(out.len() <= template.longest());
+    assert!(!template.is_text() || std::str::from_utf8(&out).is_ok());
+    if template.is_of_one_length() {
+        assert_eq!(template.length(u64::MAX), out.len());
+    }
+    let mut again = Vec::new();
+    template.write(&filling, &mut again);
+    assert_eq!(again, out);
+}

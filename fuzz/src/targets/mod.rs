@@ -1,0 +1,40 @@
+//! What is fuzzed. Each target takes any bytes, and panics where something does not hold.
+
+mod http;
+mod media;
+mod messages;
+mod rtsp;
+mod runs;
+mod texts;
+
+/// Reads any bytes.
+pub(crate) type Target = fn(&[u8]);
+
+/// All targets, by name.
+pub(crate) const TARGETS: [(&str, Target); 25] = [
+    ("apart_lines", runs::apart_lines),
+    ("apart_session", runs::apart_session),
+    ("exporter_text", runs::exporter_text),
+    ("frames", messages::frames),
+    ("http1", http::http1),
+    ("media_file", media::media_file),
+    ("netlink", runs::netlink),
+    ("relay_request", http::relay_request),
+    ("ring_block", net::ring::read_any),
+    ("rtcp", media::rtcp),
+    ("rtp", media::rtp),
+    ("rtsp", rtsp::rtsp),
+    ("rtsp_headers", rtsp::headers),
+    ("runfile", runs::runfile),
+    ("runfile_blob", runs::blob),
+    ("scenario", texts::scenario),
+    ("sdp", rtsp::sdp),
+    ("server_entry", texts::server_entry),
+    ("templates", messages::templates),
+    ("thresholds", texts::thresholds),
+    ("ts", media::ts),
+    ("ts_file", media::ts_file),
+    ("ts_sections", protocol::media::ts::read_any),
+    ("urls", texts::urls),
+    ("websocket", messages::websocket),
+];

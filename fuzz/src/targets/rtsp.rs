@@ -1,0 +1,188 @@
+//! RTSP: the stream of a connection, header fields, descriptions.
+
+use protocol::media::sdp::Description;
+use protocol::rtsp::auth::{Accepts, Algorithm, Answer, Authenticator, Verifier};
+use protocol::rtsp::codec::{
+    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, Request, Response,
+};
+use protocol::rtsp::headers::{
+    Range, RtpInfo, Session, Transport, parse_challenges, parse_cseq, parse_methods, parse_params,
+};
+use protocol::rtsp::url::Url;
+
+use crate::input::{Input, text};
+
+/// An item without borrows, neighbouring garbage added up.
+#[derive(Debug, PartialEq)]
+enum Owned {
+    Frame(u8, Vec<u8>, usize),
+    Request(Request),
+    Response(Response),
+    Garbage(usize),
+    Malformed(&'static str),
+}
+
+/// What is read out of a stream in these pieces, and whether it was given up.
+fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
+    let mut decoder = Decoder::new();
+    let mut items = Vec::new();
+    for piece in pieces {
+        let fed = decoder.feed(piece, |item| {
+            let item = match item {
+                Item::Frame {
+                    channel,
+                    payload,
+                    length,
+                } => frame(channel, payload, length),
+                Item::Request(request) => Owned::Request(request),
+                Item::Response(response) => Owned::Response(response),
+                Item::Garbage { bytes } => Owned::Garbage(bytes),
+                Item::Malformed(malformed) => Owned::Malformed(malformed.what),
+            };
+            match (items.last_mut(), item) {
+                (Some(Owned::Garbage(sum)), Owned::Garbage(bytes)) => *sum += bytes,
+                (_, item) => items.push(item),
+            }
+        });
+        if fed.is_err() {
+            return (items, true);
+        }
+        assert!(decoder.kept() <= MAX_HEAD + MAX_BODY + LASTING);
+    }
+    (items, false)
+}
+
+/// A frame, as far as it does not depend on where reads end.
+fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
+    assert!(payload.len() <= length);
+    let in_part =
+        length > FRAME_KEPT && payload[0] & 0xe0 == 0x80 && !(192..=223).contains(&payload[1]);
+    let wanted = if in_part { FRAME_KEPT } else { length };
+    Owned::Frame(channel, payload[..wanted].to_vec(), length)
+}
+
+/// A connection: pieces give what the whole gives, and what is read can be written and read again.
+pub(super) fn rtsp(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let cuts = input.cuts();
+    let stream = input.rest();
+    let (mut items, given_up) = decode(&[stream]);
+    let (mut cut, cut_given_up) = decode(&cuts.pieces(stream));
+    assert_eq!(given_up, cut_given_up);
+    // How much of what is garbage was already called so at the end is up to the reads.
+    for items in [&mut items, &mut cut] {
+        if matches!(items.last(), Some(Owned::Garbage(_))) {
+            items.pop();
+        }
+    }
+    assert_eq!(items, cut);
+    for item in &items {
+        match item {
+            Owned::Request(request) => {
+                let expected = Owned::Request(Request {
+                    headers: writable(&request.headers),
+                    ..request.clone()
+                });
+                is_read_as(&request.encode(), &expected);
+                fields(&request.headers);
+            }
+            Owned::Response(response) => {
+                let expected = Owned::Response(Response {
+                    headers: writable(&response.headers),
+                    ..response.clone()
+                });
+                is_read_as(&response.encode(), &expected);
+                fields(&response.headers);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_read_as(written: &[u8], expected: &Owned) {
+    let (again, _) = decode(&[written]);
+    assert_eq!(again.first(), Some(expected), "{:?}", text(written));
+}
+
+/// Fields as they are written: what could end a line becomes a space.
+fn writable(headers: &Headers) -> Headers {
+    let mut all = Headers::new();
+    for (name, value) in headers.iter() {
+        all.push(name, value.replace(['\r', '\n', '\0'], " ").trim());
+    }
+    all
+}
+
+fn fields(headers: &Headers) {
+    let _ = headers.cseq();
+    for (name, value) in headers.iter() {
+        assert!(headers.get(name).is_some());
+        field(value);
+    }
+}
+
+/// A field's value, read as each that is known.
+fn field(value: &str) {
+    let _ = (parse_cseq(value), parse_params(value), parse_methods(value));
+    for transport in Transport::parse_all(value) {
+        let written = transport.to_string();
+        assert_eq!(Transport::parse(&written), Some(transport), "{written}");
+    }
+    if let Some(range) = Range::parse(value) {
+        let _ = range.length();
+        let written = range.to_string();
+        let again = Range::parse(&written).map(|range| range.to_string());
+        assert_eq!(again, Some(written));
+    }
+    if let Some(session) = Session::parse(value) {
+        let written = session.to_string();
+        assert_eq!(Session::parse(&written), Some(session), "{written}");
+    }
+    for info in RtpInfo::parse_all(value) {
+        let written = info.to_string();
+        assert_eq!(RtpInfo::parse_all(&written), [info], "{written}");
+    }
+    for challenge in parse_challenges(value) {
+        let _ = challenge.param("realm");
+    }
+}
+
+/// Header fields: as each that is known, and as what either side of an authentication says.
+pub(super) fn headers(bytes: &[u8]) {
+    // A decoder hands out no line ends.
+    let value = text(bytes).replace('\r', " ");
+    for line in value.split('\n') {
+        field(line);
+    }
+    let url = Url::parse("rtsp://user:secret@h/a").expect("a URL");
+    let credentials = url.credentials().expect("it has some").clone();
+    let accepts = vec![
+        Accepts::Digest(Algorithm::Sha256),
+        Accepts::Digest(Algorithm::Md5),
+        Accepts::Basic,
+    ];
+    let verifier = Verifier::new("a realm", credentials.clone(), accepts);
+    verifier.verify(Some(&value), "PLAY", "rtsp://h/a", "nonce");
+    let mut client = Authenticator::new(Some(credentials), 1);
+    let mut headers = Headers::new();
+    for line in value.split('\n') {
+        headers.push("WWW-Authenticate", line);
+    }
+    if client.challenged(&headers, false, false) == Answer::Retry {
+        let answer = client.authorize("PLAY", "rtsp://h/a").expect("it is to");
+        assert!(!answer.contains(['\r', '\n']), "{answer:?}");
+    }
+}
+
+/// A description of media.
+pub(super) fn sdp(bytes: &[u8]) {
+    let Ok(description) = Description::parse(bytes) else {
+        return;
+    };
+    let _ = description.length();
+    assert!(description.medias.len() <= bytes.len() / 2);
+    for media in &description.medias {
+        let _ = (media.clock_rate(), media.is_h264(), media.refuses_reports());
+        assert!(media.payload_types().len() <= bytes.len());
+    }
+}

@@ -1,0 +1,128 @@
+//! Texts that users write, or that servers send: scenarios, entries of known servers, thresholds, quantities, URLs.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use measure::Threshold;
+use measure::units::{BitRate, Frequency, Ratio, Size, TimeSpan, parse_quantity};
+use protocol::registry::PROTOCOLS;
+use protocol::source::Target as SourceTarget;
+use protocol::{http1, messages, rtsp};
+use scenario::{Overrides, Plan, ServerEntry};
+
+use crate::input::text;
+
+/// A scenario; a first line that begins with `#set ` is an override.
+pub(super) fn scenario(bytes: &[u8]) {
+    let all = text(bytes);
+    let mut overrides = Overrides::default();
+    let mut body: &str = &all;
+    if let Some(rest) = body.strip_prefix("#set ") {
+        let (line, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+        overrides.set.push(line.to_owned());
+        body = rest;
+    }
+    match Plan::parse("fuzz.yaml", body, &overrides) {
+        Ok(Plan::Run(scenario)) => {
+            let description = scenario.describe();
+            assert!(!description.lines().is_empty());
+            let _ = serde_json::to_string(&*scenario).expect("a scenario is plain data");
+        }
+        Ok(Plan::Series(series)) => {
+            assert!(series.runs() > 0);
+            let _ = series.scenario(0).expect("each was checked");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// The file of a known server.
+pub(super) fn server_entry(bytes: &[u8]) {
+    if let Err(error) = ServerEntry::parse("fuzz.yaml", &text(bytes)) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// What is written out is read as the same.
+fn same<T: FromStr + Display>(line: &str) {
+    if let Ok(value) = line.parse::<T>() {
+        let written = value.to_string();
+        let Ok(again) = written.parse::<T>() else {
+            panic!("{line:?} is written {written:?}, which is not read");
+        };
+        assert_eq!(again.to_string(), written, "{line:?}");
+    }
+}
+
+/// Thresholds and quantities, one a line.
+pub(super) fn thresholds(bytes: &[u8]) {
+    let all = text(bytes);
+    let subjects = [
+        ("viewers", PROTOCOLS[0].catalogue),
+        ("server", measure::SERVER_CATALOGUE),
+        ("tester", measure::TESTER_CATALOGUE),
+    ];
+    for line in all.lines() {
+        match Threshold::parse(line) {
+            Ok(threshold) => {
+                let again = Threshold::parse(threshold.text()).expect("it was read");
+                assert_eq!(again.text(), threshold.text());
+                let _ = threshold.check(&subjects);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        if let Ok(quantity) = parse_quantity(line) {
+            let written = quantity.to_string();
+            assert!(parse_quantity(&written).is_ok(), "{line:?}: {written:?}");
+        }
+        same::<TimeSpan>(line);
+        same::<BitRate>(line);
+        same::<Size>(line);
+        same::<Ratio>(line);
+        same::<Frequency>(line);
+    }
+}
+
+/// URLs of each protocol, one a line; each is also where the first redirects to.
+pub(super) fn urls(bytes: &[u8]) {
+    let all = text(bytes);
+    let first = all.lines().next().unwrap_or_default();
+    let (rtsp_first, http_first) = (rtsp::url::Url::parse(first), http1::Url::parse(first));
+    for line in all.lines() {
+        if let Ok(url) = rtsp::url::Url::parse(line) {
+            assert!(!url.host().is_empty() && url.port() > 0);
+            let again = rtsp::url::Url::parse(url.as_str()).expect("it was read");
+            assert_eq!((again.host(), again.port()), (url.host(), url.port()));
+            assert!(rtsp::url::same(url.as_str(), url.as_str()));
+            let _ = (url.stream_name(), url.target().len());
+            let base = rtsp::url::base(Some(line), None, &url);
+            let control = rtsp::url::control(&base, Some(line));
+            assert!(control.len() <= base.len() + line.len() + 1);
+            assert!(!url.to_string().contains('\n'));
+        }
+        if let Ok(url) = http1::Url::parse(line) {
+            let shown = url.to_string();
+            let again = http1::Url::parse(&shown).expect("it was read");
+            assert!(again.is_same_place(&url), "{shown}");
+            assert_eq!(again.target(), url.target());
+            let request = http1::write_request("GET", &url, http1::Version::Http11, &[]);
+            let ends = request.windows(2).filter(|end| end == b"\r\n").count();
+            assert_eq!(ends, 3, "a URL must not write lines of a request");
+        }
+        if let Ok(Ok(url)) = rtsp_first.as_ref().map(|url| url.redirect(line)) {
+            assert!(url.port() > 0);
+        }
+        if let Ok(Ok(url)) = http_first.as_ref().map(|url| url.redirect(line)) {
+            assert!(url.port() > 0);
+        }
+        if let Ok(target) = messages::url::Target::parse(line) {
+            assert!(!target.to_string().contains('\n'));
+            assert!(target.path().is_none() || !target.is_secure());
+        }
+        same::<SourceTarget>(line);
+        if let Ok(urls) = scenario::expand_urls(&[line.to_owned()]) {
+            assert!(!urls.is_empty());
+        }
+        let _ = scenario::hide_password(line);
+    }
+}

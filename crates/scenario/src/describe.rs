@@ -313,7 +313,7 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
             Size(tester.ring),
             tester.priority.name()
         ),
-        format!("tester: trusts itself up to {}", bounds.join(", ")),
+        format!("tester: health limits: {}", bounds.join(", ")),
     ]
 }
 

@@ -247,7 +247,7 @@ fn protocol(
             (None, _) => Some(
                 Problem::new(
                     &node.origin,
-                    format!("`{}` is no URL of a protocol known here", shown(url)),
+                    format!("`{}` has an unsupported URL scheme", shown(url)),
                 )
                 .help(schemes()),
             ),
@@ -265,12 +265,11 @@ fn protocol(
             (Some(found), _) => {
                 chosen = Some(found);
                 found.check_url(url).err().map(|message| {
-                    Problem::new(&node.origin, format!("`{}`: {message}", shown(url))).help(
-                        format!(
-                            "such as {}://127.0.0.1:{}/a",
-                            found.schemes[0], found.default_port
-                        ),
-                    )
+                    // Some say themselves which URL it is.
+                    let named = format!("`{url}`: ");
+                    let message = message.strip_prefix(&named).unwrap_or(&message);
+                    let message = format!("`{}`: {message}", shown(url));
+                    Problem::new(&node.origin, message).help(example_of(found))
                 })
             }
         };
@@ -280,6 +279,19 @@ fn protocol(
         }
     }
     chosen
+}
+
+/// A URL that the protocol takes.
+fn example_of(protocol: &Protocol) -> String {
+    let address = format!(
+        "{}://127.0.0.1:{}",
+        protocol.schemes[0], protocol.default_port
+    );
+    let with_path = format!("{address}/a");
+    match protocol.check_url(&with_path) {
+        Ok(()) => format!("such as {with_path}"),
+        Err(_) => format!("such as {address}"),
+    }
 }
 
 fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Pick> {

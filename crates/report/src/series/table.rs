@@ -99,7 +99,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
         legend.push(what.to_owned());
     }
     if !left_out.is_empty() {
-        legend.push(format!("for want of room without: {}", left_out.join(", ")));
+        legend.push(format!("hidden to fit: {}", left_out.join(", ")));
     }
     for line in legend.iter().flat_map(|what| fold(what, layout.width)) {
         let _ = writeln!(text, "{}", paint.faint(&line));

@@ -201,28 +201,6 @@ fn check_names_a_program_that_is_missing() {
 }
 
 #[test]
-fn examples_are_valid() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let folder = folder();
-    let mut checked = 0;
-    for entry in fs::read_dir(examples).expect("there are examples") {
-        let path = entry.expect("it can be read").path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            run(
-                folder.path(),
-                ["check".as_ref(), "--offline".as_ref(), path.as_os_str()],
-            )
-            .expect(0);
-            checked += 1;
-        }
-    }
-    assert!(checked >= 3, "{checked}");
-}
-
-#[test]
 fn a_host_without_a_name() {
     fails_with(
         "rtsp://no-such-host.invalid/a",

@@ -237,7 +237,7 @@ fn check_reads_a_scenario_of_it() {
         text.replace("grup", "group"),
     )
     .expect("written");
-    run(folder.path(), ["check", "test.yaml"]).expect(0);
+    run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
 }
 
 /// Plays what another program serves for three seconds; the report, and what was shown.

@@ -402,7 +402,7 @@ fn hostile_servers_are_named() {
             json.to_str().expect("UTF-8"),
         ],
     )
-    .expect(0);
+    .expect(99);
     let report = Report::read(&json);
     assert_eq!(count(&report, "answered"), 0);
     assert_eq!(
@@ -510,7 +510,17 @@ fn messages_go_over_unix_sockets() {
     let report = load(
         folder.path(),
         &url,
-        &["-c", "5", "--in-flight", "1", "--messages", "200"],
+        // At a rate, or a fast machine would be through before anything is measured.
+        &[
+            "-c",
+            "5",
+            "--rate",
+            "100/s",
+            "--answers",
+            "echo",
+            "--messages",
+            "200",
+        ],
         0,
     );
     assert_eq!(
@@ -541,7 +551,17 @@ fn socat_echoes() {
     let report = load(
         folder.path(),
         &format!("tcp://127.0.0.1:{port}"),
-        &["-c", "5", "--in-flight", "1", "--messages", "100"],
+        // At a rate, or a fast machine would be through before anything is measured.
+        &[
+            "-c",
+            "5",
+            "--rate",
+            "50/s",
+            "--answers",
+            "echo",
+            "--messages",
+            "100",
+        ],
         0,
     );
     assert_eq!(count(&report, "answered"), 500);

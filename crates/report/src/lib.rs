@@ -23,6 +23,7 @@ pub use limits::{Limit, LimitKind};
 pub use loss::WhereLost;
 pub use model::Report;
 pub use runfile::{Reader, Subject, io_reason};
+pub use shorten::shorten;
 pub use source::open;
 pub use terminal::{Layout, headline, summary};
 

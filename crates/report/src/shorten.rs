@@ -4,7 +4,7 @@
 /// of anything else the beginning and the end.
 ///
 /// An address that is wider than `width` is not cut: without it nobody knows which server is meant.
-pub(crate) fn shorten(text: &str, width: usize) -> String {
+pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::{Does, Phase, PopulationProgress, Progress, Rates};
 use measure::Unit;
 use report::human::{count, figure, figure_or_dash, span};
+use report::shorten;
 
 use super::block::Size;
 use super::line::{Line, Tone};
@@ -60,6 +61,9 @@ impl History {
     }
 }
 
+/// Characters of a step before the run, such as the command of a server, that a plain line shows.
+const LAUNCHING_MAX: usize = 200;
+
 /// What a terminal shows of a run.
 pub(super) struct View<'a> {
     pub(super) progress: &'a Progress,
@@ -107,7 +111,7 @@ impl View<'_> {
         let so_far = span(elapsed.as_secs_f64());
         let (long, short) = match (&self.progress.phase, self.planned) {
             (Phase::Launching(text) | Phase::Warning(text), _) => {
-                return Line::default().with(Tone::Strong, text);
+                return Line::default().with(Tone::Strong, &shorten(text, columns));
             }
             (Phase::Lingering, _) => {
                 let text = format!("{so_far}, watching what the server gives back");
@@ -203,7 +207,7 @@ pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
         format!(" of {}", span(planned.as_secs_f64()))
     });
     let phase = match &progress.phase {
-        Phase::Launching(what) => what.clone(),
+        Phase::Launching(what) => shorten(what, LAUNCHING_MAX),
         Phase::Warning(text) => format!("warning: {text}"),
         Phase::Running => "running".to_owned(),
         Phase::Stopping => "stopping (Ctrl-C to stop at once)".to_owned(),

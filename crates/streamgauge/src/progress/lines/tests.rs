@@ -154,7 +154,7 @@ fn launching_says_nothing_of_clients() {
     };
     let lines = |columns| shown(&launching, &History::default(), Some(8), (columns, 24));
     assert_eq!(lines(80), ["waiting up to 10 s for port 8554 of 127.0.0.1"]);
-    assert_eq!(lines(40), ["waiting up to 10 s for port 8554 of 127…"]);
+    assert_eq!(lines(40), ["waiting up to 10 s …rt 8554 of 127.0.0.1"]);
 }
 
 #[test]

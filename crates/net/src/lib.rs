@@ -21,6 +21,7 @@ pub mod segments;
 pub mod stream;
 pub mod thread;
 pub mod timer;
+#[cfg(not(fuzzing))]
 pub mod tls;
 pub mod waker;
 

@@ -177,7 +177,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
             Some(answer.len() - 4)
         );
     }
-    let url = http1::Url::parse("ws://h/a").expect("a URL");
+    let url = http1::Url::parse("http://h/a").expect("a URL");
     let (mut upgrade, request) = Upgrade::begin(&url, 1);
     let (right, _) = upgrade::accept(&request)
         .expect("it is a request")

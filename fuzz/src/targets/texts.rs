@@ -92,7 +92,10 @@ pub(super) fn urls(bytes: &[u8]) {
         if let Ok(url) = rtsp::url::Url::parse(line) {
             assert!(!url.host().is_empty() && url.port() > 0);
             let again = rtsp::url::Url::parse(url.as_str()).expect("it was read");
-            assert_eq!((again.host(), again.port()), (url.host(), url.port()));
+            // A zone is left out of what is sent.
+            let zone = url.host().strip_prefix(again.host());
+            assert!(zone.is_some_and(|zone| zone.is_empty() || zone.starts_with('%')));
+            assert_eq!(again.port(), url.port());
             assert!(rtsp::url::same(url.as_str(), url.as_str()));
             let _ = (url.stream_name(), url.target().len());
             let base = rtsp::url::base(Some(line), None, &url);

@@ -51,8 +51,11 @@ impl Head {
             if line.starts_with([' ', '\t']) {
                 // A folded line goes on with the value before (RFC 9112, 5.2).
                 let (_, value) = fields.last_mut().ok_or(Malformed::HeaderField)?;
-                value.push(' ');
-                value.push_str(line.trim());
+                let more = line.trim();
+                if !value.is_empty() && !more.is_empty() {
+                    value.push(' ');
+                }
+                value.push_str(more);
                 continue;
             }
             let (name, value) = line.split_once(':').ok_or(Malformed::HeaderField)?;

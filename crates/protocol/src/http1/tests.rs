@@ -75,6 +75,16 @@ fn bodies_end_by_length_chunk_or_close() {
 }
 
 #[test]
+fn values_that_begin_or_end_with_a_fold_have_no_space_there() {
+    let text = b"HTTP/1.1 302 Found\r\nLocation:\r\n /x\r\nA: 1\r\n \t\r\n\r\n";
+    let Ok(Some(Item::Head(head))) = Decoder::new().next(text, &mut 0) else {
+        panic!("a head");
+    };
+    assert_eq!(head.headers.get("Location"), Some("/x"));
+    assert_eq!(head.headers.get("A"), Some("1"));
+}
+
+#[test]
 fn header_fields_are_found_whatever_their_case_and_folds() {
     let text = b"HTTP/1.1 302 Found\r\nLOCATION: /x\r\nA: 1\r\n  2\r\na: 3\r\n\r\n";
     let mut at = 0;

@@ -106,7 +106,11 @@ pub(super) fn urls(bytes: &[u8]) {
         if let Ok(url) = http1::Url::parse(line) {
             let shown = url.to_string();
             let again = http1::Url::parse(&shown).expect("it was read");
-            assert!(again.is_same_place(&url), "{shown}");
+            // A zone is left out of what is sent.
+            assert!(
+                again.is_same_place(&url) || url.host().contains('%'),
+                "{shown}"
+            );
             assert_eq!(again.target(), url.target());
             let request = http1::write_request("GET", &url, http1::Version::Http11, &[]);
             let ends = request.windows(2).filter(|end| end == b"\r\n").count();

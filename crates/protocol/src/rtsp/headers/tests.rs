@@ -9,6 +9,16 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 #[test]
+fn text_in_a_transport_cannot_add_parameters() {
+    let value = "RTP/AVP;unicast;destination=\"10.0.0.1;source=10.0.0.9\"";
+    let transport = Transport::parse(value).expect("a transport");
+    assert_eq!(transport.source, None);
+    assert_eq!(Transport::parse(&transport.to_string()), Some(transport));
+    let torn = Transport::parse("RTP/AVP;destination=a\"b").expect("a transport");
+    assert_eq!(torn.destination, None);
+}
+
+#[test]
 fn cseq_as_it_is_written() {
     assert_eq!(parse_cseq(" 7 "), Some(7));
     assert_eq!(parse_cseq("7\tx"), Some(7));

@@ -185,9 +185,18 @@ impl Transport {
     }
 }
 
+/// A text; none where it is empty, or holds a quotation mark, for which there is no way to write it.
 fn text(value: &str) -> Option<String> {
     let value = unquote(value);
-    (!value.is_empty()).then(|| value.to_owned())
+    (!value.is_empty() && !value.contains('"')).then(|| value.to_owned())
+}
+
+/// A text as it is written: in quotation marks where it would else end early.
+fn written(value: &str) -> String {
+    match value.contains([';', ',']) {
+        true => format!("\"{value}\""),
+        false => value.to_owned(),
+    }
 }
 
 /// Eight hexadecimal digits (RFC 2326, 12.39). Some servers leave out leading zeros, pad with
@@ -214,10 +223,10 @@ impl fmt::Display for Transport {
             None => {}
         }
         if let Some(destination) = &self.destination {
-            write!(f, ";destination={destination}")?;
+            write!(f, ";destination={}", written(destination))?;
         }
         if let Some(source) = &self.source {
-            write!(f, ";source={source}")?;
+            write!(f, ";source={}", written(source))?;
         }
         if let Some(channels) = self.interleaved {
             write!(f, ";interleaved={channels}")?;

@@ -177,7 +177,7 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
 /// packet.
 fn stuffed(input: &mut Input<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
-    while !input.is_empty() && stream.len() < 1 << 16 {
+    while !input.is_empty() && stream.len() < 1 << 14 {
         let length = input.byte();
         if length == 255 {
             stream.extend_from_slice(input.piece());

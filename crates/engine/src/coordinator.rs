@@ -72,8 +72,10 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) until: Option<Time>,
     /// When the measurement ends: the planned end of the run, or when it was stopped before.
     pub(crate) stopped_at: Time,
-    /// Why the run was ended early, where a threshold with `abort` was violated.
-    pub(crate) aborted: Option<String>,
+    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended the run.
+    pub(crate) failed: Vec<String>,
+    /// Whether a threshold with `abort` was violated.
+    pub(crate) aborted: bool,
     /// What can be said of whether each population was measured at all.
     pub(crate) coverage: Coverage,
     pub(crate) stopped_by_user: bool,
@@ -261,12 +263,15 @@ impl Coordinator<'_> {
             .duration
             .is_some_and(|duration| now >= Time::from_start(duration));
         let user = self.control.is_stopped();
-        let cut_short = self.run_file.failed().is_some() || self.aborted.is_some();
+        let cut_short = self.run_file.failed().is_some() || self.aborted;
         if self.until.is_some() || !(over || user || cut_short) {
             return;
         }
         self.stopped_by_user = user && !over;
         self.stopped_at = self.stopped_at.min(now);
+        // Kept at once: a run that is killed while it ends is reported too.
+        let stopped_at = self.stopped_at.as_secs_f64();
+        self.run_file.meta("stopped_at", stopped_at.into());
         if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
             && over
         {
@@ -312,9 +317,10 @@ impl Coordinator<'_> {
         let measured = seconds_until(begins, seconds, self.stopped_at);
         self.judge.window(index, measured.unwrap_or(0.0), &subjects);
         self.health.window(index, seconds, &subjects);
-        self.coverage.window(self.scenario, &subjects);
+        let counts = measured.filter(|_| index >= self.warm_up_windows);
+        self.coverage
+            .window(self.scenario, &subjects, counts.unwrap_or(0.0));
         if index >= self.warm_up_windows {
-            self.coverage.measured(measured.unwrap_or(0.0));
             for (name, window) in &subjects {
                 if let Some(totals) = self.totals.get_mut(name) {
                     totals.add_until(window, begins, seconds, self.stopped_at);
@@ -334,7 +340,8 @@ impl Coordinator<'_> {
 
     /// Ends the run where a threshold with `abort` is violated, and its delay is over.
     fn abort_where_wanted(&mut self, now: Time) {
-        if self.until.is_some() || self.aborted.is_some() {
+        // The warm-up is left out of what thresholds read.
+        if self.until.is_some() || self.aborted || self.windows <= self.warm_up_windows {
             return;
         }
         for (number, threshold) in self.scenario.thresholds.iter().enumerate() {
@@ -351,7 +358,8 @@ impl Coordinator<'_> {
                     violated.explain()
                 );
                 self.event(now, "aborted", Some(violated.subject), why.clone());
-                self.aborted = Some(why);
+                self.failed.push(why);
+                self.aborted = true;
                 return;
             }
         }
@@ -366,24 +374,34 @@ impl Coordinator<'_> {
             let text = format!("matches `{}`: {}", line.pattern, line.text);
             self.event(at, "server_log", Some("server".to_owned()), text);
         }
-        let sut = self.sut.as_ref()?;
-        if let Some(how) = ended.filter(|_| !self.server_is_gone) {
-            self.server_is_gone = true;
-            if let Some(reason) = supervisor_lost(sut) {
-                self.invalid.push(reason.clone());
-                self.event(at, "supervisor_lost", Some("server".to_owned()), reason);
-                return Some(self.server.take_window());
-            }
-            let tail = sut.log_tail();
-            let last = tail
-                .lines()
-                .rev()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or_default();
-            let text = format!("the server ended during the run: {how}; its last line: {last}");
-            self.event(at, "server_ended", Some("server".to_owned()), text);
-        }
+        self.note_the_servers_end(at, ended);
         Some(self.server.take_window())
+    }
+
+    /// That the server ended before it was told to fails a run, whatever its clients saw of it: one that crashes when they
+    /// leave has crashed.
+    fn note_the_servers_end(&mut self, at: Time, ended: Option<String>) {
+        let (Some(how), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
+            return;
+        };
+        self.server_is_gone = true;
+        if let Some(reason) = supervisor_lost(sut) {
+            self.invalid.push(reason.clone());
+            self.event(at, "supervisor_lost", Some("server".to_owned()), reason);
+            return;
+        }
+        let tail = sut.log_tail();
+        let last = tail
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or_default();
+        let text = format!("the server ended during the run: {how}; its last line: {last}");
+        let after = at.as_secs_f64();
+        self.failed.push(format!(
+            "the server ended, {after:.1} s after the run began: {how}"
+        ));
+        self.event(at, "server_ended", Some("server".to_owned()), text);
     }
 
     fn progress(
@@ -437,6 +455,8 @@ impl Coordinator<'_> {
     }
 
     fn finish(mut self) -> Finished {
+        let ended = self.sut.as_mut().and_then(|sut| sut.has_exited());
+        self.note_the_servers_end(self.clock.now(), ended);
         if let Some(sut) = &self.sut
             && !self.server_is_gone
         {
@@ -492,17 +512,16 @@ impl Coordinator<'_> {
             && thresholds
                 .iter()
                 .any(|found| !found.passed && !found.no_data);
-        invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
+        // Who stops a run knows that it is not all.
+        if !self.stopped_by_user {
+            invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
+        }
         let grounds = Grounds {
             invalid,
-            aborted: self.aborted.take(),
+            failed: std::mem::take(&mut self.failed),
             stopped_by_user: self.stopped_by_user,
         };
         let verdict = Verdict::decide(&thresholds, grounds);
-        if self.until.is_some() {
-            let stopped_at = self.stopped_at.as_secs_f64();
-            self.run_file.meta("stopped_at", stopped_at.into());
-        }
         self.keep_the_testers_own();
         self.run_file.verdict(&verdict, &thresholds);
         let finished = self.run_file.finish();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::metric::CounterId;
 use measure::{Time, Window};
-use protocol::metrics::{STARTED, TURNED_AWAY};
+use protocol::metrics::{ACTIVE, STARTED, TURNED_AWAY};
 use scenario::Scenario;
 
 /// From so many seconds on a window is a whole one. Windows end where the loop finds time for it, so a whole
@@ -16,8 +16,13 @@ const WHOLE: f64 = 0.95;
 pub(crate) struct Coverage {
     /// Clients of each population that began, or arrived and were turned away; the warm-up included.
     began: Vec<u64>,
-    /// Whole windows after the warm-up and before the run was stopped.
-    windows: u64,
+    /// Windows of each population that were whole, after the warm-up and before the run was stopped, and at whose beginning
+    /// it had clients already.
+    windows: Vec<u64>,
+    /// Whether each population had clients in the window before.
+    active: Vec<bool>,
+    /// Whether there was a window before.
+    begun: bool,
 }
 
 impl Coverage {
@@ -25,13 +30,20 @@ impl Coverage {
     pub(crate) fn new(scenario: &Scenario) -> Coverage {
         Coverage {
             began: vec![0; scenario.populations.len()],
-            windows: 0,
+            windows: vec![0; scenario.populations.len()],
+            active: vec![false; scenario.populations.len()],
+            begun: false,
         }
     }
 
-    /// Takes in how many clients began in a window.
-    pub(crate) fn window(&mut self, scenario: &Scenario, subjects: &BTreeMap<String, Window>) {
-        for (population, began) in scenario.populations.iter().zip(&mut self.began) {
+    /// Takes in a window of which `seconds` count.
+    pub(crate) fn window(
+        &mut self,
+        scenario: &Scenario,
+        subjects: &BTreeMap<String, Window>,
+        seconds: f64,
+    ) {
+        for (number, population) in scenario.populations.iter().enumerate() {
             let Some(window) = subjects.get(&population.name) else {
                 continue;
             };
@@ -39,13 +51,14 @@ impl Coverage {
                 let value = window.counters.get(usize::from(id.0)).copied();
                 u64::try_from(value.unwrap_or(0)).unwrap_or(0)
             };
-            *began += counter(STARTED) + counter(TURNED_AWAY);
+            self.began[number] += counter(STARTED) + counter(TURNED_AWAY);
+            let active = window.gauges.get(usize::from(ACTIVE.0)).copied().flatten();
+            let active = active.is_some_and(|active| active > 0.0);
+            // Who came in the middle of it is not measured for all of it.
+            let before = std::mem::replace(&mut self.active[number], active) || !self.begun;
+            self.windows[number] += u64::from(active && before && seconds >= WHOLE);
         }
-    }
-
-    /// Takes in how long of a window counts, in seconds.
-    pub(crate) fn measured(&mut self, seconds: f64) {
-        self.windows += u64::from(seconds >= WHOLE);
+        self.begun = true;
     }
 
     /// Why there is nothing to judge by, or less than was planned. `due_by` is up to when clients were due that must
@@ -57,14 +70,26 @@ impl Coverage {
         failed: bool,
     ) -> Vec<String> {
         let mut gaps = Vec::new();
-        if self.windows == 0 && !failed {
-            let after = match scenario.warm_up.is_zero() {
-                true => "",
-                false => " after the warm-up",
-            };
+        let after = match scenario.warm_up.is_zero() {
+            true => "",
+            false => " after the warm-up",
+        };
+        let none = |windows: &u64| *windows == 0;
+        if failed {
+            // What became of the clients says enough.
+        } else if self.windows.iter().all(none) {
             gaps.push(format!(
-                "nothing was measured: the run had no whole second{after}; let it last longer"
+                "nothing was measured: the run had no whole second with clients{after}; let it last longer"
             ));
+        } else {
+            let all = scenario.populations.iter().zip(&self.windows);
+            gaps.extend(all.filter(|(_, windows)| none(windows)).map(|(population, _)| {
+                format!(
+                    "`{}` was not measured: it had no whole second with clients{after}; let the run last longer, or \
+                     start them sooner",
+                    population.name
+                )
+            }));
         }
         let Some(due_by) = due_by else {
             return gaps;
@@ -105,6 +130,7 @@ mod tests {
         let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
         recorder.add(STARTED, started);
         recorder.add(TURNED_AWAY, turned_away);
+        recorder.set(ACTIVE, 1.0);
         BTreeMap::from([("viewers".to_owned(), recorder.take_window())])
     }
 
@@ -112,17 +138,16 @@ mod tests {
     fn a_run_without_a_whole_second_has_measured_nothing() {
         let scenario = scenario("{clients: 2}", "duration: 10s\nwarm_up: 5s");
         let mut coverage = Coverage::new(&scenario);
-        coverage.window(&scenario, &began(2, 0));
-        coverage.measured(0.7);
+        coverage.window(&scenario, &began(2, 0), 0.7);
         let gaps = coverage.gaps(&scenario, Some(Time::NEVER), false);
         assert_eq!(gaps.len(), 1);
         assert!(
-            gaps[0].contains("no whole second after the warm-up"),
+            gaps[0].contains("no whole second with clients after the warm-up"),
             "{gaps:?}"
         );
         // Where it fails for what became of clients, it need not have lasted.
         assert_eq!(coverage.gaps(&scenario, None, true), Vec::<String>::new());
-        coverage.measured(0.999);
+        coverage.window(&scenario, &began(0, 0), 0.999);
         assert_eq!(
             coverage.gaps(&scenario, Some(Time::NEVER), false),
             Vec::<String>::new()
@@ -133,8 +158,7 @@ mod tests {
     fn clients_that_were_due_and_did_not_begin_are_a_gap() {
         let scenario = scenario("{clients: 20, ramp: 10s}", "duration: 20s");
         let mut coverage = Coverage::new(&scenario);
-        coverage.measured(1.0);
-        coverage.window(&scenario, &began(4, 0));
+        coverage.window(&scenario, &began(4, 0), 1.0);
         // At 1.9 s the fourth of them is due, and at 2 s the fifth.
         let at = |nanos| coverage.gaps(&scenario, Some(Time::from_nanos(nanos)), false);
         assert_eq!(at(1_900_000_000), Vec::<String>::new());
@@ -148,8 +172,7 @@ mod tests {
     fn who_is_turned_away_has_come_and_arrivals_have_no_end() {
         let scenario = scenario("{arrivals: 5/s, max_clients: 3}", "duration: 20s");
         let mut coverage = Coverage::new(&scenario);
-        coverage.measured(1.0);
-        coverage.window(&scenario, &began(3, 2));
+        coverage.window(&scenario, &began(3, 2), 1.0);
         assert_eq!(
             coverage.gaps(&scenario, Some(Time::from_nanos(999_999_999)), false),
             Vec::<String>::new()
@@ -164,5 +187,30 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn a_population_that_comes_in_the_last_second_is_not_measured() {
+        let text = "clients: {early: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}, \
+                    late: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}}\nduration: 9s";
+        let scenario = Scenario::parse("test", text, &scenario::Overrides::default())
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        let mut coverage = Coverage::new(&scenario);
+        let window = |late: bool| {
+            let mut subjects = BTreeMap::new();
+            for (name, active) in [("early", true), ("late", late)] {
+                let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
+                recorder.set(ACTIVE, f64::from(u8::from(active)));
+                subjects.insert(name.to_owned(), recorder.take_window());
+            }
+            subjects
+        };
+        coverage.window(&scenario, &window(false), 1.0);
+        coverage.window(&scenario, &window(true), 1.0);
+        let gaps = coverage.gaps(&scenario, None, false);
+        assert_eq!(gaps.len(), 1);
+        assert!(gaps[0].starts_with("`late` was not measured"), "{gaps:?}");
+        coverage.window(&scenario, &window(true), 1.0);
+        assert_eq!(coverage.gaps(&scenario, None, false), Vec::<String>::new());
     }
 }

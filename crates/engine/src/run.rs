@@ -236,7 +236,8 @@ fn run_team(
         phase: Phase::Running,
         until: None,
         stopped_at: scenario.duration.map_or(Time::NEVER, Time::from_start),
-        aborted: None,
+        failed: Vec::new(),
+        aborted: false,
         coverage: Coverage::new(scenario),
         stopped_by_user: false,
     };

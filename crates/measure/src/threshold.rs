@@ -95,6 +95,24 @@ impl Comparison {
     }
 }
 
+/// On which side a comparison bounds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
+}
+
+impl Comparison {
+    /// On which side it bounds a value; `None` where it is on both.
+    fn bounds(self) -> Option<Side> {
+        match self {
+            Comparison::Less | Comparison::AtMost => Some(Side::Above),
+            Comparison::Greater | Comparison::AtLeast => Some(Side::Below),
+            Comparison::Equal | Comparison::NotEqual => None,
+        }
+    }
+}
+
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -240,7 +258,18 @@ impl Threshold {
     /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One on
     /// a single reason does not: the other reasons would go unwatched.
     fn is_on_failed(&self) -> bool {
-        self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none())
+        let on_failed =
+            self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none());
+        // `failed >= 0` demands nothing of the server.
+        on_failed && self.comparison.bounds() != Some(Side::Below)
+    }
+
+    /// Whether it takes the place of an unwritten threshold: one on the same metric that is bounded on the same side.
+    pub fn replaces(&self, unwritten: &Threshold) -> bool {
+        // What must be 0 is bounded from above: nothing is less.
+        let theirs = unwritten.comparison.bounds().unwrap_or(Side::Above);
+        (self.subject(), self.metric()) == (unwritten.subject(), unwritten.metric())
+            && self.comparison.bounds().is_none_or(|ours| ours == theirs)
     }
 
     /// Whether it takes the place of the unwritten threshold on `wrong` of its population: who says what may be lost

@@ -43,11 +43,15 @@ impl GaugeFigures {
     }
 }
 
-/// How long of a window of `seconds` from `begins` the run was not yet told to stop; `None` of a window
-/// that began after that.
+/// How much later than the stop a window may end that still counts as of the time before it, in seconds: a loop ends
+/// its window when it gets round to it.
+const LATE_END: f64 = 0.05;
+
+/// How long of a window of `seconds` from `begins` counts as time of measurement: all of it, or `None` of one that goes on
+/// after the run was told to stop. How much of such a window's counts came before that is not known.
 pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
-    (begins < stopped_at || seconds == 0.0).then(|| seconds.min(before))
+    (seconds <= before + LATE_END || seconds == 0.0).then_some(seconds)
 }
 
 /// Which figure of a metric is meant.
@@ -76,6 +80,8 @@ pub struct Totals {
     catalogue: Catalogue,
     seconds: f64,
     counters: Vec<i64>,
+    /// What of it was counted in `seconds`: all but what came while the run was being ended.
+    timed: Vec<i64>,
     gauges: Vec<GaugeFigures>,
     /// Sparse, because most figures are of one window, and looked at once: nothing so large as a [`crate::Histogram`] is made for them.
     histograms: BTreeMap<HistogramId, Sparse>,
@@ -89,6 +95,7 @@ impl Totals {
             catalogue,
             seconds: 0.0,
             counters: vec![0; catalogue.counters()],
+            timed: vec![0; catalogue.counters()],
             gauges: vec![GaugeFigures::default(); catalogue.gauges()],
             histograms: BTreeMap::new(),
             failures: BTreeMap::new(),
@@ -106,6 +113,9 @@ impl Totals {
     pub fn add(&mut self, window: &Window, seconds: f64) {
         self.seconds += seconds;
         self.add_closing(window);
+        for (ours, theirs) in self.timed.iter_mut().zip(&window.counters) {
+            *ours += theirs;
+        }
         for (ours, theirs) in self.gauges.iter_mut().zip(&window.gauges) {
             if let Some(value) = theirs {
                 ours.add(*value);
@@ -114,7 +124,7 @@ impl Totals {
     }
 
     /// Adds a window in which the run was already being ended: sessions say goodbye, and what was on its
-    /// way still arrives. That counts, but the time does not, so no rate and no mean level has it in it.
+    /// way still arrives. That counts, but in no rate and no mean level: those are of the time before.
     pub fn add_closing(&mut self, window: &Window) {
         for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
             *ours += theirs;
@@ -128,7 +138,7 @@ impl Totals {
     }
 
     /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: as
-    /// [`Totals::add`] does with what of it came before that, or as [`Totals::add_closing`].
+    /// [`Totals::add`] does where it ended before that, or as [`Totals::add_closing`].
     pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {
         match seconds_until(begins, seconds, stopped_at) {
             Some(seconds) => self.add(window, seconds),
@@ -190,9 +200,10 @@ impl Totals {
                 let both = counter(a) + counter(b);
                 (both > 0.0).then(|| counter(a) / both)
             }
-            Source::Rate(a, factor) => {
-                (self.seconds > 0.0).then(|| counter(a) * f64::from(factor) / self.seconds)
-            }
+            Source::Rate(a, factor) => (self.seconds > 0.0).then(|| {
+                let timed = self.timed[usize::from(a.0)] as f64;
+                timed * f64::from(factor) / self.seconds
+            }),
             // Divided where the power is negative: 10^-9 has no exact value, 10^9 has.
             Source::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
             Source::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
@@ -268,5 +279,41 @@ fn distribution_figure(values: &Sparse, metric: &Metric, statistic: Statistic) -
         Statistic::Min => Some(of(values.min)),
         Statistic::Max => Some(of(values.max)),
         Statistic::Quantile(quantile) => values.quantile(quantile).map(of),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::recorder::Recorder;
+    use crate::tester::{CPU_NANOS, TESTER_CATALOGUE};
+
+    #[test]
+    fn what_comes_while_a_run_is_ended_counts_and_is_in_no_rate() {
+        let stopped_at = Time::from_start(Duration::from_millis(2_500));
+        let mut totals = Totals::new(TESTER_CATALOGUE);
+        for second in 0..5 {
+            let mut recorder = Recorder::new(TESTER_CATALOGUE);
+            recorder.add(CPU_NANOS, 100);
+            let begins = Time::from_start(Duration::from_secs(second));
+            totals.add_until(&recorder.take_window(), begins, 1.0, stopped_at);
+        }
+        assert_eq!(totals.counter(CPU_NANOS), 500);
+        // Two windows ended before the stop. Of the third nobody knows how much came before it.
+        assert_eq!(totals.seconds(), 2.0);
+        assert_eq!(totals.timed[usize::from(CPU_NANOS.0)], 200);
+    }
+
+    #[test]
+    fn a_window_that_ends_a_little_late_is_of_the_time_before_the_stop() {
+        let at = |millis| Time::from_start(Duration::from_millis(millis));
+        assert_eq!(seconds_until(at(2_000), 1.003, at(3_000)), Some(1.003));
+        assert_eq!(seconds_until(at(2_000), 1.0, at(2_500)), None);
+        assert_eq!(seconds_until(at(3_000), 1.0, at(3_000)), None);
+        assert_eq!(seconds_until(at(3_000), 0.4, Time::NEVER), Some(0.4));
+        // What the server gave back after the run is a window of no length.
+        assert_eq!(seconds_until(at(9_000), 0.0, at(3_000)), Some(0.0));
     }
 }

@@ -59,8 +59,8 @@ pub struct Verdict {
 pub struct Grounds {
     /// Why the measurement cannot be trusted: [`crate::Health::reasons`] and whatever else was found.
     pub invalid: Vec<String>,
-    /// Why the run was ended early, where a threshold with `abort` was violated.
-    pub aborted: Option<String>,
+    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended the run.
+    pub failed: Vec<String>,
     /// Whether the user stopped the run before its planned end.
     pub stopped_by_user: bool,
 }
@@ -78,7 +78,7 @@ impl Verdict {
             ));
         }
         let is_invalid = !reasons.is_empty();
-        reasons.extend(grounds.aborted);
+        reasons.extend(grounds.failed);
         let failed = thresholds.iter().filter(|threshold| !threshold.passed);
         reasons.extend(failed.map(ThresholdResult::explain));
         Verdict {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_aborted_run_has_failed_though_the_threshold_holds_in_the_end() {
         let grounds = Grounds {
-            aborted: Some("stopped early".to_owned()),
+            failed: vec!["stopped early".to_owned()],
             ..Grounds::default()
         };
         let verdict = Verdict::decide(&[result(true, false)], grounds);

@@ -1,13 +1,13 @@
 //! Why a run came out as it did, in one sentence: the line that is read first, and often alone.
 
-use crate::human::{count, plural, span};
+use crate::human::{count, length, plural};
 use crate::model::{Outcome, Population, Report};
 
 /// The cause of a verdict that is no pass. `None` of a pass.
 ///
 /// * Of a run that the user stopped: when, and whether all held until then.
 /// * Of an invalid one: the first reason why the measurement cannot be trusted.
-/// * Of a failed one: what happened to the clients that failed, where that is what was demanded;
+/// * Of a failed one: that the server ended; or what happened to the clients that failed, where that is what was demanded;
 ///   else the first threshold that did not hold.
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
@@ -15,49 +15,72 @@ pub fn cause(report: &Report) -> Option<String> {
         Outcome::Pass => None,
         Outcome::Stopped => Some(stopped(report)),
         Outcome::Invalid => verdict.reasons.first().cloned(),
-        Outcome::Fail => failed_clients(report).or_else(|| verdict.reasons.first().cloned()),
+        Outcome::Fail => servers_end(report)
+            .or_else(|| failed_clients(report).map(|(_, text)| text))
+            .or_else(|| verdict.reasons.first().cloned()),
     }
 }
 
 /// The reasons that the cause has not said yet.
 pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
     let reasons = report.verdict.reasons.iter().map(String::as_str);
-    match report.verdict.result {
-        Outcome::Pass | Outcome::Stopped => reasons.collect(),
-        Outcome::Fail if failed_clients(report).is_some() => reasons
-            .filter(|reason| !reason.contains(".failed == 0` (implied)"))
-            .collect(),
-        Outcome::Invalid | Outcome::Fail => reasons.skip(1).collect(),
+    let of_clients = match servers_end(report) {
+        Some(_) => None,
+        None => failed_clients(report),
+    };
+    match (report.verdict.result, of_clients) {
+        (Outcome::Pass | Outcome::Stopped, _) => reasons.collect(),
+        (Outcome::Fail, Some((population, _))) => {
+            let said = format!("`{population}.failed == 0` (implied)");
+            reasons
+                .filter(|reason| !reason.starts_with(&said))
+                .collect()
+        }
+        (Outcome::Invalid | Outcome::Fail, _) => reasons.skip(1).collect(),
     }
 }
 
+/// That the server under test ended, which explains whatever became of the clients.
+fn servers_end(report: &Report) -> Option<String> {
+    let first = report.verdict.reasons.first()?;
+    first.starts_with("the server ended").then(|| first.clone())
+}
+
 fn stopped(report: &Report) -> String {
-    let after = span(report.run.duration);
-    let all = report.thresholds.len();
-    let held = report
-        .thresholds
-        .iter()
-        .filter(|threshold| threshold.passed)
-        .count();
-    let until_then = match (all, all - held) {
-        (0, _) => String::new(),
-        (_, 0) => format!(
+    let after = length(report.run.duration);
+    let known = || {
+        let thresholds = report.thresholds.iter();
+        thresholds.filter(|threshold| threshold.value.is_some())
+    };
+    let all = known().count();
+    let missed: Vec<&str> = known()
+        .filter(|threshold| !threshold.passed)
+        .map(|threshold| threshold.threshold.as_str())
+        .collect();
+    let until_then = match (all, missed.as_slice()) {
+        (0, _) => "; nothing was measured until then".to_owned(),
+        (_, []) => format!(
             "; until then {} held",
             plural(all as f64, "threshold", "thresholds")
         ),
-        (_, missed) => format!("; until then {missed} of {all} thresholds did not hold"),
+        (_, [one]) => format!("; until then `{one}` did not hold"),
+        (_, [first, rest @ ..]) => format!(
+            "; until then `{first}` and {} more of {all} thresholds did not hold",
+            rest.len()
+        ),
     };
     format!("stopped by the user after {after}{until_then}")
 }
 
 /// What happened to clients, where a threshold on how many failed did not hold.
-fn failed_clients(report: &Report) -> Option<String> {
+fn failed_clients(report: &Report) -> Option<(&str, String)> {
     let on_failed = |population: &&Population| {
         population.clients.failed > 0
             && report.thresholds.iter().any(|threshold| {
                 !threshold.passed
                     && threshold.subject == population.name
                     && threshold.threshold.contains(".fail")
+                    && threshold.limit < population.clients.failed as f64
             })
     };
     let population = report
@@ -80,9 +103,10 @@ fn failed_clients(report: &Report) -> Option<String> {
         0 => String::new(),
         _ => format!("; {} of them for this reason", count(most.count as f64)),
     };
-    Some(format!(
+    let text = format!(
         "{} of {} {whose} failed: {what}{others}",
         count(clients.failed as f64),
         count(clients.started as f64)
-    ))
+    );
+    Some((&population.name, text))
 }

@@ -66,6 +66,14 @@ pub fn span(value: f64) -> String {
     }
 }
 
+/// A length of time as a clock counts it, and short ones to the tenth of a second: `4.5 s`.
+pub fn length(value: f64) -> String {
+    match value < 60.0 && (value - value.round()).abs() >= 0.05 {
+        true => format!("{value:.1} s"),
+        false => span(value),
+    }
+}
+
 /// A share as a percentage.
 pub fn ratio(value: f64) -> String {
     let percent = value * 100.0;
@@ -158,6 +166,9 @@ mod tests {
         ] {
             assert_eq!(seconds(value), text);
         }
+        assert_eq!(length(4.5), "4.5 s");
+        assert_eq!(length(5.01), "5 s");
+        assert_eq!(length(75.5), "1 min 16 s");
     }
 
     #[test]

@@ -5,6 +5,10 @@ use measure::media::{DescribedUrl, Media, MediaDescription};
 
 use crate::gate;
 use crate::human::{figure, span};
+use crate::shorten::shorten;
+
+/// Columns of a URL: what is known of its media has to find room beside it.
+const URL_MAX: usize = 48;
 
 /// A line for each URL, and one for each difference among them that makes picking at random uncertain.
 pub fn lines(media: &Media) -> Vec<String> {
@@ -13,7 +17,7 @@ pub fn lines(media: &Media) -> Vec<String> {
         .iter()
         .any(|url| url.population != media.urls[0].population);
     let urls = media.urls.iter().map(|url| {
-        let text = format!("{}: {}", url.url, of_url(url));
+        let text = format!("{}: {}", shorten(&url.url, URL_MAX), of_url(url));
         match of_several {
             true => format!("{}: {text}", url.population),
             false => text,

@@ -76,6 +76,8 @@ pub struct Run {
     /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less the
     /// warm-up. Of a run that was cut off, up to the last second kept.
     pub duration: f64,
+    /// How long it was to last, in seconds; null where it was to end with its media.
+    pub planned: Option<f64>,
     /// How long it took after that until the last client had ended, in seconds.
     pub closing: f64,
     /// How much of its beginning is left out of every figure but the windows, in seconds.

@@ -199,6 +199,7 @@ impl Report {
                 seed: header.seed,
                 started_at: rfc3339(header.started_at),
                 duration: tidy(sums.duration),
+                planned: planned(reader),
                 closing: tidy(sums.closing),
                 warm_up: header.warm_up.as_secs_f64(),
                 finished,
@@ -231,6 +232,13 @@ impl Report {
 fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
     let value = reader.meta(key)?;
     Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
+}
+
+/// How long the run was to last, in seconds, where its scenario says so.
+fn planned(reader: &Reader) -> Option<f64> {
+    let written = reader.header().scenario["duration"].as_str()?;
+    let length: measure::units::TimeSpan = written.parse().ok()?;
+    Some(length.0.as_secs_f64())
 }
 
 /// What the run's scenario says of the series that it is of.

@@ -21,7 +21,6 @@ use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
 use crate::model::{Clients, Distribution, Event, Figures, Metrics, Named, Population, Report};
 use crate::paint::Paint;
-use crate::shorten::shorten;
 
 /// How the summary is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -116,11 +115,15 @@ impl Screen {
         let room = self.layout.width.saturating_sub(name.chars().count() + 2);
         self.text
             .push_str(&self.layout.paint.strong(&gate::plain(name)));
-        if !text.is_empty() {
+        let mut parts = fold(text, room.max(20)).into_iter();
+        if let Some(first) = parts.next().filter(|first| !first.is_empty()) {
             self.text.push_str("  ");
-            self.text.push_str(&cut(text, room.max(20)));
+            self.text.push_str(&first);
         }
         self.text.push('\n');
+        for part in parts {
+            let _ = writeln!(self.text, "  {part}");
+        }
     }
 
     fn more(&mut self, all: usize, shown: usize, things: &str) {
@@ -151,7 +154,7 @@ impl Screen {
             // Two rows each at most: the whole text is in the run file.
             let line = match line.starts_with("warning") {
                 true => one_line(line),
-                false => shorten(&one_line(line), 2 * room),
+                false => cut(&one_line(line), 2 * room),
             };
             for (index, part) in fold(&line, room).iter().enumerate() {
                 let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
@@ -294,7 +297,22 @@ impl Screen {
             .iter()
             .map(|(name, value)| format!("{name:<4} {value:<8}"))
             .collect();
-        self.row(label, columns.join("  ").trim_end());
+        // A name and its figure stay on one line.
+        let room = self.layout.width.saturating_sub(NAME + 2).max(20);
+        let (mut label, mut line) = (label, String::new());
+        for column in &columns {
+            if !line.is_empty()
+                && line.chars().count() + 2 + column.trim_end().chars().count() > room
+            {
+                self.row(label, line.trim_end());
+                (label, line) = ("", String::new());
+            }
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            line.push_str(column);
+        }
+        self.row(label, line.trim_end());
     }
 
     fn server(&mut self, server: &Metrics, events: &[Event]) {
@@ -391,7 +409,12 @@ impl Screen {
                 event.kind,
                 one_line(&event.text)
             );
-            self.line(&text);
+            for (index, part) in fold(&text, self.layout.width.saturating_sub(4).max(20))
+                .iter()
+                .enumerate()
+            {
+                let _ = writeln!(self.text, "{}{part}", if index == 0 { "" } else { "    " });
+            }
         }
     }
 

@@ -194,12 +194,8 @@ impl Scenario {
         for population in &self.populations {
             for demand in population.config.unwritten() {
                 let text = format!("{}.{demand}", population.name);
-                let replaced = measure::Threshold::parse(&text).is_ok_and(|own| {
-                    let same = |other: &measure::Threshold| {
-                        (other.subject(), other.metric()) == (own.subject(), own.metric())
-                    };
-                    written.iter().any(same)
-                });
+                let replaced = measure::Threshold::parse(&text)
+                    .is_ok_and(|own| written.iter().any(|other| other.replaces(&own)));
                 if !replaced {
                     lines.push(format!("threshold: {text} (implied)"));
                 }

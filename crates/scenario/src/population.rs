@@ -144,7 +144,8 @@ fn check_starts(
     let (Some(duration), Some(last)) = (duration, load::last_start(&load)) else {
         return;
     };
-    if last.since_start() < duration {
+    // That a run of no length measures nothing is said already.
+    if duration.is_zero() || last.since_start() < duration {
         return;
     }
     let Some(entry) = fields.entry("load") else {

@@ -123,7 +123,8 @@ impl Judge {
         })
     }
 
-    /// Adds an unwritten threshold, such as `viewers.wrong == 0`, unless one on that metric is written.
+    /// Adds an unwritten threshold, such as `viewers.received > 0`, unless one is written on that metric that bounds it on
+    /// the same side, or exactly.
     ///
     /// # Errors
     /// It cannot be read, or there is no such population or metric.
@@ -133,11 +134,8 @@ impl Judge {
         subjects: &[(&str, Catalogue)],
     ) -> Result<Judge, ThresholdError> {
         let threshold = Threshold::parse(text)?;
-        let is_it = |watched: &Watched| {
-            let written = &watched.threshold;
-            (written.subject(), written.metric()) == (threshold.subject(), threshold.metric())
-        };
-        if !self.watched.iter().any(is_it) {
+        let replaced = |watched: &Watched| watched.threshold.replaces(&threshold);
+        if !self.watched.iter().any(replaced) {
             self.watched.push(Watched {
                 resolved: threshold.resolve(subjects)?,
                 threshold,

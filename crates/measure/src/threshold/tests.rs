@@ -264,6 +264,8 @@ fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
         ("viewers.expected == 0", Some(7.0))
     );
     assert!(last.implied && !last.passed);
+    // A bound on the other side demands nothing of the sort.
+    assert_eq!(results(&["viewers.expected > 1"]).len(), 3);
     let found = results(&["viewers.expected < 10"]);
     assert_eq!(found.len(), 2);
     assert!(

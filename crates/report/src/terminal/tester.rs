@@ -12,15 +12,14 @@ use crate::model::{Metrics, Outcome, Report};
 impl Screen {
     pub(super) fn tester(&mut self, report: &Report) {
         let tester = &report.tester.metrics;
-        let fit = report.tester.health.iter().all(|finding| !finding.invalid)
-            && report.verdict.result != Outcome::Invalid;
-        self.heading(
-            "tester",
-            match fit {
-                true => "fit",
-                false => "not to be trusted: see above",
-            },
-        );
+        let fit = report.tester.health.iter().all(|finding| !finding.invalid);
+        let word = match (fit, report.verdict.result) {
+            (false, _) => "not to be trusted: see above",
+            // Something else than its health makes the run invalid.
+            (true, Outcome::Invalid) => "within its bounds",
+            (true, _) => "fit",
+        };
+        self.heading("tester", word);
         // What it spent matters to nobody while it was fit.
         if !fit || self.layout.everything {
             self.testers_cpu(tester);

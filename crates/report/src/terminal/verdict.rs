@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Layout, Screen, cut, fold, one_line};
 use crate::cause::{cause, other_reasons};
 use crate::gate;
-use crate::human::{figure, plural, span};
+use crate::human::{figure, length, plural, span};
 use crate::model::{Outcome, Report, Threshold};
 use crate::shorten::shorten;
 
@@ -19,13 +19,13 @@ pub fn headline(report: &Report, layout: Layout) -> String {
         text: String::new(),
         layout,
     };
-    screen.headline(report);
+    screen.headline(report, true);
     gate::lines(&screen.text, layout.paint.colour).into_owned()
 }
 
 impl Screen {
     pub(super) fn verdict(&mut self, report: &Report) {
-        self.headline(report);
+        self.headline(report, false);
         let reasons = other_reasons(report);
         let shown = match self.layout.everything {
             true => reasons.len(),
@@ -38,7 +38,7 @@ impl Screen {
     }
 
     /// The verdict, which run it is of, and on the second line why.
-    fn headline(&mut self, report: &Report) {
+    fn headline(&mut self, report: &Report, brief: bool) {
         let paint = self.layout.paint;
         let name = report.verdict.result.name().to_uppercase();
         let word = match report.verdict.result {
@@ -47,7 +47,7 @@ impl Screen {
             Outcome::Invalid | Outcome::Stopped => paint.doubtful(&name),
         };
         let run = &report.run;
-        let mut about = format!("  ({}", span(run.duration));
+        let mut about = format!("  ({}", length(run.duration));
         if run.closing >= 1.0 {
             let _ = write!(about, ", then {} until all had ended", span(run.closing));
         }
@@ -63,8 +63,32 @@ impl Screen {
         let left = room.saturating_sub(about.chars().count());
         let title = cut(&shorten(&one_line(&run.name), left), left.max(12));
         let _ = writeln!(self.text, "{}  {title}{about}", paint.strong(&word));
-        if let Some(cause) = cause(report) {
+        if let Some(mut cause) = cause(report) {
+            let more = if brief {
+                other_reasons(report).len()
+            } else {
+                0
+            };
+            if more > 0 {
+                let _ = write!(
+                    cause,
+                    " (and {})",
+                    plural(more as f64, "more reason", "more reasons")
+                );
+            }
             self.folded("", &cause);
+        }
+        if let Some(planned) = run.planned
+            && run.finished
+            && report.verdict.result != Outcome::Stopped
+            && run.duration < planned - 1.0
+        {
+            let text = format!(
+                "all clients had ended after {} of the planned {}",
+                length(run.duration),
+                length(planned)
+            );
+            self.folded("", &text);
         }
     }
 

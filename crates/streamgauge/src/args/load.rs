@@ -120,9 +120,9 @@ pub(crate) struct Demo {
     /// How many clients
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = help::LOAD)]
     pub(crate) clients: u32,
-    /// Start the clients evenly over this time
-    #[arg(long, value_name = "TIME", default_value = "2s", help_heading = help::LOAD)]
-    pub(crate) ramp: TimeSpan,
+    /// Start the clients evenly over this time [default: 2s, or a quarter of a shorter run]
+    #[arg(long, value_name = "TIME", help_heading = help::LOAD)]
+    pub(crate) ramp: Option<TimeSpan>,
     /// How long to run, ramp included
     #[arg(short, long, value_name = "TIME", default_value = "8s", help_heading = help::LOAD)]
     pub(crate) duration: TimeSpan,
@@ -222,7 +222,7 @@ pub(crate) struct Load {
     /// Leave this much of the beginning out of every figure and threshold
     #[arg(long, value_name = "TIME", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) warm_up: Option<String>,
-    /// Seed of everything random [default: 1]
+    /// Seed of everything random [default: a new one each time]
     #[arg(long, value_name = "NUMBER", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: Option<String>,
     /// udp, tcp, http or multicast [default: udp]

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
+use measure::units::TimeSpan;
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;
@@ -12,6 +14,9 @@ use crate::commands::run::overrides;
 use crate::commands::serve::faults;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+
+/// Over how long clients start, at most and where nothing is said.
+const RAMP: Duration = Duration::from_secs(2);
 
 pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Failure> {
     let args::Protocol::Rtsp = arguments.protocol;
@@ -44,10 +49,12 @@ pub(crate) fn free_port() -> Result<u16, Failure> {
 }
 
 fn clients(arguments: &args::Demo, port: u16) -> Result<Scenario, Failure> {
+    let usual = RAMP.min(arguments.duration.0 / 4);
+    let ramp = arguments.ramp.unwrap_or(TimeSpan(usual));
     let line = OneLiner {
         urls: vec![format!("rtsp://127.0.0.1:{port}/demo")],
         clients: Some(arguments.clients.to_string()),
-        ramp: Some(arguments.ramp.to_string()).filter(|_| !arguments.ramp.0.is_zero()),
+        ramp: Some(ramp.to_string()).filter(|_| !ramp.0.is_zero()),
         duration: Some(arguments.duration.to_string()),
         transport: Some(arguments.transport.name().to_owned()),
         thresholds: arguments.thresholds.clone(),

@@ -332,3 +332,49 @@ fn a_threshold_that_will_have_no_data_is_warned_of() {
         .expect(0)
         .names("`viewers.startup_delay.p95 < 1s` will have no data");
 }
+
+#[test]
+fn a_population_without_media_fails_whatever_else_is_allowed() {
+    let folder = folder();
+    let line = [
+        "load",
+        "rtsp://127.0.0.1:1/a",
+        "-c",
+        "2",
+        "-d",
+        "2s",
+        "--threshold",
+        "viewers.failed <= 5",
+        "--threshold",
+        "viewers.received < 1000000",
+    ];
+    let ended = run(folder.path(), line).expect(99);
+    assert!(
+        ended.stdout.contains("FAILED viewers.received > 0"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn a_server_that_ends_before_the_run_fails_it_and_is_the_cause() {
+    let _alone = alone();
+    let folder = folder();
+    let port = crate::support::free_port();
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    let scenario = format!(
+        "server: {{command: [timeout, -s, SEGV, '3', {program}, serve, rtsp, --port, '{port}'], \
+         ready: {{port: {port}}}}}\n\
+         clients: {{viewers: {{urls: ['rtsp://127.0.0.1:{port}/a'], load: {{clients: 2}}}}}}\nduration: 20s\n"
+    );
+    std::fs::write(folder.path().join("crash.yaml"), scenario).expect("the folder is the test's");
+    let ended = run(folder.path(), ["run", "crash.yaml"]).expect(99);
+    let second = ended
+        .stdout
+        .lines()
+        .nth(1)
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    assert!(second.starts_with("the server ended, "), "{}", ended.stdout);
+}

@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::metrics as m;
 use crate::http1::{self, Decoder, Head, Item, Url, UrlError};
 use crate::media::rtp::StreamSummary;
+use crate::media::silence;
 use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
 use crate::metrics as clients;
@@ -536,6 +537,10 @@ impl Client {
 
     /// Is told to come to an end. There is nothing to be said to the server: the connection is closed.
     fn stop(&mut self, cx: &mut Context<'_>) {
+        if let Some((failure, detail)) = self.fell_silent(cx.now) {
+            // A change of channel that is under way fails with it.
+            self.fail(cx, failure, detail);
+        }
         self.leave_channel(cx);
         self.finish(cx, Outcome::Stopped);
     }
@@ -566,7 +571,28 @@ impl Client {
         })
     }
 
+    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
+        let checker = self.checker.as_ref().filter(|_| self.playing)?;
+        let (first, last) = checker.first_arrival().zip(checker.last_arrival())?;
+        let (came, silent) = (last.since(first), now.since(last));
+        let bound = silence::bound(came, checker.longest_gap(), self.config.silence.0);
+        (silent >= bound).then(|| {
+            let detail = format!(
+                "no packet for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.ends()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
     fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if failure == Failure::MediaStopped
+            && let Some(checker) = &mut self.checker
+        {
+            checker.fell_silent(cx.now);
+        }
         if self.awaits_picture {
             return self.change_failed(cx, failure, detail);
         }

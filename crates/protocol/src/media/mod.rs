@@ -8,6 +8,7 @@ pub mod h264;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
+pub(crate) mod silence;
 pub mod source;
 pub mod time_code;
 pub mod ts;

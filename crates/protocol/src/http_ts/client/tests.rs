@@ -536,6 +536,40 @@ fn who_is_stopped_while_it_waits_in_vain_has_failed() {
     assert_eq!(bench.ended().1, Outcome::Stopped);
 }
 
+#[test]
+fn who_is_stopped_after_media_has_stopped_has_failed() {
+    for ((step, count), silent, fails) in [
+        ((100, 10), 7000, true),
+        ((100, 10), 1900, false),
+        // A slow stream is silent for long, and has not stopped.
+        ((3000, 3), 6000, false),
+        // One burst does not tell how often more come.
+        ((1, 0), 4000, false),
+        ((1, 0), 6000, true),
+    ] {
+        let mut bench = Bench::answered("");
+        bench.bytes(&packets(16));
+        for _ in 0..count {
+            bench.after(step);
+            bench.bytes(&packets(16));
+        }
+        bench.after(silent);
+        bench.stop();
+        if !fails {
+            assert_eq!(bench.ended().1, Outcome::Stopped, "{step} {silent}");
+            continue;
+        }
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, "media_stopped");
+        let text = format!(
+            "no packet for {}.000 s until the client was stopped (10.0.0.2:40000 to 10.0.0.1:8080)",
+            silent / 1000
+        );
+        assert_eq!(detail, text);
+        assert_eq!(bench.delay(ts::LONGEST_GAP), silent);
+    }
+}
+
 proptest! {
     #[test]
     fn any_answer_in_any_pieces_leads_to_the_same(

@@ -245,6 +245,26 @@ impl Playout {
         self.clock = None;
     }
 
+    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at which the next frame was to
+    /// play. All frames are closed.
+    pub(super) fn silent_until(&mut self, base: u64, until: Time, recorder: &mut Recorder) {
+        while self.newest.is_some() {
+            self.close_lowest(base, recorder);
+        }
+        let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
+            return;
+        };
+        // The last frame is shown for as long as the others were.
+        let shown = clock.position / self.frames.saturating_sub(1).max(1) as f64;
+        let late = until.nanos_from(clock.first_arrived) as f64 - clock.position - shown;
+        let stall = late - self.buffer - clock.stalled;
+        if stall >= 1.0 {
+            self.stalls += 1;
+            recorder.add(STALLS, 1);
+            recorder.record(STALL_TIME, stall.round() as u64);
+        }
+    }
+
     /// Takes the open frame out that has the lowest number, and says whether another begins right behind it.
     #[inline]
     fn take_lowest(&mut self) -> Option<(Frame, bool)> {

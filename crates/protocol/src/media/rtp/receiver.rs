@@ -666,6 +666,16 @@ impl RtpReceiver {
     /// Adds what is only known at the end (longest gap, playout buffer, the last bursts of loss,
     /// the lost tail) to the population's figures. Only the first call does anything.
     pub fn finish(&mut self, recorder: &mut Recorder) {
+        self.finish_silent(None, recorder);
+    }
+
+    /// The same for a stream of which nothing came any more up to `until`, though it was to: that gap counts, and so does the
+    /// stall that did not end.
+    pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
+        self.finish_silent(Some(until), recorder);
+    }
+
+    fn finish_silent(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
@@ -681,6 +691,10 @@ impl RtpReceiver {
             source.sequence.finish(recorder);
             let base = source.sequence.base();
             let begins = self.turn.as_ref().map_or(0, |turn| turn.begins());
+            if let Some(until) = silent_until {
+                let base = base.max(begins);
+                self.playout.silent_until(base, until, recorder);
+            }
             self.playout.finish(base.max(begins), recorder);
             if self.report.comparable && self.report.ended {
                 let tail = u64::from(self.report.packets).saturating_sub(source.sequence.span());
@@ -689,7 +703,13 @@ impl RtpReceiver {
                 recorder.add(m::LOST_TAIL_KNOWN, 1);
             }
         }
-        if self.first_arrival != self.last_arrival {
+        if let Some((until, last)) = silent_until.zip(self.last_arrival) {
+            let gap = until.nanos_from(last).max(0) as u64;
+            self.longest_gap = self.longest_gap.max(gap);
+        }
+        if self.first_arrival.is_some()
+            && (silent_until.is_some() || self.first_arrival != self.last_arrival)
+        {
             recorder.record(m::LONGEST_GAP, self.longest_gap);
         }
         if let Some(needed) = self.playout.needed() {

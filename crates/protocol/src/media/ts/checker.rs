@@ -490,6 +490,13 @@ impl Checker {
         self.added = self.counts;
     }
 
+    /// Nothing came any more up to `until`, though it was to: that gap counts.
+    pub fn fell_silent(&mut self, until: Time) {
+        if let Some(last) = self.last_arrival {
+            self.longest_gap = self.longest_gap.max(until.since(last));
+        }
+    }
+
     /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards stays as it is.
     pub fn finish(&mut self, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) {

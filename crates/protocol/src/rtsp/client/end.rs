@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::timeline::Timeline;
 use super::{Client, Phase};
+use crate::media::silence;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Note, Outcome, Output};
@@ -21,7 +23,7 @@ impl Client {
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         match &mut self.ending {
             Some((_, own)) => *own = (*own).min(until),
-            None => match self.waited_in_vain(cx.now) {
+            None => match self.waited_in_vain(cx.now).or_else(|| self.fell_silent(cx)) {
                 Some((failure, detail)) => self.fail(cx, failure, detail),
                 None => self.tear_down(cx, Outcome::Stopped, Some(until)),
             },
@@ -81,6 +83,42 @@ impl Client {
         })
     }
 
+    /// Whether the media of a client that is stopped has come to a stop before, long enough ago not to be a gap like
+    /// those before.
+    fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+        let pauses = |timeline: &Box<Timeline>| !timeline.plays();
+        if self.phase != Phase::Playing
+            || self.timeline.as_ref().is_some_and(pauses)
+            || self.publisher_has_left()
+            || self.media_is_over(cx)
+        {
+            return None;
+        }
+        let (first, last) = self.arrivals(cx)?;
+        // The longest of any stream: to which of them the last packets belonged is not known.
+        let gaps = self.streams.iter().map(|stream| {
+            let receiver = cx.sinks.rtp(stream.sink);
+            receiver.longest_gap()
+        });
+        let gap = gaps.max().unwrap_or_default();
+        // What another machine receives is heard of now and then only.
+        let came = match self.link {
+            Some(_) => Duration::ZERO,
+            None => last.since(first),
+        };
+        // A new position has had no time to play before its answer.
+        let since = last.max(self.play_answered.unwrap_or(last));
+        let silent = cx.now.since(since);
+        (silent >= silence::bound(came, gap, self.config.silence.0)).then(|| {
+            let detail = format!(
+                "no packet for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.ends()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
     /// Lets the server's session go, then ends in `outcome`.
     pub(super) fn tear_down(
         &mut self,
@@ -102,6 +140,12 @@ impl Client {
     /// the count at once. What goes wrong while the session is let go already changes no outcome.
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if self.ending.is_none() {
+            if failure == Failure::MediaStopped {
+                for stream in self.streams.iter().filter(|stream| stream.bye.is_none()) {
+                    let receiver = cx.sinks.rtp(stream.sink);
+                    receiver.fell_silent(cx.now, cx.recorder);
+                }
+            }
             self.stop_sending(cx);
             if self.can_tear_down() {
                 self.ask_teardown(cx);

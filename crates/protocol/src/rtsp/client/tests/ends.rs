@@ -451,3 +451,68 @@ fn ports_that_come_too_late_do_no_harm() {
     });
     assert!(bench.out.is_empty());
 }
+
+/// Plays a packet each `step` ms for `ms`, is silent for `silent` ms, and is stopped.
+fn stopped_after_silence(bench: &mut Bench, (step, ms): (u64, u64), silent: u64) {
+    for seq in 0..=ms / step {
+        if seq > 0 {
+            bench.after(step);
+        }
+        bench.packet(0, seq as u16);
+    }
+    bench.after(silent);
+    bench.out.clear();
+    let until = bench.now + Duration::from_secs(5);
+    bench.input(Input::Stop { until });
+}
+
+#[test]
+fn a_stop_after_media_has_stopped_is_the_servers_failure() {
+    for (played, silent, fails) in [
+        ((40, 1000), 7000, true),
+        ((40, 1000), 1999, false),
+        // A slow stream is silent for long, and has not stopped.
+        ((3000, 9000), 2900, false),
+        ((3000, 9000), 6000, false),
+        // One packet does not tell how often more come.
+        ((1, 0), 4000, false),
+        ((1, 0), 6000, true),
+    ] {
+        let mut bench = quiet(ONE, 1);
+        stopped_after_silence(&mut bench, played, silent);
+        if !fails {
+            assert_eq!(torn_down(&mut bench), Outcome::Stopped, "{played:?}");
+            continue;
+        }
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, "media_stopped");
+        let text = format!(
+            "no packet for {}.000 s until the client was stopped (10.0.0.2:40000 to {SERVER})",
+            silent / 1000
+        );
+        assert_eq!(detail, text);
+        // The silence is a gap, and a stall, where there was a frame before it.
+        assert_eq!(bench.delay(crate::media::rtp::metrics::LONGEST_GAP), silent);
+        assert_eq!(bench.count(crate::media::rtp::metrics::STALLS), 1);
+    }
+}
+
+#[test]
+fn a_stop_after_the_known_end_or_a_bye_is_no_failure() {
+    let mut over = quiet(TWO, 2);
+    stopped_after_silence(&mut over, (100, 29_500), 5000);
+    assert_eq!(torn_down(&mut over), Outcome::Stopped);
+    let mut over = quiet(TWO, 2);
+    stopped_after_silence(&mut over, (100, 15_000), 5000);
+    assert_eq!(over.failed().0, "media_stopped");
+    let mut gone = quiet(ONE, 1);
+    gone.packet(0, 1);
+    gone.after(1000);
+    gone.packet(0, 2);
+    gone.rtcp(0, &bye());
+    gone.after(4000);
+    gone.out.clear();
+    let until = gone.now + Duration::from_secs(5);
+    gone.input(Input::Stop { until });
+    assert_eq!(torn_down(&mut gone), Outcome::Stopped);
+}

@@ -91,6 +91,7 @@ impl Client {
             || self.timeline.as_ref().is_some_and(pauses)
             || self.publisher_has_left()
             || self.media_is_over(cx)
+            || self.ended_early(cx).is_some()
         {
             return None;
         }

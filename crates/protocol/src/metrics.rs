@@ -6,7 +6,7 @@ measure::metrics! {
     counters {
         /// Clients that began: their first request was due and they set to work.
         STARTED = "started", Count, "";
-        /// Clients that ended as planned: their media played to its end.
+        /// Clients whose media played to its end, or that had done all that they were to do.
         COMPLETED = "completed", Count, "";
         /// Clients that were ended by the plan before their media was: by `leave: after`, by a
         /// falling stage of the load, by the end of the run or by the user.

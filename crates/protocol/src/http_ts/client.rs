@@ -437,13 +437,16 @@ impl Client {
         if let Some(failure) = Failure::of_broken(how) {
             let why = match how {
                 Closed::Tls(error) => error.to_string(),
-                _ => "the connection broke".to_owned(),
+                Closed::Stuck => "the server stopped reading".to_owned(),
+                _ => "the server reset the connection".to_owned(),
             };
-            return self.fail(cx, failure, format!("{why}, {}, {ends}", self.when(cx.now)));
+            return self.fail(cx, failure, format!("{why} {} ({ends})", self.when(cx.now)));
         }
         match self.decoder.at_close() {
             http1::AtClose::Nothing | http1::AtClose::CutInHead => {
-                let detail = format!("the connection ended before the answer was whole, {ends}");
+                let detail = format!(
+                    "the server closed the connection before its answer was whole ({ends})"
+                );
                 self.fail(cx, Failure::ClosedInResponse, detail);
             }
             http1::AtClose::Over => self.over(cx),
@@ -452,7 +455,7 @@ impl Client {
                 AtClose::Complete => self.over(cx),
                 AtClose::Fail => {
                     let detail = format!(
-                        "the server closed the connection {}; where that is how its streams end, write `at_close: complete`, {ends}",
+                        "the server closed the connection {}; where that is how its streams end, write `at_close: complete` ({ends})",
                         self.when(cx.now)
                     );
                     self.fail(cx, Failure::ClosedInMedia, detail);
@@ -460,7 +463,7 @@ impl Client {
             },
             http1::AtClose::CutInBody => {
                 let detail = format!(
-                    "the connection ended before the body did, {}, {ends}",
+                    "the server closed the connection before the body was whole, {} ({ends})",
                     self.when(cx.now)
                 );
                 self.fail(cx, Failure::CutOff, detail);
@@ -557,16 +560,19 @@ impl Client {
             return None;
         }
         // Else a run that is shorter than the time-outs would pass against a server that says nothing.
-        let waited = format!("{:.3} s, when the client was stopped", waited.as_secs_f64());
+        let waited = format!(
+            "{:.3} s, until the client was stopped",
+            waited.as_secs_f64()
+        );
         Some(match self.phase {
             Phase::Body => (Failure::NoMedia, self.without_media(&waited)),
             Phase::Asked => (
                 Failure::TimeoutResponse,
-                format!("no answer in {waited}, {}", self.ends()),
+                format!("no answer in {waited} ({})", self.ends()),
             ),
             _ => (
                 Failure::ConnectTimeout,
-                format!("no connection in {waited}, {}", self.ends()),
+                format!("no connection in {waited} ({})", self.ends()),
             ),
         })
     }

@@ -242,7 +242,7 @@ impl Client {
             // A run shorter than the time-outs must not pass against a server that says nothing.
             State::Connecting if waited >= IN_VAIN => {
                 let detail = format!(
-                    "no connection in {:.3} s, when the client was stopped",
+                    "no connection in {:.3} s, until the client was stopped",
                     waited.as_secs_f64()
                 );
                 self.fail(cx, Failure::ConnectTimeout, detail);
@@ -277,7 +277,7 @@ impl Client {
             _ => None,
         };
         let detail = match ends {
-            Some((local, _)) => format!("{detail}, {local} to {}", self.plan.target),
+            Some((local, _)) => format!("{detail} ({local} to {})", self.plan.target),
             None => format!("{detail} ({})", self.plan.target),
         };
         self.finish(cx, Outcome::Failed(failure.with(detail)));

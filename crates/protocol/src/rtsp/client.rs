@@ -122,6 +122,8 @@ pub struct Client {
     origin: String,
     decoder: Decoder,
     cseq: u32,
+    /// What has come instead of an answer; none once one has come.
+    instead: Option<Box<Instead>>,
     pending: Vec<Pending>,
     /// Whether the server says it knows GET_PARAMETER.
     get_parameter: bool,
@@ -171,6 +173,18 @@ pub struct Client {
     deadline: Option<Time>,
 }
 
+/// What came over a connection before its first answer.
+#[derive(Debug, Default)]
+struct Instead {
+    /// Bytes that are neither message nor packet.
+    useless: u64,
+    /// What came first.
+    first: Vec<u8>,
+}
+
+/// How much of what came first is kept.
+const FIRST: usize = 40;
+
 /// How often a client may be sent on.
 const MAX_REDIRECTS: u32 = 5;
 
@@ -202,6 +216,7 @@ impl Client {
             redirects: 0,
             origin: url.host().to_owned(),
             decoder: Decoder::new(),
+            instead: None,
             pending: Vec::new(),
             get_parameter: false,
             session: None,
@@ -264,6 +279,7 @@ impl Client {
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Connecting;
         self.decoder = Decoder::new();
+        self.instead = Some(Box::default());
         self.connection = Connection {
             channel: self.new_channel(),
             open: true,
@@ -302,6 +318,22 @@ impl Client {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
             None => format!("{}:{}", self.url.host(), self.url.port()),
+        }
+    }
+
+    /// That what answers speaks something else, where nothing else came; empty where not.
+    fn only_useless(&self) -> String {
+        let Some(instead) = self.instead.as_ref().filter(|it| it.useless > 0) else {
+            return String::new();
+        };
+        let line = instead.first.split(|&byte| byte == b'\r' || byte == b'\n');
+        let line = line.into_iter().next().unwrap_or_default();
+        match line.first() {
+            Some(byte) if byte.is_ascii_alphanumeric() && !line.starts_with(b"RTSP/") => {
+                let line = line.escape_ascii();
+                format!("; what answers is no RTSP: it begins with \"{line}\"")
+            }
+            _ => format!("; {} bytes came that are no RTSP", instead.useless),
         }
     }
 
@@ -381,6 +413,9 @@ impl Client {
         // Out of the way while its items are handled; where one of them makes a new connection, the
         // new connection's decoder stays.
         let channel = self.connection.channel;
+        if let Some(instead) = self.instead.as_mut().filter(|it| it.first.is_empty()) {
+            instead.first = bytes[..bytes.len().min(FIRST)].to_vec();
+        }
         let mut decoder = std::mem::take(&mut self.decoder);
         let mut only_media = true;
         let fed = decoder.feed_with_ends(bytes, |item, end| {
@@ -435,9 +470,17 @@ impl Client {
     fn control_item(&mut self, cx: &mut Context<'_>, item: Item<'_>, at: Time) {
         match item {
             Item::Frame { .. } => {}
-            Item::Response(response) => self.response(cx, response, at),
+            Item::Response(response) => {
+                self.instead = None;
+                self.response(cx, response, at);
+            }
             Item::Request(request) => self.asked(cx, &request),
-            Item::Garbage { bytes } => cx.recorder.add(m::GARBAGE_BYTES, bytes as u64),
+            Item::Garbage { bytes } => {
+                cx.recorder.add(m::GARBAGE_BYTES, bytes as u64);
+                if let Some(instead) = &mut self.instead {
+                    instead.useless += bytes as u64;
+                }
+            }
             Item::Malformed(malformed) => {
                 // A keep-alive's answer is not worth a session.
                 if !matches!(self.phase, Phase::Playing | Phase::Recording) {
@@ -480,12 +523,16 @@ impl Client {
                 let when = match self.phase {
                     Phase::Playing => "while media played".to_owned(),
                     Phase::Recording => "while media was sent".to_owned(),
-                    _ => format!("{method} was to be answered"),
+                    _ => format!("instead of answering {method}"),
                 };
+                let useless = self.only_useless();
                 let detail = match how {
-                    Closed::Tls(error) => format!("{error}, {when}, {ends}"),
-                    _ => format!("{when}, {ends}"),
+                    Closed::End => format!("the server closed the connection {when}"),
+                    Closed::Reset => format!("the server reset the connection {when}"),
+                    Closed::Stuck => format!("the server stopped reading {when}"),
+                    Closed::Tls(error) => format!("{error} {when}"),
                 };
+                let detail = format!("{detail}{useless} ({ends})");
                 self.fail(cx, Failure::of_closed(how, &method), detail);
             }
         }

@@ -75,10 +75,10 @@ impl Client {
         let waited = now.since(since);
         (waited >= IN_VAIN).then(|| {
             let waited = waited.as_secs_f64();
-            let ends = self.ends();
+            let (ends, useless) = (self.ends(), self.only_useless());
             (
                 failure,
-                format!("{what} in {waited:.3} s, when the client was stopped, {ends}"),
+                format!("{what} in {waited:.3} s, until the client was stopped{useless} ({ends})"),
             )
         })
     }

@@ -191,11 +191,12 @@ impl Client {
         {
             let pending = self.pending.remove(index);
             let story = format!(
-                "{} {} (CSeq {}) not answered within {}, {}",
+                "{} {} (CSeq {}) not answered within {}{} ({})",
                 pending.method,
                 pending.uri,
                 pending.cseq,
                 self.config.request_timeout,
+                self.only_useless(),
                 self.ends()
             );
             if pending.keep_alive {

@@ -112,10 +112,27 @@ fn connections_that_end() {
     });
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "closed_in_play");
-    assert!(
-        detail.contains("while media played, 10.0.0.2:40000"),
-        "{detail}"
+    let ends = "(10.0.0.2:40000 to 10.0.0.1:8554)";
+    let text = format!("the server closed the connection while media played {ends}");
+    assert_eq!(detail, text);
+    // What is said instead of an answer is no RTSP.
+    let (mut bench, _) = waiting_for(&Method::Options);
+    bench.bytes(b"SSH-2.0-OpenSSH_9.6\r\n");
+    let channel = bench.tcp;
+    bench.input(Input::Closed {
+        channel,
+        how: Closed::Reset,
+    });
+    let text = format!(
+        "the server reset the connection instead of answering OPTIONS; what answers is no RTSP: it begins with \"SSH-2.0-OpenSSH_9.6\" {ends}"
     );
+    assert_eq!(bench.failed().1, text);
+    let (mut bench, _) = waiting_for(&Method::Options);
+    bench.after(3999);
+    let until = bench.now + Duration::from_secs(5);
+    bench.input(Input::Stop { until });
+    let text = format!("no answer to OPTIONS in 3.999 s, until the client was stopped {ends}");
+    assert_eq!(bench.failed().1, text);
     let (mut bench, _) = waiting_for(&Method::Options);
     let channel = bench.tcp;
     bench.input(Input::Closed {

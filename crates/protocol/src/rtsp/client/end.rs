@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::timeline::Timeline;
 use super::{Client, Phase};
 use crate::media::silence;
 use crate::rtsp::codec::Method;
@@ -86,9 +85,9 @@ impl Client {
     /// Whether the media of a client that is stopped has come to a stop before, long enough ago not to be a gap like
     /// those before.
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
-        let pauses = |timeline: &Box<Timeline>| !timeline.plays();
+        let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
-            || self.timeline.as_ref().is_some_and(pauses)
+            || timeline.any(|timeline| !timeline.plays())
             || self.publisher_has_left()
             || self.media_is_over(cx)
             || self.ended_early(cx).is_some()

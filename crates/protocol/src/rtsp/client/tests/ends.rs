@@ -498,6 +498,45 @@ fn a_stop_after_media_has_stopped_is_the_servers_failure() {
 }
 
 #[test]
+fn a_client_that_pauses_has_not_fallen_silent() {
+    for (pauses, fails) in [(true, false), (false, true)] {
+        let config = ClientConfig {
+            actions: serde_json::from_str(r#"[{"wait":"1s"},{"pause":"60s"}]"#).expect("actions"),
+            receiver_reports: false,
+            ..ClientConfig::default()
+        };
+        let mut bench = Bench::new(
+            if pauses {
+                config
+            } else {
+                ClientConfig::default()
+            },
+            URL,
+        );
+        bench.play_udp(ONE, 1);
+        bench.client.keep_alive = None;
+        for seq in 0..=10 {
+            bench.packet(0, seq);
+            bench.after(100);
+        }
+        bench.input(Input::Deadline);
+        if pauses {
+            assert!(matches!(bench.next(), Output::Playing { .. }));
+            let pause = bench.asked(Method::Pause);
+            bench.answer(&pause, 200, &[], "");
+        }
+        bench.after(6000);
+        bench.out.clear();
+        let until = bench.now + Duration::from_secs(5);
+        bench.input(Input::Stop { until });
+        match fails {
+            true => assert_eq!(bench.failed().0, "media_stopped"),
+            false => assert_eq!(torn_down(&mut bench), Outcome::Stopped),
+        }
+    }
+}
+
+#[test]
 fn a_stop_after_the_known_end_or_a_bye_is_no_failure() {
     let mut over = quiet(TWO, 2);
     stopped_after_silence(&mut over, (100, 29_500), 5000);

@@ -64,10 +64,11 @@ impl Screen {
         let title = cut(&shorten(&one_line(&run.name), left), left.max(12));
         let _ = writeln!(self.text, "{}  {title}{about}", paint.strong(&word));
         if let Some(mut cause) = cause(report) {
-            let more = if brief {
-                other_reasons(report).len()
-            } else {
-                0
+            // What became of clients says why media is missing too.
+            let is_a_reason = report.verdict.reasons.first() == Some(&cause);
+            let more = match brief && is_a_reason {
+                true => other_reasons(report).len(),
+                false => 0,
             };
             if more > 0 {
                 let _ = write!(
@@ -80,7 +81,7 @@ impl Screen {
         }
         if let Some(planned) = run.planned
             && run.finished
-            && report.verdict.result != Outcome::Stopped
+            && report.verdict.result == Outcome::Pass
             && run.duration < planned - 1.0
         {
             let text = format!(

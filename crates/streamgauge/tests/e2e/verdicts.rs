@@ -363,7 +363,7 @@ fn a_server_that_ends_before_the_run_fails_it_and_is_the_cause() {
     let port = crate::support::free_port();
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let scenario = format!(
-        "server: {{command: [timeout, -s, SEGV, '3', {program}, serve, rtsp, --port, '{port}'], \
+        "server: {{command: [timeout, -s, KILL, '3', {program}, serve, rtsp, --port, '{port}'], \
          ready: {{port: {port}}}}}\n\
          clients: {{viewers: {{urls: ['rtsp://127.0.0.1:{port}/a'], load: {{clients: 2}}}}}}\nduration: 20s\n"
     );

@@ -1,7 +1,7 @@
 //! A control group of the server's own: the kernel then adds up the processor time of every thread
 //! and process in it, also of those that ended.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -68,10 +68,12 @@ pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
     }
 }
 
-/// The supervisor that a group belongs to, as the group's name says: `streamgauge-PID-STARTED-SPACE`.
+/// The supervisor that a group belongs to, as the group's name says:
+/// `streamgauge-PID-STARTED-SPACE-CLOCK`.
 ///
-/// A process number alone could be that of another process by now. When that one started, and in
-/// which namespace of process numbers, tells them apart.
+/// A process number alone could be that of another process by now. When that one started tells them
+/// apart, but only within one namespace of process numbers and one of time: the kernel shifts the
+/// start of every process by the clock of whoever reads it (time_namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     pid: u32,
@@ -79,6 +81,8 @@ struct Owner {
     started: u64,
     /// The inode of its namespace: of processes in another one nothing can be said here.
     space: u64,
+    /// The inode of its time namespace; 0 where the kernel has none.
+    clock: u64,
 }
 
 impl Owner {
@@ -89,11 +93,18 @@ impl Owner {
             pid,
             started: proc::stat(pid)?.started,
             space: fs::metadata("/proc/self/ns/pid").ok()?.ino(),
+            clock: fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino()),
         })
     }
 
     fn name(self) -> String {
-        format!("{PREFIX}{}-{}-{}", self.pid, self.started, self.space)
+        let Owner {
+            pid,
+            started,
+            space,
+            clock,
+        } = self;
+        format!("{PREFIX}{pid}-{started}-{space}-{clock}")
     }
 
     fn parse(name: &str) -> Option<Owner> {
@@ -103,14 +114,23 @@ impl Owner {
             pid: u32::try_from(number()?).ok()?,
             started: number()?,
             space: number()?,
+            clock: number()?,
         };
         (parts.next().is_none() && owner.name() == name).then_some(owner)
     }
 }
 
+/// Takes the lock of the group at `path`, which its supervisor holds for as long as it lives: the
+/// kernel releases it however that ends. None where another process has it.
+fn lock(path: &Path) -> Option<File> {
+    let folder = File::open(path).ok()?;
+    folder.try_lock().ok()?;
+    Some(folder)
+}
+
 /// Ends what is in the groups below `home` whose supervisor was killed together with streamgauge,
 /// and removes them. Groups of supervisors that live, or that are in another namespace of process
-/// numbers, are left alone.
+/// numbers or of time, are left alone, and so are groups whose lock is held.
 fn clear_stale(home: &Path) {
     let Some(own) = Owner::own() else {
         return;
@@ -123,10 +143,14 @@ fn clear_stale(home: &Path) {
             continue;
         };
         // A supervisor without a thread that runs is as good as gone, though nobody waited for it.
-        if owner.space != own.space || proc::lives(owner.pid, owner.started) {
+        let comparable = owner.space == own.space && owner.clock == own.clock;
+        if !comparable || proc::lives(owner.pid, owner.started) {
             continue;
         }
         let path = entry.path();
+        let Some(_lock) = lock(&path) else {
+            continue;
+        };
         loop {
             // Of version 2, and atomic: no process escapes by starting another.
             let kill = fs::OpenOptions::new()
@@ -148,6 +172,8 @@ pub(crate) struct Cgroup {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     home: PathBuf,
+    /// Held for as long as this process lives, so that no other run takes the group for a dead one's.
+    _lock: Option<File>,
 }
 
 impl Cgroup {
@@ -172,7 +198,12 @@ impl Cgroup {
     fn enter_below(kind: Kind, home: PathBuf, name: &str) -> io::Result<Cgroup> {
         let path = home.join(name);
         fs::create_dir(&path)?;
-        let group = Cgroup { kind, path, home };
+        let group = Cgroup {
+            kind,
+            _lock: lock(&path),
+            path,
+            home,
+        };
         let entered = if usage(kind, &group.path).is_some() {
             move_to(&group.path)
         } else {
@@ -314,10 +345,11 @@ mod tests {
         for foreign in [
             "streamgauge-1",
             "streamgauge-1-2",
-            "streamgauge-1-2-3-4",
-            "streamgauge-01-2-3",
-            "streamgauge-x-2-3",
-            "other-1-2-3",
+            "streamgauge-1-2-3",
+            "streamgauge-1-2-3-4-5",
+            "streamgauge-01-2-3-4",
+            "streamgauge-x-2-3-4",
+            "other-1-2-3-4",
         ] {
             assert_eq!(Owner::parse(foreign), None, "{foreign}");
         }
@@ -325,7 +357,7 @@ mod tests {
 
     /// A folder stands for a group here: what counts is which are removed.
     #[test]
-    fn only_groups_of_dead_supervisors_of_this_namespace_are_cleared() {
+    fn only_groups_of_dead_supervisors_of_these_namespaces_are_cleared() {
         let home = tempfile::tempdir().unwrap();
         let own = Owner::own().unwrap();
         let reused = Owner {
@@ -336,9 +368,18 @@ mod tests {
             space: own.space + 1,
             ..reused
         };
-        for owner in [own, reused, elsewhere] {
+        let of_another_clock = Owner {
+            clock: own.clock + 1,
+            ..reused
+        };
+        let locked = Owner {
+            started: own.started + 2,
+            ..own
+        };
+        for owner in [own, reused, elsewhere, of_another_clock, locked] {
             fs::create_dir(home.path().join(owner.name())).unwrap();
         }
+        let held = lock(&home.path().join(locked.name())).unwrap();
         fs::create_dir(home.path().join("streamgauge-1")).unwrap();
         clear_stale(home.path());
         let there = |name: &str| home.path().join(name).is_dir();
@@ -348,7 +389,15 @@ mod tests {
             "its number is another process's now"
         );
         assert!(there(&elsewhere.name()), "it cannot be seen from here");
+        assert!(
+            there(&of_another_clock.name()),
+            "when it started cannot be compared"
+        );
+        assert!(there(&locked.name()), "somebody holds its lock");
         assert!(there("streamgauge-1"), "not one of ours");
+        drop(held);
+        clear_stale(home.path());
+        assert!(!there(&locked.name()), "nobody holds its lock any more");
     }
 
     #[test]

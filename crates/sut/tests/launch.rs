@@ -457,6 +457,32 @@ fn what_outlived_streamgauge_and_supervisor_is_cleared_by_the_next_start() {
     assert!(next.processes().iter().all(|&pid| runs(pid)));
 }
 
+/// The kernel shifts the start of every process by the clock of whoever reads it, so the first
+/// supervisor does not look like itself from there.
+#[test]
+fn a_run_with_another_clock_leaves_a_living_server_alone() {
+    let other_clock = || {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--boottime", "100000", "--fork"]);
+        command
+    };
+    let possible = other_clock().arg("true").status();
+    if !possible.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let holder = Holder::start(&[]);
+    let status = other_clock()
+        .arg(program())
+        .args(["hold", "sh", "-c", "echo ready; exec tail -f /dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert!(holder.tree.iter().all(|&pid| runs(pid)));
+    assert!(holder.group.as_ref().is_none_or(|group| group.exists()));
+}
+
 /// What /proc says of the server: its variables, and its user and groups.
 fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
     let pid = sut.pid().unwrap();

@@ -126,6 +126,14 @@ pub enum SutError {
         /// Its number.
         pid: u32,
     },
+    /// The process to observe has streamgauge among its descendants, or is streamgauge.
+    #[error("process {pid} is {what}, so it would measure itself: name the server's own process")]
+    Ourselves {
+        /// Its number.
+        pid: u32,
+        /// What it is to streamgauge.
+        what: &'static str,
+    },
     /// Making a clip failed.
     #[error("cannot make {}: {reason}", .path.display())]
     Clip {

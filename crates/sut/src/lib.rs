@@ -341,11 +341,22 @@ impl Sut {
     /// Observes a process that runs already, with all its descendants.
     ///
     /// # Errors
-    /// There is no such process.
+    /// There is no such process, or it is this one or an ancestor of it: the tester would be part of
+    /// what is measured.
     pub fn observe_pid(pid: u32) -> Result<Sut, SutError> {
         let stat = proc::stat(pid)
             .filter(|stat| !stat.is_dead())
             .ok_or(SutError::NoSuchProcess { pid })?;
+        if proc::is_own_or_ancestor(pid) {
+            return Err(SutError::Ourselves {
+                pid,
+                what: if pid == std::process::id() {
+                    "streamgauge itself"
+                } else {
+                    "an ancestor of streamgauge itself"
+                },
+            });
+        }
         let process = Process::Observed {
             pid,
             started: stat.started,

@@ -131,6 +131,20 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
+/// Whether `pid` is this process, or one that it descends from.
+pub(crate) fn is_own_or_ancestor(pid: u32) -> bool {
+    let mut seen = HashSet::new();
+    let mut at = std::process::id();
+    // The first process of a namespace has no parent that could be seen: it is 0.
+    while at != 0 && seen.insert(at) {
+        if at == pid {
+            return true;
+        }
+        at = stat(at).map_or(0, |stat| stat.parent);
+    }
+    false
+}
+
 /// Memory of one process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {

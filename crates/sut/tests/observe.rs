@@ -317,3 +317,23 @@ fn memory_of_children_is_a_part_of_the_whole() {
     assert_eq!(sut.processes().len(), 2);
     assert!(seen.uss.unwrap() > 30_000_000, "{seen:?}");
 }
+
+#[test]
+fn neither_the_tester_nor_an_ancestor_of_it_is_observed() {
+    let own = std::process::id();
+    let parent = rustix::process::getppid().map(Pid::as_raw_pid).unwrap();
+    let parent = u32::try_from(parent).unwrap();
+    for (pid, words) in [
+        (own, "is streamgauge itself, so it would measure itself"),
+        (parent, "is an ancestor of streamgauge itself"),
+    ] {
+        let error = Sut::observe_pid(pid).unwrap_err();
+        assert!(matches!(error, SutError::Ourselves { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("process {pid} {words}")),
+            "{text}"
+        );
+        assert!(text.ends_with("name the server's own process"), "{text}");
+    }
+}

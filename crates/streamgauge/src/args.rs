@@ -134,6 +134,7 @@ pub(crate) enum Way {
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = help::OUTPUT)]
+#[command(group = clap::ArgGroup::new("replaceable").args(["out", "json"]).multiple(true))]
 pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -142,8 +143,8 @@ pub(crate) struct Results {
     /// [default: streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace the run file, or the series, that --out names
-    #[arg(long, requires = "out")]
+    /// Replace the run file, or the series, that --out names, and whatever file --json names
+    #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
     /// Keep no run file: the report is all there is
     #[arg(long, conflicts_with_all = ["out", "trace"])]

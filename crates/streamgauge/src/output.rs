@@ -1,12 +1,33 @@
 //! Files that the user asked for: a place that cannot be written is said before a run, not after it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use report::io_reason;
 
 use crate::exit::Failure;
+
+/// What the first key of everything that is written with `--json` can be.
+const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
+
+/// Whether what is there already may be replaced though it is no report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// The user said so.
+    Given,
+    /// The user could say so.
+    NotGiven,
+    /// The command has no such option.
+    Unknown,
+}
+
+impl Force {
+    /// That of a command with the option.
+    pub(crate) fn of(given: bool) -> Force {
+        if given { Force::Given } else { Force::NotGiven }
+    }
+}
 
 /// Where the JSON report goes.
 pub(crate) enum Json {
@@ -24,10 +45,22 @@ pub(crate) struct Claim {
 }
 
 impl Json {
-    /// Sees to it that `path` can be written; `-` is standard output.
-    pub(crate) fn claim(path: &Path) -> Result<Json, Failure> {
+    /// Sees to it that `path` can be written; `-` is standard output. A report that is there stays as
+    /// it is until the new one is written. Any other file that holds something is refused, as
+    /// `--json scenario.yaml` is a slip.
+    pub(crate) fn claim(path: &Path, force: Force) -> Result<Json, Failure> {
         if path == Path::new("-") {
             return Ok(Json::Stdout);
+        }
+        if force != Force::Given && !is_replaceable(path) {
+            let or = match force {
+                Force::Unknown => "",
+                _ => ", or use `--force`",
+            };
+            return Err(Failure::bad(format_args!(
+                "{} is no report of streamgauge, so it is not replaced: name another file with `--json`{or}",
+                path.display()
+            )));
         }
         let empty = !path.exists();
         match OpenOptions::new().append(true).create(true).open(path) {
@@ -78,6 +111,27 @@ impl Json {
             }
         }
     }
+}
+
+/// Whether nothing is lost by writing there: no file, an empty one, a report, a device or a pipe.
+fn is_replaceable(path: &Path) -> bool {
+    let holds_something = |about: std::fs::Metadata| about.is_file() && about.len() > 0;
+    if !std::fs::metadata(path).is_ok_and(holds_something) {
+        return true;
+    }
+    let mut head = Vec::new();
+    // What cannot be read is no report of this user.
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    read.is_ok() && begins_as_report(&String::from_utf8_lossy(&head))
+}
+
+fn begins_as_report(head: &str) -> bool {
+    let key = head
+        .trim_start()
+        .strip_prefix('{')
+        .and_then(|rest| rest.trim_start().strip_prefix('"'))
+        .and_then(|rest| rest.split_once('"'));
+    key.is_some_and(|(key, _)| FIRST_KEYS.contains(&key))
 }
 
 impl Drop for Claim {

@@ -11,7 +11,7 @@ use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::Json;
+use crate::output::{Force, Json};
 use crate::place::{Kind, Place};
 use crate::progress::Display;
 use crate::signals::Watch;
@@ -31,7 +31,12 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     files::check(play.scenario)?;
     let name = &play.scenario.name;
     let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
-    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
+    let json = play
+        .results
+        .json
+        .as_deref()
+        .map(|path| Json::claim(path, Force::of(play.results.force)))
+        .transpose()?;
     let options = engine::Options {
         run_file: place.path.clone(),
         overwrite: place.overwrite,

@@ -5,11 +5,15 @@ use crate::commands::play::report_file;
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::output::Json;
+use crate::output::{Force, Json};
 
 /// Ends with 0 whatever the run came to: the question is what it was, not whether it passed.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
-    let json = arguments.json.as_deref().map(Json::claim).transpose()?;
+    let json = arguments
+        .json
+        .as_deref()
+        .map(|path| Json::claim(path, Force::Unknown))
+        .transpose()?;
     if arguments.run.is_dir() {
         series::show(&arguments.run, json, console)?;
     } else {

@@ -16,7 +16,7 @@ use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::output::Json;
+use crate::output::{Force, Json};
 use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
@@ -53,7 +53,12 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         play.tracing,
         console,
     )?;
-    let json = play.results.json.as_deref().map(Json::claim).transpose()?;
+    let json = play
+        .results
+        .json
+        .as_deref()
+        .map(|path| Json::claim(path, Force::of(play.results.force)))
+        .transpose()?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())

@@ -48,6 +48,46 @@ fn a_run_file_is_replaced_only_by_force() {
 }
 
 #[test]
+fn only_a_report_is_replaced_by_a_report() {
+    let _alone = alone();
+    let folder = folder();
+    let scenario = "clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
+    let mine = folder.path().join("mine.yaml");
+    fs::write(&mine, scenario).expect("the test's folder can be written");
+    let refusal = "error: mine.yaml is no report of streamgauge, so it is not replaced: name another file with `--json`";
+    run(
+        folder.path(),
+        ["run", "mine.yaml", "--no-run-file", "--json", "mine.yaml"],
+    )
+    .expect(104)
+    .names(&format!("{refusal}, or use `--force`"));
+    run(folder.path(), ["report", "x.run", "--json", "mine.yaml"])
+        .expect(104)
+        .names(refusal);
+    assert_eq!(fs::read_to_string(&mine).expect("it is there"), scenario);
+
+    let json = folder.path().join("x.json");
+    let into = |more: &[&str]| {
+        let arguments = [&["-q", "--no-run-file", "--json", "x.json"], more].concat();
+        demo(folder.path(), &arguments)
+    };
+    // As `mktemp` makes it.
+    fs::write(&json, "").expect("the test's folder can be written");
+    into(&[]).expect(0);
+    let first = fs::read(&json).expect("it was made");
+    // One that cannot begin leaves the old one as it was.
+    into(&["--receive", "nothing"]).expect(104);
+    run(folder.path(), ["report", "x.run", "--json", "x.json"]).expect(104);
+    assert!(fs::read(&json).expect("it is there") == first);
+    into(&[]).expect(0);
+    assert!(fs::read(&json).expect("it is there") != first);
+    fs::write(&json, "{\"mine\": 1}").expect("the test's folder can be written");
+    into(&[]).expect(104).names("x.json is no report");
+    into(&["--force"]).expect(0);
+    Report::read(&json);
+}
+
+#[test]
 fn in_a_folder_a_run_gets_a_name() {
     let _alone = alone();
     let folder = folder();

@@ -15,7 +15,7 @@ use crate::args::{self, Way};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::Json;
+use crate::output::{Force, Json};
 use crate::progress::Status;
 use crate::signals::Watch;
 use capacity::Capacity;
@@ -92,7 +92,11 @@ impl Outcome {
 
 pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result<Exit, Failure> {
     let files = files::raise();
-    let json = arguments.json.as_deref().map(Json::claim).transpose()?;
+    let json = arguments
+        .json
+        .as_deref()
+        .map(|path| Json::claim(path, Force::Unknown))
+        .transpose()?;
     let folder = tempfile::Builder::new()
         .prefix("streamgauge-calibrate-")
         .tempdir()

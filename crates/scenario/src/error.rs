@@ -1,11 +1,12 @@
 //! What is wrong with a scenario: every problem with its place, and how to mend it.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
-use crate::secrets::{mask_in_place, mask_text};
+use crate::secrets::{mask_excerpt, mask_setting, mask_text};
 use crate::source::{Origin, Source, SourceKind};
 
 /// The most problems that one error carries.
@@ -122,13 +123,32 @@ impl Problem {
     }
 }
 
-fn named(source: &Source) -> NamedSource<Arc<str>> {
+/// The text as it may be shown, with everything at its place.
+fn masked(source: &Arc<Source>) -> Arc<str> {
+    thread_local! {
+        // Many problems of one text come one after another.
+        static LAST: RefCell<(Weak<Source>, Arc<str>)> = RefCell::new((Weak::new(), Arc::from("")));
+    }
+    LAST.with_borrow_mut(|last| {
+        let this = Arc::downgrade(source);
+        if !last.0.ptr_eq(&this) {
+            let text = match source.kind {
+                SourceKind::File => mask_excerpt(&source.text),
+                _ => mask_setting(&source.text),
+            };
+            *last = (this, Arc::from(text));
+        }
+        Arc::clone(&last.1)
+    })
+}
+
+fn named(source: &Arc<Source>) -> NamedSource<Arc<str>> {
     let name = match source.kind {
         SourceKind::File => source.name.clone(),
         SourceKind::Set | SourceKind::Option => "command line".to_owned(),
         SourceKind::Environment => "environment".to_owned(),
     };
-    NamedSource::new(name, Arc::from(mask_in_place(&source.text)))
+    NamedSource::new(name, masked(source))
 }
 
 impl ScenarioError {

@@ -10,6 +10,10 @@ use serde_json::Value;
 
 use crate::model::{Scenario, Server, ServerStart};
 
+mod excerpt;
+
+pub(crate) use excerpt::{mask_excerpt, mask_setting};
+
 /// What stands for a secret.
 pub const MASK: &str = "***";
 

@@ -366,7 +366,8 @@ fn secret_words(words: &[String]) -> Vec<Option<usize>> {
 }
 
 /// Masks what shows itself as a secret in any text: passwords in URLs, values of a query's `token=`
-/// and the like, and what follows `Authorization:`. The rest stays, the name in a URL too.
+/// and the like, `password=x`, `Bearer x`, `Basic x`, and what follows `Authorization:`. The rest
+/// stays, the name in a URL too.
 pub fn mask_text(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;
@@ -393,6 +394,10 @@ fn spans(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     passwords(text, &mut spans);
     fields(text, &mut spans);
+    // As long as the text: only ASCII changes.
+    let lower = text.to_ascii_lowercase();
+    pairs(&lower, &mut spans);
+    credentials(text, &lower, &mut spans);
     authorizations(text, &mut spans);
     spans.sort_unstable();
     // Where two overlap, the first covers all of both.
@@ -415,20 +420,39 @@ fn ends_url(c: char) -> bool {
 fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
     for (at, _) in text.match_indices("://") {
         let begin = at + 3;
-        let rest = &text[begin..];
-        let end = rest
-            .find(|c: char| ends_url(c) || ['/', '?', '#'].contains(&c))
-            .unwrap_or(rest.len());
-        let Some((user, _)) = rest[..end].rsplit_once('@') else {
-            continue;
-        };
-        if let Some((name, password)) = user.split_once(':')
-            && !password.is_empty()
-        {
-            let from = begin + name.len() + 1;
+        if let Some(password) = password(&text[begin..]) {
+            let from = begin + text[begin..].find(':').map_or(0, |colon| colon + 1);
             spans.push((from, from + password.len()));
         }
     }
+}
+
+/// The password of a URL whose text after `://` begins so. One that holds `/`, `?` or `#` ends at the
+/// last `@`, though no URL may be written so: whoever forgot to encode it wants it hidden no less.
+fn password(rest: &str) -> Option<&str> {
+    let end = rest.find(ends_url).unwrap_or(rest.len());
+    let ends_authority = ['/', '?', '#'];
+    let authority = rest[..end].find(ends_authority).unwrap_or(end);
+    let (name, after) = rest[..authority].split_once(':')?;
+    let from = name.len() + 1;
+    if let Some((password, _)) = after.rsplit_once('@') {
+        return (!password.is_empty()).then_some(password);
+    }
+    // `host:554/a@b`, `host:{1..9}/a@b` and `[::1]/a@b` have an `@` in their path.
+    let is_port = |byte: u8| byte.is_ascii_digit() || b"{.}".contains(&byte);
+    let is_host = after.bytes().all(is_port) || name.starts_with('[');
+    if is_host || name.contains('@') {
+        return None;
+    }
+    let to = rest[..end].rfind('@')?;
+    rest.get(from..to)
+}
+
+/// Whether a URL has a password with `/`, `?` or `#` in it, which ends the password too early.
+pub(crate) fn has_raw_password(url: &str) -> bool {
+    url.split_once("://")
+        .and_then(|(_, rest)| password(rest))
+        .is_some_and(|password| password.contains(['/', '?', '#']))
 }
 
 /// `?token=x` and `&token=x`, of a URL or of a part of one.
@@ -439,7 +463,7 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
             continue;
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.%[]".contains(c);
-        if !name.chars().all(is_name) || !is_secret_name(name) {
+        if !name.chars().all(is_name) || !is_secret_field(name) {
             continue;
         }
         let length = value
@@ -448,6 +472,56 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
         if length > 0 {
             let from = at + 1 + name.len() + 1;
             spans.push((from, from + length));
+        }
+    }
+}
+
+/// Whether a query's field of that name holds a secret. CDNs have names of their own.
+fn is_secret_field(name: &str) -> bool {
+    const NAMES: [&str; 3] = ["access", "st", "sid"];
+    let plain = plain(name);
+    is_secret_name(name) || plain.starts_with("auth") || NAMES.contains(&plain.as_str())
+}
+
+/// `password=x` and `pwd=x`, wherever they stand.
+fn pairs(lower: &str, spans: &mut Vec<(usize, usize)>) {
+    for name in ["password=", "passwd=", "pwd="] {
+        for (at, _) in lower.match_indices(name) {
+            let from = at + name.len();
+            let value = &lower[from..];
+            let quote = value.chars().next().filter(|c| ['"', '\''].contains(c));
+            let from = from + quote.map_or(0, char::len_utf8);
+            let value = &lower[from..];
+            let length = match quote {
+                Some(quote) => value.find(quote),
+                None => value.find(|c: char| ends_url(c) || "&;,'()[]{}".contains(c)),
+            };
+            let length = length.unwrap_or(value.len());
+            if length > 0 {
+                spans.push((from, from + length));
+            }
+        }
+    }
+}
+
+/// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), not the names of the schemes in a sentence.
+fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
+    for scheme in ["bearer ", "basic "] {
+        for (at, _) in lower.match_indices(scheme) {
+            if lower[..at].ends_with(|c: char| c.is_alphanumeric()) {
+                continue;
+            }
+            let from = at + scheme.len();
+            let value = &text[from..];
+            let in_value = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+            let length = value.find(|c| !in_value(c)).unwrap_or(value.len());
+            let value = &value[..length];
+            // `realm=` is what a server asks with.
+            let coded = value.contains(|c: char| c.is_ascii_digit() || "+/=_".contains(c))
+                || value.chars().skip(1).any(|c| c.is_ascii_uppercase());
+            if length >= SHORTEST && coded && !value.starts_with("realm=") {
+                spans.push((from, from + length));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::error::Problem;
 use crate::fields::{text, wrong_type};
 use crate::node::{Node, Value};
+use crate::secrets::has_raw_password;
 
 /// The most URLs of one population.
 pub(crate) const MAX_URLS: usize = 10_000;
@@ -61,6 +62,16 @@ pub(crate) fn read<'a>(
             Some(server) => written.replace(SERVER, &host(server)),
             None => written,
         };
+        if has_raw_password(&written) {
+            problems.push(
+                Problem::new(
+                    &item.origin,
+                    format!("`{written}`: the password ends at its first `/`, `?` or `#`"),
+                )
+                .help("write `/`, `?`, `#` and `@` in a password as %2F, %3F, %23 and %40"),
+            );
+            continue;
+        }
         match expand(&written, MAX_URLS - urls.len()) {
             Ok(expanded) => urls.extend(expanded.into_iter().map(|url| (url, item))),
             Err((message, help)) => {

@@ -33,6 +33,25 @@ fn what_shows_itself_is_masked() {
             "http://h/?keyframe=1&tokens=***",
         ),
         ("viewers.loss < 1%", "viewers.loss < 1%"),
+        ("`rtsp://u:s/p#w@t@h:1/a`: no", "`rtsp://u:***@h:1/a`: no"),
+        (
+            "rtsp://h:554/a@b rtsp://[::1]/a@b",
+            "rtsp://h:554/a@b rtsp://[::1]/a@b",
+        ),
+        ("http://h/a:b@c", "http://h/a:b@c"),
+        (
+            "http://h/?authkey=1&access=2&st=3&sid=4&state=5",
+            "http://h/?authkey=***&access=***&st=***&sid=***&state=5",
+        ),
+        ("x Password='a b' pwd=c, d", "x Password='***' pwd=***, d"),
+        (
+            "said Bearer ab.c1, Basic bTpw",
+            "said Bearer ***, Basic ***",
+        ),
+        (
+            "Basic authentication, Basic realm=\"x\"",
+            "Basic authentication, Basic realm=\"x\"",
+        ),
     ] {
         assert_eq!(mask_text(text), masked);
         assert_eq!(mask_in_place(text).len(), text.len());
@@ -174,6 +193,21 @@ fn a_line_of_arguments_is_named_without_its_secrets() {
     let scenario = Scenario::from_one_liner(&line, &Overrides::default()).unwrap();
     assert!(!scenario.shown().to_string().contains("SECRET"));
     assert!(scenario.populations[0].urls[0].contains("SECRET01"));
+}
+
+#[test]
+fn a_password_that_is_not_encoded_is_what_is_wrong_with_a_url() {
+    let text = "clients: {a: {urls: ['rtsp://u:sec/SECRET@h:1/a'], load: {clients: 1}}}";
+    let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();
+    let [problem] = error.problems() else {
+        panic!("{error:?}");
+    };
+    assert!(
+        problem.message().contains("rtsp://u:***@h:1/a"),
+        "{problem:?}"
+    );
+    let help = problem.help_text().unwrap();
+    assert!(help.contains("%2F") && help.contains("%23") && help.contains("%40"));
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod send;
 mod series;
 mod servers;
 mod starved;
+mod stopped_media;
 mod support;
 mod trace;
 mod verdicts;

@@ -171,7 +171,7 @@ pub struct Clients {
     pub started: u64,
     /// The most that were active at the end of any window.
     pub active_max: u64,
-    /// Clients that ended as planned: their media played to its end.
+    /// Clients whose media played to its end, or that had done all that they were to do.
     pub completed: u64,
     /// Clients that were ended by the plan before their media was.
     pub stopped: u64,

@@ -29,8 +29,8 @@ enum Colours {
 }
 
 impl Colours {
-    /// As the option says; where it says nothing, as the environment does: https://no-color.org and then
-    /// https://bixense.com/clicolors.
+    /// As the option says; where it says nothing, as the environment does: <https://no-color.org> and then
+    /// <https://bixense.com/clicolors>.
     fn new(when: When, environment: impl Fn(&str) -> Option<OsString>) -> Colours {
         let is_set = |name| environment(name).is_some_and(|value| !value.is_empty());
         match when {

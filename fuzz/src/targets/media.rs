@@ -71,7 +71,8 @@ fn rtp_packets(bytes: &[u8], recorder: &mut Recorder) {
         count += 1;
         if kind & 64 != 0 && count % 8 == 0 {
             let base = u16::from_be_bytes([input.byte(), input.byte()]);
-            receiver.set_base(base, recorder);
+            let rtptime = (kind & 32 != 0).then(|| u32::from(base) << 8);
+            receiver.set_base(base, rtptime, recorder);
         }
         if count % 16 == 0 {
             receiver.report_block(now);

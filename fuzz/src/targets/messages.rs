@@ -3,7 +3,7 @@
 use protocol::http1;
 use protocol::messages::frame::{Framing, Item, LengthPrefix, Malformed, Order, Reader, Wanted};
 use protocol::messages::template::{Filling, Template};
-use protocol::messages::upgrade::{self, Upgrade};
+use protocol::messages::upgrade::{Acceptance, Upgrade};
 
 use crate::input::{Cuts, Input, text};
 
@@ -170,8 +170,21 @@ pub(super) fn websocket(bytes: &[u8]) {
 }
 
 fn handshake(stream: &[u8], cuts: &Cuts) {
-    if let Ok(Some((answer, length))) = upgrade::accept(stream) {
-        assert!(length <= stream.len() && answer.ends_with(b"\r\n\r\n"));
+    let accepted = |pieces: &[&[u8]]| {
+        let (mut acceptance, mut taken) = (Acceptance::default(), 0);
+        for piece in pieces {
+            let mut rest = *piece;
+            let answer = acceptance.take(&mut rest)?;
+            taken += piece.len() - rest.len();
+            if let Some(answer) = answer {
+                return Ok(Some((answer, taken)));
+            }
+        }
+        Ok::<_, &'static str>(None)
+    };
+    let whole = accepted(&[stream]);
+    assert_eq!(whole, accepted(&cuts.pieces(stream)));
+    if let Ok(Some((answer, _))) = whole {
         assert_eq!(
             answer.windows(4).position(|end| end == b"\r\n\r\n"),
             Some(answer.len() - 4)
@@ -179,7 +192,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     }
     let url = http1::Url::parse("http://h/a").expect("a URL");
     let (mut upgrade, request) = Upgrade::begin(&url, 1);
-    let (right, _) = upgrade::accept(&request)
+    let (right, _) = accepted(&[&request])
         .expect("it is a request")
         .expect("it is whole");
     // The right answer, with whatever behind it, in pieces; and any other.

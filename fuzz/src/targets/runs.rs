@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use measure::{Catalogue, Recorder, Time, Verdict};
+use measure::{Catalogue, Grounds, Recorder, Time, Verdict};
 use protocol::apart::messages::{Asked, LINE_MAX, Lines, Said, line};
 use protocol::apart::{Receiver, Secret, Terms, proof};
 use protocol::registry::PROTOCOLS;
@@ -232,7 +232,7 @@ fn base() -> &'static [u8] {
             reason: Some("refused".to_owned()),
             ..ClientRow::default()
         });
-        file.verdict(&Verdict::decide(&[], Vec::new(), false), &[]);
+        file.verdict(&Verdict::decide(&[], Grounds::default()), &[]);
         file.finish().expect("the folder can be written");
         let bytes = std::fs::read(path).expect("it was just written");
         let _ = std::fs::remove_file(path);

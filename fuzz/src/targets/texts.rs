@@ -130,6 +130,6 @@ pub(super) fn urls(bytes: &[u8]) {
         if let Ok(urls) = scenario::expand_urls(&[line.to_owned()]) {
             assert!(!urls.is_empty());
         }
-        let _ = scenario::hide_password(line);
+        let _ = scenario::mask_text(line);
     }
 }

@@ -90,7 +90,6 @@ impl Client {
             || timeline.any(|timeline| !timeline.plays())
             || self.publisher_has_left()
             || self.media_is_over(cx)
-            || self.ended_early(cx).is_some()
         {
             return None;
         }

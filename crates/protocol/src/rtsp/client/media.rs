@@ -269,23 +269,12 @@ impl Client {
 
     /// Whether all that the server had to send has come, as far as one can tell without waiting.
     pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
-        self.arrivals(cx)
-            .is_some_and(|(first, last)| match self.length {
-                Some(length) => reached_end(length, first, last),
-                None => self.all_ended(cx).is_some(),
-            })
-    }
-
-    /// What is wrong with media whose streams all had their BYE: by how much that came before the known end.
-    pub(super) fn ended_early(&self, cx: &mut Context<'_>) -> Option<String> {
-        self.all_ended(cx)?;
-        let (first, last) = self.arrivals(cx)?;
-        let length = self.length.filter(|_| !self.has_reached_end(first, last))?;
-        Some(format!(
-            "BYE {:.1} s before the known end of the media ({})",
-            length.saturating_sub(last.since(first)).as_secs_f64(),
-            self.ends()
-        ))
+        self.arrivals(cx).is_some_and(|(first, last)| {
+            self.all_ended(cx).is_some()
+                || self
+                    .length
+                    .is_some_and(|length| reached_end(length, first, last))
+        })
     }
 
     /// Looks whether media still arrives, and sets the time to look again.
@@ -318,9 +307,6 @@ impl Client {
         {
             let over = lingered(bye);
             if cx.now >= over {
-                if let Some(detail) = self.ended_early(cx) {
-                    return self.fail(cx, Failure::MediaStopped, detail);
-                }
                 return self.complete(cx);
             }
             self.check = Some(over);

@@ -524,3 +524,17 @@ fn several_populations_are_one_before_anything_is_worked_out() {
     assert_eq!(pooled("active", Statistic::Max), None, "when was that?");
     assert_eq!(pooled("surprise", Statistic::Value), None);
 }
+
+#[test]
+fn a_rate_leaves_out_what_comes_while_the_run_is_ended() {
+    let window = || {
+        let mut viewers = Recorder::new(VIEWERS);
+        viewers.add(PAYLOAD_BYTES, 100);
+        viewers.take_window()
+    };
+    let mut totals = Totals::new(VIEWERS);
+    totals.add(&window(), 1.0);
+    totals.add_closing(&window());
+    assert_eq!(totals.named("payload_bytes", Statistic::Value), Some(200.0));
+    assert_eq!(totals.named("bitrate", Statistic::Value), Some(800.0));
+}

@@ -500,6 +500,7 @@ impl Client {
     fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
         self.connection.open = false;
         let ends = self.ends();
+        let early = self.ended_early(cx);
         self.connection.ends = None;
         match self.phase {
             Phase::TearingDown => {
@@ -509,6 +510,9 @@ impl Client {
             Phase::Playing if self.publisher_has_left() || self.media_is_over(cx) => {
                 self.ending = Some((Outcome::Completed, cx.now));
                 self.finish(cx);
+            }
+            Phase::Playing if let Some(detail) = early => {
+                self.fail(cx, Failure::MediaStopped, detail);
             }
             Phase::Playing if self.ended_without_media(cx).is_some() => {
                 let detail = format!("BYE, and then the connection was closed, {ends}");

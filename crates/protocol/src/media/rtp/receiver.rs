@@ -99,7 +99,8 @@ impl StreamCounts {
 pub struct RtpReceiver {
     counts: StreamCounts,
     payload_types: PayloadTypes,
-    last_arrival: Option<Time>,
+    /// Said of what has arrived only.
+    last_arrival: Time,
     /// In nanoseconds.
     longest_gap: u64,
     jitter: Jitter,
@@ -107,6 +108,8 @@ pub struct RtpReceiver {
     /// The position that plays, where it is not the first: few clients seek.
     turn: Option<Box<turn::Turn>>,
     clock_rate: u32,
+    /// The timestamp of the first packet of the source that is received now.
+    began: u32,
     finished: bool,
     source: Option<Source>,
     playout: Playout,
@@ -227,8 +230,9 @@ impl RtpReceiver {
             playout: Playout::new(config.clock_rate, config.playout_buffer),
             clock_rate: config.clock_rate,
             base: Base::Unsaid,
+            began: 0,
             first_arrival: None,
-            last_arrival: None,
+            last_arrival: Time::ZERO,
             longest_gap: 0,
             report: Report::default(),
             finished: false,
@@ -463,7 +467,10 @@ impl RtpReceiver {
         if self.report.ssrc != packet.ssrc {
             self.report = Report::default();
         }
-        self.first_arrival.get_or_insert(packet.at);
+        self.began = packet.timestamp;
+        if self.first_arrival.is_none() {
+            (self.first_arrival, self.last_arrival) = (Some(packet.at), packet.at);
+        }
         self.first_copy::<true>(packet, extended, 1, 0, recorder);
         self.compare_base(self.base, packet.timestamp, recorder);
         self.any_copy(packet, recorder);
@@ -575,13 +582,9 @@ impl RtpReceiver {
     #[inline(always)]
     fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
         self.arrived();
-        if let Some(last) = self.last_arrival {
-            let gap = packet.at.nanos_from(last).max(0) as u64;
-            self.longest_gap = self.longest_gap.max(gap);
-            self.last_arrival = Some(last.max(packet.at));
-        } else {
-            self.last_arrival = Some(packet.at);
-        }
+        let gap = packet.at.nanos_from(self.last_arrival).max(0) as u64;
+        self.longest_gap = self.longest_gap.max(gap);
+        self.last_arrival = self.last_arrival.max(packet.at);
         self.jitter.packet(packet.at, packet.timestamp, recorder);
     }
 
@@ -622,7 +625,7 @@ impl RtpReceiver {
 
     /// When the last packet came.
     pub fn last_arrival(&self) -> Option<Time> {
-        self.last_arrival
+        self.first_arrival.map(|_| self.last_arrival)
     }
 
     /// Interarrival jitter as it is now (RFC 3550, A.8).
@@ -659,7 +662,7 @@ impl RtpReceiver {
         self.counts = counts;
         if let Some((first, last)) = arrivals {
             self.first_arrival.get_or_insert(first);
-            self.last_arrival = self.last_arrival.max(Some(last));
+            self.last_arrival = self.last_arrival.max(last);
         }
     }
 
@@ -703,12 +706,12 @@ impl RtpReceiver {
                 recorder.add(m::LOST_TAIL_KNOWN, 1);
             }
         }
-        if let Some((until, last)) = silent_until.zip(self.last_arrival) {
+        if let Some((until, last)) = silent_until.zip(self.last_arrival()) {
             let gap = until.nanos_from(last).max(0) as u64;
             self.longest_gap = self.longest_gap.max(gap);
         }
         if self.first_arrival.is_some()
-            && (silent_until.is_some() || self.first_arrival != self.last_arrival)
+            && (silent_until.is_some() || self.first_arrival != self.last_arrival())
         {
             recorder.record(m::LONGEST_GAP, self.longest_gap);
         }

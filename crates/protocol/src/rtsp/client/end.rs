@@ -90,6 +90,7 @@ impl Client {
             || timeline.any(|timeline| !timeline.plays())
             || self.publisher_has_left()
             || self.media_is_over(cx)
+            || self.ended_early(cx).is_some()
         {
             return None;
         }

@@ -73,9 +73,9 @@ fn end_slack(length: Duration) -> Duration {
     (length / 20).max(Duration::from_secs(1))
 }
 
-/// Whether media of this length had come to its end when its last packet arrived.
-fn reached_end(length: Duration, first: Time, last: Time) -> bool {
-    last.since(first) >= length.saturating_sub(end_slack(length))
+/// Whether media of this length has come to its end when so much of it has come.
+fn reached_end(length: Duration, came: Duration) -> bool {
+    came >= length.saturating_sub(end_slack(length))
 }
 
 impl Client {
@@ -270,10 +270,33 @@ impl Client {
     /// Whether all that the server had to send has come, as far as one can tell without waiting.
     pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
         self.arrivals(cx).is_some_and(|(first, last)| {
-            self.all_ended(cx).is_some()
+            (self.all_ended(cx).is_some() && self.ended_early(cx).is_none())
                 || self
                     .length
-                    .is_some_and(|length| reached_end(length, first, last))
+                    .is_some_and(|length| reached_end(length, last.since(first)))
+        })
+    }
+
+    /// What is wrong with media whose streams all had their BYE: by how much that came before the known end. Both clocks
+    /// must say so, because servers send ahead, and timestamps may be wrong.
+    pub(super) fn ended_early(&self, cx: &mut Context<'_>) -> Option<String> {
+        self.all_ended(cx)?;
+        let length = self.length?;
+        let (first, last) = self.arrivals(cx)?;
+        let mut came = last.since(first);
+        for stream in &self.streams {
+            let receiver = cx.sinks.rtp(stream.sink);
+            if receiver.last_arrival().is_some() {
+                // Of what another machine receives the timestamps are not known.
+                came = came.max(receiver.played()?);
+            }
+        }
+        (!reached_end(length, came)).then(|| {
+            format!(
+                "BYE {:.1} s before the media's known end ({})",
+                length.saturating_sub(came).as_secs_f64(),
+                self.ends()
+            )
         })
     }
 
@@ -307,7 +330,10 @@ impl Client {
         {
             let over = lingered(bye);
             if cx.now >= over {
-                return self.complete(cx);
+                return match self.ended_early(cx) {
+                    Some(detail) => self.fail(cx, Failure::MediaStopped, detail),
+                    None => self.complete(cx),
+                };
             }
             self.check = Some(over);
             return;
@@ -346,25 +372,26 @@ impl Client {
         }
         if cx.now >= silent {
             let came = last.since(first);
-            let detail = format!(
-                "no packet for {}, {:.3} s before the media's known end, {}",
-                self.config.silence,
-                self.length
-                    .unwrap_or(came)
-                    .saturating_sub(came)
-                    .as_secs_f64(),
-                self.ends()
-            );
+            let when = match self.length {
+                Some(length) => format!(
+                    "{:.3} s before the media's known end",
+                    length.saturating_sub(came).as_secs_f64()
+                ),
+                None => "and no BYE".to_owned(),
+            };
+            let silence = self.config.silence;
+            let detail = format!("no packet for {silence}, {when}, {}", self.ends());
             return self.fail(cx, Failure::MediaStopped, detail);
         }
         self.schedule_check(cx.now, first, last);
     }
 
     /// Whether the media had come to its end with its last packet. What time it is now does not count: silence brings no
-    /// media to its end.
+    /// media to its end. Live media has none but that of its publisher.
     fn has_reached_end(&self, first: Time, last: Time) -> bool {
-        self.length
-            .is_none_or(|length| reached_end(length, first, last))
+        self.length.map_or(self.publisher_has_left(), |length| {
+            reached_end(length, last.since(first))
+        })
     }
 
     /// When media is over that has come to its end.

@@ -246,6 +246,23 @@ impl RtpReceiver {
         Some((media, newest.at.since(first.at).as_secs_f64()))
     }
 
+    /// How much media has come of the source and the position that play, by its timestamps. `None` where nothing came,
+    /// and where another machine receives.
+    pub fn played(&self) -> Option<Duration> {
+        let newest = self.source.as_ref()?.newest;
+        let turned = self.turn.as_ref().filter(|turn| !turn.is_under_way());
+        let began = turned
+            .and_then(|turn| turn.first)
+            .map_or(self.began, |first| first.timestamp);
+        let rate = f64::from(self.clock_rate.max(1));
+        // Timestamps begin again every 2^32 ticks: how often they have, the arrival tells.
+        let took = newest.at.since(self.position_arrival()?).as_secs_f64() * rate;
+        let stamped = newest.timestamp.wrapping_sub(began);
+        let ahead = stamped.wrapping_sub(took as u64 as u32) as i32;
+        let ticks = (took.trunc() + f64::from(ahead)).max(0.0);
+        Some(Duration::from_secs_f64(ticks / rate))
+    }
+
     /// Whether a packet is of the position before that which plays.
     #[inline]
     pub(super) fn straggles(&self, extended: u64) -> bool {
@@ -289,7 +306,7 @@ impl RtpReceiver {
             turn.first = Some(packet.moment());
         }
         // The time that nothing was to come is no gap.
-        self.last_arrival = self.last_arrival.map(|_| packet.at);
+        self.last_arrival = packet.at;
         self.judge_stray(recorder);
         self.jitter.restart();
         let clock_rate = self.clock_rate;

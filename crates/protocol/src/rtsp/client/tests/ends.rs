@@ -33,7 +33,7 @@ fn quiet(sdp: &str, streams: u16) -> Bench {
 
 #[test]
 fn a_bye_of_every_stream_is_the_end() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     bench.packet(0, 1);
     bench.packet(1, 1);
     bench.after(1000);
@@ -48,7 +48,7 @@ fn a_bye_of_every_stream_is_the_end() {
 
 #[test]
 fn a_bye_as_vlc_sends_it_is_the_end() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     let mut packet = Vec::new();
     rtcp::write_sender_report(&mut packet, &rtcp::SenderReportInfo::default(), &[]);
     rtcp::write_cname(&mut packet, 0, "127.0.0.1");
@@ -279,7 +279,7 @@ fn streams_are_told_of_while_they_play() {
 }
 
 #[test]
-fn silence_of_live_media_is_its_end() {
+fn silence_of_live_media_is_a_failure() {
     let mut bench = quiet(ONE, 1);
     bench.packet(0, 1);
     bench.after(4000);
@@ -290,7 +290,12 @@ fn silence_of_live_media_is_its_end() {
         bench.deadline();
     }
     assert_eq!(bench.now, last + Duration::from_secs(10));
-    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+    let Outcome::Failed(failure) = bench.ended().1 else {
+        panic!("media without a known end has none that silence could be");
+    };
+    assert_eq!(failure.reason, "media_stopped");
+    let text = format!("no packet for 10s, and no BYE, 10.0.0.2:40000 to {SERVER}");
+    assert_eq!(failure.detail, text);
 }
 
 #[test]
@@ -554,4 +559,72 @@ fn a_stop_after_the_known_end_or_a_bye_is_no_failure() {
     let until = gone.now + Duration::from_secs(5);
     gone.input(Input::Stop { until });
     assert_eq!(torn_down(&mut gone), Outcome::Stopped);
+}
+
+#[test]
+fn a_bye_long_before_the_known_end_is_a_failure() {
+    for (plays, early) in [
+        (1500, Some("28.5 s")),
+        (28_400, Some("1.6 s")),
+        (28_500, None),
+    ] {
+        for closes in [false, true] {
+            let mut bench = quiet(TWO, 2);
+            for seq in 0..=plays / 100 {
+                if seq > 0 {
+                    bench.after(100);
+                }
+                bench.packet(0, seq as u16);
+                bench.packet(1, seq as u16);
+            }
+            bench.out.clear();
+            bench.rtcp(0, &bye());
+            bench.rtcp(1, &bye());
+            if closes {
+                let channel = bench.tcp;
+                let how = Closed::End;
+                bench.input(Input::Closed { channel, how });
+            } else {
+                bench.deadline();
+            }
+            let Some(early) = early else {
+                let outcome = match closes {
+                    true => bench.ended().1,
+                    false => torn_down(&mut bench),
+                };
+                assert_eq!(outcome, Outcome::Completed);
+                continue;
+            };
+            let (reason, detail) = bench.failed();
+            assert_eq!(reason, "media_stopped");
+            let text =
+                format!("BYE {early} before the media's known end (10.0.0.2:40000 to {SERVER})");
+            assert_eq!(detail, text);
+        }
+    }
+}
+
+#[test]
+fn a_bye_of_media_that_was_sent_ahead_is_its_end() {
+    // Sent within 20 s, as servers do that fill a buffer first.
+    for (packets, complete) in [(713, false), (714, true)] {
+        let mut bench = quiet(&format!("{ONE}a=range:npt=0-30\r\n"), 1);
+        for seq in 0..packets {
+            bench.packet(0, seq);
+            bench.input(Input::Deadline);
+            bench.after(27);
+        }
+        bench.out.clear();
+        bench.rtcp(0, &bye());
+        while bench.out.is_empty() {
+            bench.deadline();
+        }
+        if complete {
+            assert_eq!(torn_down(&mut bench), Outcome::Completed);
+        } else {
+            let (reason, detail) = bench.failed();
+            assert_eq!(reason, "media_stopped");
+            assert!(detail.starts_with("BYE 1.5 s before"), "{detail}");
+        }
+    }
 }

@@ -279,7 +279,7 @@ impl ClientConfig {
                 "answers_timed_out == 0",
                 "unanswered == 0",
             ],
-            ClientConfig::Rtsp(_) if self.publishes() => &["sent_packets > 0"],
+            ClientConfig::Rtsp(_) if self.publishes() => &["sent_packets > 0", "not_taken == 0"],
             ClientConfig::Rtsp(_) => &["received > 0"],
             ClientConfig::HttpTs(_) if self.changes_channel() => {
                 &["ts_packets > 0", "zaps_failed == 0"]

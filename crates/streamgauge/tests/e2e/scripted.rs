@@ -21,6 +21,8 @@ pub(crate) enum Answer {
     Garbage,
     /// What looks like the beginning of a message over and over, as fast as it is taken, for as long as it is.
     Flood,
+    /// What a server without faults would; then it reads no more.
+    Deaf,
 }
 
 /// How many requests of each method came.
@@ -65,7 +67,7 @@ impl Scripted {
 fn serve(stream: &TcpStream, script: fn(&str) -> Answer, seen: &Seen) {
     let mut lines = BufReader::new(stream).lines();
     while let Some(Ok(first)) = lines.next() {
-        let (mut cseq, mut transport) = (String::new(), String::new());
+        let (mut cseq, mut transport, mut body) = (String::new(), String::new(), 0usize);
         for line in lines.by_ref() {
             let Ok(line) = line else { return };
             if line.is_empty() {
@@ -74,9 +76,14 @@ fn serve(stream: &TcpStream, script: fn(&str) -> Answer, seen: &Seen) {
             let (name, value) = line.split_once(':').unwrap_or((&line, ""));
             match name.to_ascii_lowercase().as_str() {
                 "cseq" => cseq = value.trim().to_owned(),
+                "content-length" => body = value.trim().parse().unwrap_or(0),
                 "transport" => transport = value.trim().to_owned(),
                 _ => {}
             }
+        }
+        while body > 0 {
+            let Some(Ok(line)) = lines.next() else { return };
+            body = body.saturating_sub(line.len() + 2);
         }
         let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
         let url = rest.split(' ').next().unwrap_or_default();
@@ -99,11 +106,14 @@ fn serve(stream: &TcpStream, script: fn(&str) -> Answer, seen: &Seen) {
                 };
                 format!("RTSP/1.0 {status} No\r\nCSeq: {cseq}\r\n{challenge}\r\n")
             }
-            Answer::Good => good(method, url, &cseq, &transport),
+            Answer::Good | Answer::Deaf => good(method, url, &cseq, &transport),
         };
         let mut out = stream;
         if out.write_all(reply.as_bytes()).is_err() {
             return;
+        }
+        while script(method) == Answer::Deaf {
+            thread::park();
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Media that comes, and then stops: a run that ends before the time-out of silence does not pass either.
+//! Media that comes, and then stops: a run that ends before the time-out of silence does not pass either. Nor does one
+//! in which nobody takes the media.
 
+use crate::scripted::{Answer, Scripted};
 use crate::support::{Report, Server, alone, folder, run};
 
 #[test]
@@ -25,4 +27,23 @@ fn media_that_has_stopped_when_the_run_ends_fails_it() {
         let report = Report::read(&folder.path().join("load.json"));
         assert_eq!(report.clients("failed"), 3, "{}", report.0["populations"]);
     }
+}
+
+#[test]
+fn a_server_that_does_not_read_what_is_published_fails_a_run() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Scripted::start(|method| match method {
+        "RECORD" => Answer::Deaf,
+        _ => Answer::Good,
+    });
+    let scenario = format!(
+        "clients: {{publishers: {{urls: [{}], transport: tcp, publish: {{bitrate: 50Mbps}}, load: {{clients: 1}}}}}}\n\
+         duration: 4s\n",
+        server.url()
+    );
+    std::fs::write(folder.path().join("deaf.yaml"), scenario).expect("the folder is the test's");
+    let ended = run(folder.path(), ["run", "deaf.yaml"]).expect(99);
+    let found = "FAILED publishers.not_taken == 0";
+    assert!(ended.stdout.contains(found), "{}", ended.stdout);
 }

@@ -516,6 +516,11 @@ impl RtpFlow {
         self.tally.sent_with_copies()
     }
 
+    /// Packets that were due and not taken by the network stack or the connection, so far.
+    pub fn not_taken(&self) -> u64 {
+        self.tally.not_taken()
+    }
+
     /// What was really done, so far.
     pub fn served(&self) -> ServedStream {
         let mut served = self

@@ -217,6 +217,10 @@ impl Tally {
         self.began.is_some()
     }
 
+    pub(super) fn not_taken(&self) -> u64 {
+        self.not_taken
+    }
+
     pub(super) fn sent_with_copies(&self) -> (u64, u64) {
         (
             self.sent + self.duplicated,

@@ -55,8 +55,8 @@ struct Outgoing {
     has_peer: bool,
     /// Its channels in the connection.
     interleaved: Option<Ports<u8>>,
-    /// What was counted so far: packets, bytes of payload, frames.
-    counted: (u64, u64, u64),
+    /// What was counted so far: packets, bytes of payload, frames, packets not taken.
+    counted: (u64, u64, u64, u64),
     /// What the server last said it had lost.
     reported_lost: i32,
 }
@@ -173,7 +173,7 @@ impl Client {
                 local_port: 0,
                 has_peer: false,
                 interleaved: None,
-                counted: (0, 0, 0),
+                counted: (0, 0, 0, 0),
                 reported_lost: 0,
             });
         }
@@ -353,12 +353,16 @@ impl Client {
         for stream in &mut publishing.streams {
             let now = cx.flows.with(stream.flow, |flow| {
                 let (packets, bytes) = flow.sent();
-                (packets, bytes, flow.frames())
+                (packets, bytes, flow.frames(), flow.not_taken())
             });
             let before = std::mem::replace(&mut stream.counted, now);
             cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
             cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
             cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
+            // A datagram that is refused never came as far as the server.
+            if stream.interleaved.is_some() {
+                cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
+            }
         }
     }
 

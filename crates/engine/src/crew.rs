@@ -13,7 +13,7 @@ use crate::elsewhere::Elsewhere;
 use crate::error::EngineError;
 use crate::messages::{Command, Report};
 use crate::resolver::Resolver;
-use crate::worker::{self, Config, Mailbox, PopulationPlan, Serving};
+use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, Serving};
 
 /// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its own
 /// lag then shows.
@@ -36,6 +36,8 @@ pub(crate) struct Crew {
 pub(crate) struct Duty {
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<(TcpListener, Serving)>,
+    /// Reference servers over UDP. Their worker has no table of descriptors of its own.
+    pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) ports: PortRange,
     /// The packet ring by which media is received; none where it is received by sockets.
     pub(crate) ring: Option<RingSettings>,
@@ -75,7 +77,8 @@ impl Crew {
             let mailbox = crew.mailboxes[index as usize].clone();
             let others = (0u32..).zip(&crew.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
-            let own_files = duty.serving.iter().all(|(_, serving)| serving.own_files);
+            let own_files = duty.endpoints.is_empty()
+                && duty.serving.iter().all(|(_, serving)| serving.own_files);
             let mut config = Config {
                 index,
                 commands,
@@ -89,6 +92,7 @@ impl Crew {
                 in_real_time: duty.in_real_time,
                 populations: duty.populations,
                 serving: duty.serving,
+                endpoints: duty.endpoints,
                 stop_timeout,
                 seed,
             };

@@ -182,6 +182,7 @@ fn ask(
         let duty = Duty {
             populations: vec![plan],
             serving: Vec::new(),
+            endpoints: Vec::new(),
             // None is received.
             ports: PortRange::new(0..0),
             ring: None,

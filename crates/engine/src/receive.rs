@@ -267,6 +267,7 @@ impl Run {
         let duty = Duty {
             populations: plans,
             serving,
+            endpoints: Vec::new(),
             ring: reception.ring(&ports),
             ports,
             goes_first: false,

@@ -527,6 +527,7 @@ fn duties(
                 })
                 .collect(),
             serving: Vec::new(),
+            endpoints: Vec::new(),
             ports: ports(worker),
             ring: reception.ring(&ports(worker)),
             goes_first: scenario.tester.priority == Priority::Raised,

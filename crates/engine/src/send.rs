@@ -194,6 +194,7 @@ impl Sending {
                 clients: Some(plan),
             }],
             serving: Vec::new(),
+            endpoints: Vec::new(),
             ports: PortRange::new(PORTS),
             ring: None,
             goes_first: false,

@@ -175,6 +175,7 @@ pub(crate) fn stand(
             goes_first: false,
             in_real_time: false,
             serving: vec![(listener, serving())],
+            endpoints: Vec::new(),
             ports: PortRange::share(PORTS, index, count),
             ring: None,
         });

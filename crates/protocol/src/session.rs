@@ -27,10 +27,12 @@ use slab::Slab;
 
 use crate::media::rtp::{RtpReceiver, StreamSummary};
 
+mod datagrams;
 mod flows;
 
 pub use crate::messages::exchange::{Ended as ExchangeEnded, Exchange};
 pub use crate::tls::TlsError;
+pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
 pub use flows::{Flow, FlowId, Flows, Lender};
 
 /// One side of one conversation.
@@ -69,6 +71,22 @@ pub struct Context<'a> {
     pub flows: &'a mut Flows,
     /// What is to be done, in order.
     pub out: &'a mut VecDeque<Output>,
+    /// The bytes of the datagrams among it: see [`Context::transmit`].
+    pub outbox: &'a mut Outbox,
+}
+
+impl Context<'_> {
+    /// Sends one datagram on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted,
+    /// when the outputs so far have been carried out. `write` appends its bytes; nothing is allocated.
+    /// Datagrams of one length that go to one place in a row leave by one system call.
+    pub fn transmit(
+        &mut self,
+        channel: ChannelId,
+        to: Option<SocketAddr>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.outbox.add(self.out, channel, to, write);
+    }
 }
 
 /// A channel of a session. The session chooses the numbers; each is used once.
@@ -134,6 +152,14 @@ pub enum Input<'a> {
         /// When the kernel took it in.
         at: Time,
     },
+    /// Datagrams arrived on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted: in
+    /// order, as many as were there at one look.
+    Datagrams {
+        /// On which channel.
+        channel: ChannelId,
+        /// What.
+        datagrams: &'a [Datagram<'a>],
+    },
     /// The other side closed a channel, or it broke. Nothing more comes from it.
     Closed {
         /// Which.
@@ -198,6 +224,8 @@ pub enum Output {
         /// What.
         bytes: Vec<u8>,
     },
+    /// Send datagrams: see [`Context::transmit`], which makes it.
+    Transmit(Transmit),
     /// Name the other end of a UDP channel: where [`Output::Send`] and flows go. Media from other
     /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the sink.
     Peer {
@@ -306,6 +334,17 @@ pub enum Open {
     Unix {
         /// The socket's path.
         path: PathBuf,
+    },
+    /// A UDP socket. What comes is heard as [`Input::Datagrams`], whoever sent it; with a peer only
+    /// what that one sent.
+    Udp {
+        /// The local address to bind; port 0 for any, unspecified for any address.
+        local: SocketAddr,
+        /// The only one to speak to (connect(2)). Then an answer that nobody is there (ICMP port
+        /// unreachable) ends the channel with [`Closed::Reset`].
+        peer: Option<SocketAddr>,
+        /// How soon it is read.
+        reading: Reading,
     },
     /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
     UdpPair {

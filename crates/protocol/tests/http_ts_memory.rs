@@ -49,6 +49,7 @@ fn media_allocates_nothing() {
             sinks: &mut sinks,
             flows: &mut flows,
             out: &mut out,
+            outbox: &mut protocol::session::Outbox::default(),
         };
         client.handle(&mut cx, input);
         recorder.counter(ts::RECEIVED)

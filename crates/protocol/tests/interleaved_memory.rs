@@ -31,6 +31,7 @@ impl Bench {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut self.out,
+            outbox: &mut protocol::session::Outbox::default(),
         };
         self.client.handle(&mut cx, input);
     }

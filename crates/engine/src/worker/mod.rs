@@ -4,6 +4,7 @@
 //! comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same for clients
 //! and for a reference server's side: both are [`Session`]s.
 
+mod datagrams;
 mod exchanges;
 mod flows;
 mod groups;
@@ -43,6 +44,8 @@ use slab::Slab;
 
 use crate::messages::{Command, Report};
 use crate::resolver::{Addresses, Resolver};
+use datagrams::Datagrams;
+pub(crate) use datagrams::EndpointPlan;
 use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
@@ -117,6 +120,8 @@ pub(crate) struct Config {
     pub(crate) ring: Option<RingSettings>,
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<(std::net::TcpListener, Serving)>,
+    /// Reference servers over UDP.
+    pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) stop_timeout: Duration,
     pub(crate) seed: u64,
 }
@@ -191,6 +196,8 @@ struct Worker {
     shared_pairs: HashMap<(std::net::IpAddr, Option<Outward>), (usize, usize)>,
     /// Memberships in multicast groups.
     groups: Groups,
+    /// What single UDP sockets and endpoints share.
+    datagrams: Datagrams,
     /// Sockets that had more to read than one turn allows.
     unread: Vec<usize>,
     sessions: Slab<Slot>,
@@ -325,6 +332,7 @@ impl Worker {
             sockets: Slab::new(),
             shared_pairs: HashMap::new(),
             groups: Groups::default(),
+            datagrams: Datagrams::new(),
             unread: Vec::new(),
             sessions: Slab::new(),
             serial: 0,
@@ -377,6 +385,9 @@ impl Worker {
                 tls.warm_up();
             }
             worker.listen(listener, serving)?;
+        }
+        for plan in config.endpoints {
+            worker.listen_for_datagrams(plan)?;
         }
         Ok(worker)
     }
@@ -457,7 +468,8 @@ impl Worker {
             return true;
         }
         let finished = self.populations.iter().all(Population::is_finished);
-        let serving = !self.acceptors.is_empty() && !self.stopping;
+        let serves = !self.acceptors.is_empty() || self.datagrams.has_endpoints();
+        let serving = serves && !self.stopping;
         finished
             && !serving
             && self.sessions.is_empty()
@@ -604,17 +616,25 @@ impl Worker {
         else {
             return;
         };
+        let mut outbox = self.datagrams.take_outbox();
         let mut context = Context {
             now: self.clock.now(),
             recorder: &mut self.populations[slot.population].recorder,
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut self.out,
+            outbox: &mut outbox,
         };
         slot.session.handle(&mut context, input);
         while let Some(output) = self.out.pop_front() {
-            self.carry_out(key, output);
+            match output {
+                Output::Transmit(transmit) => {
+                    self.transmit(key, &transmit, outbox.bytes(&transmit));
+                }
+                output => self.carry_out(key, output),
+            }
         }
+        self.datagrams.put_back(outbox);
         self.arm(key);
     }
 

@@ -123,6 +123,8 @@ impl Worker {
                 }
                 self.tell_listeners(&topic, &message);
             }
+            // Carried out where its bytes are at hand.
+            Output::Transmit(_) => {}
             Output::Playing { at } => {
                 let population = self.slot(key).map(|slot| slot.population);
                 let Some(Client {
@@ -191,6 +193,11 @@ impl Worker {
                 shared: true,
                 ..
             } => self.open_shared(key, channel, local, None),
+            Open::Udp {
+                local,
+                peer,
+                reading,
+            } => return self.open_udp(key, channel, (local, peer), reading),
             Open::MulticastSender {
                 local,
                 interface,
@@ -273,6 +280,8 @@ impl Worker {
                 }
             }
             Channel::Group(place) => self.send_to_group(place, key, port, bytes),
+            // Datagrams of these are sent by `Output::Transmit`.
+            Channel::Datagrams { .. } => {}
             Channel::Resolving | Channel::Pair { peer: None, .. } => {
                 self.tester.add(tester::SENDS_FAILED, 1);
             }

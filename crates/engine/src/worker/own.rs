@@ -122,6 +122,10 @@ impl Worker {
         self.tester.add(tester::SOCKET_OVERFLOW, lost);
         let media = match self.sockets.get(place) {
             Some(Socket::Udp(end)) if end.sink.is_some() => end.session,
+            Some(Socket::Datagrams(end)) => match end.session() {
+                Some(session) => session,
+                None => return,
+            },
             _ => return,
         };
         if let Some(slot) = self.sessions.get(media.place) {

@@ -22,7 +22,7 @@ use super::{READ_BYTES, Worker};
 use crate::trace::TracedConnection;
 
 /// How many reads a socket gets before the others have their turn.
-const READS_A_TURN: usize = 16;
+pub(super) const READS_A_TURN: usize = 16;
 
 /// The same for a connection, whose reads are larger.
 const STREAM_READS_A_TURN: usize = 4;
@@ -31,7 +31,7 @@ const STREAM_READS_A_TURN: usize = 4;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The channel of an accepted connection.
-const ACCEPTED: ChannelId = ChannelId(0);
+pub(super) const ACCEPTED: ChannelId = ChannelId(0);
 
 /// No session.
 const NOBODY: SessionKey = SessionKey {
@@ -90,6 +90,7 @@ impl Worker {
             }
             Some(Socket::Udp(_) | Socket::Shared(_)) => self.read_datagrams(place),
             Some(Socket::Group(_)) => self.read_group(place),
+            Some(Socket::Datagrams(_)) => self.read_single(place),
             None => {}
         }
         self.settle();
@@ -416,6 +417,7 @@ impl Worker {
             Some(Socket::Udp(end)) => &mut end.dropped,
             Some(Socket::Shared(end)) => &mut end.dropped,
             Some(Socket::Group(end)) => &mut end.dropped,
+            Some(Socket::Datagrams(end)) => &mut end.dropped,
             _ => return,
         };
         let lost = drops.wrapping_sub(*taken);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use measure::Time;
-use protocol::session::{ChannelId, FlowId, Session};
+use protocol::session::{ChannelId, FlowId, PeerId, Session};
 
 use super::flows::SentBy;
 use crate::messages::ClientState;
@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) in_turns: bool,
     /// Whether media of it comes from a multicast group.
     pub(super) in_groups: bool,
+    /// Whether datagrams of it are read late.
+    pub(super) reads_late: bool,
     /// Hears what its sockets receive and send, of a client that is traced.
     pub(super) trace: Option<Tracer>,
 }
@@ -94,6 +96,14 @@ pub(super) enum Channel {
     },
     /// A part in the membership in a multicast group, in this place among the groups.
     Group(usize),
+    /// A UDP socket, in this place among the sockets: the session's own, or an endpoint's.
+    Datagrams {
+        place: usize,
+        /// Where datagrams go that name no other place.
+        to: Option<SocketAddr>,
+        /// Who the session is to the endpoint whose socket it is.
+        accepted: Option<PeerId>,
+    },
 }
 
 /// The other end of a channel of UDP ports.
@@ -125,6 +135,7 @@ impl Slot {
             on_ring: false,
             in_turns: false,
             in_groups: false,
+            reads_late: false,
             trace: None,
         }
     }

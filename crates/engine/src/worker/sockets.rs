@@ -12,6 +12,7 @@ use protocol::session::{
     ChannelError, ChannelId, Closed, ExchangeEnded, Interface, Port, SinkId, TlsError,
 };
 
+use super::datagrams::DatagramEnd;
 use super::groups::GroupEnd;
 use super::outputs::Pending;
 use super::secure::Party;
@@ -39,6 +40,7 @@ pub(super) enum Socket {
     Udp(UdpEnd),
     Shared(SharedEnd),
     Group(GroupEnd),
+    Datagrams(DatagramEnd),
 }
 
 /// One of a session's own pair of UDP sockets.
@@ -125,6 +127,7 @@ impl Worker {
     pub(super) fn stop_listening(&mut self) {
         self.sockets
             .retain(|_, socket| !matches!(socket, Socket::Listener { .. }));
+        self.datagrams.close();
     }
 
     pub(super) fn connect_by_name(
@@ -338,7 +341,9 @@ impl Worker {
                 }
                 _ => return,
             },
-            Some(Channel::Pair { .. } | Channel::Group(_)) | None => return,
+            Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. }) | None => {
+                return;
+            }
         }
         self.fail_to_open(key, channel, ChannelError::TimedOut);
     }
@@ -509,6 +514,7 @@ impl Worker {
             Socket::Udp(end) => Some((&mut end.socket, end.port)),
             Socket::Shared(end) => Some((&mut end.socket, end.port)),
             Socket::Group(end) => Some((&mut end.socket, end.port)),
+            Socket::Datagrams(end) => Some(end.polled()),
             Socket::Listener { .. } | Socket::Stream(_) => None,
         };
         if let Some((polled, port)) = polled {
@@ -579,6 +585,9 @@ impl Worker {
         match channel {
             Channel::Resolving => {}
             Channel::Group(place) => self.leave_group(place, key),
+            Channel::Datagrams {
+                place, accepted, ..
+            } => self.drop_datagrams(place, accepted),
             Channel::Stream(place) => {
                 if self
                     .drop_exchange(place, &ExchangeEnded::OnPurpose)
@@ -704,6 +713,7 @@ impl Worker {
             Socket::Udp(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Shared(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Group(end) => (net::options::drops(&end.socket), &mut end.dropped),
+            Socket::Datagrams(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Listener { .. } | Socket::Stream(_) => return,
         };
         if let Ok(drops) = drops {
@@ -719,6 +729,7 @@ impl Worker {
         let places: Vec<usize> = shared
             .chain(self.groups.sockets())
             .flat_map(|(media, control)| [media, control])
+            .chain(self.datagrams.endpoint_sockets())
             .collect();
         for place in places {
             self.take_drops(place);

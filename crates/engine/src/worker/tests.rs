@@ -17,6 +17,7 @@ use protocol::session::{
 };
 use scenario::{Leave, Pick};
 
+mod conformance;
 pub(super) mod ring;
 mod watch;
 
@@ -190,6 +191,7 @@ fn run_on(
         goes_first: false,
         in_real_time: false,
         serving: Vec::new(),
+        endpoints: Vec::new(),
         ports: ports(self::ports()),
         ring: None,
     };

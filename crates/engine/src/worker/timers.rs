@@ -80,7 +80,8 @@ impl Task {
                     state(place),
                     Some(State::Connecting { .. } | State::Securing { .. })
                 ),
-                Some(Channel::Pair { .. } | Channel::Group(_)) | None => false,
+                Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. })
+                | None => false,
             },
             Task::Accept { socket } => sockets.contains(socket),
             Task::Handshake { socket, serial } => matches!(

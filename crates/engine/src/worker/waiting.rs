@@ -426,6 +426,7 @@ mod tests {
                 clients: None,
             }],
             serving: Vec::new(),
+            endpoints: Vec::new(),
             stop_timeout: Duration::ZERO,
             seed: 0,
         })

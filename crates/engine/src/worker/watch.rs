@@ -646,7 +646,10 @@ impl Worker {
         let Some(slot) = self.slot(key) else { return };
         let place = slot.channels.iter().find_map(|(_, channel)| match channel {
             Channel::Stream(place) => Some(*place),
-            Channel::Resolving | Channel::Pair { .. } | Channel::Group(_) => None,
+            Channel::Resolving
+            | Channel::Pair { .. }
+            | Channel::Group(_)
+            | Channel::Datagrams { .. } => None,
         });
         let Some(place) = place else { return };
         let Some(Socket::Stream(stream)) = self.sockets.get(place) else {

@@ -7,7 +7,9 @@
 //! own length.
 
 mod receive;
+mod segments;
 mod send;
 
 pub use receive::{Datagram, Filled, ReceiveBatch};
+pub use segments::{SegmentSender, Sent};
 pub use send::{Address, SEND_COUNT, SendBatch};

@@ -84,6 +84,12 @@ impl ReceiveBatch {
         ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
     }
 
+    /// An empty batch that takes every byte of many datagrams: 4 MiB, of which only what was ever filled is
+    /// in memory.
+    pub fn bulk() -> ReceiveBatch {
+        ReceiveBatch::with_room(RECEIVE_COUNT, WHOLE_BYTES)
+    }
+
     fn with_room(count: usize, room: usize) -> ReceiveBatch {
         let mut buffers = vec![0; count * room];
         let mut controls = vec![Control([0; CONTROL_BYTES]); count];

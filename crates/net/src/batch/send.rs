@@ -15,7 +15,7 @@ pub const SEND_COUNT: usize = 64;
 /// Packets are joined for the kernel to take apart only where the whole IP packet is larger than this. A
 /// capture on this machine sees them joined, and tells that by the length: a packet of up to 1600 bytes may
 /// be an ordinary one.
-const JOINED_MIN: usize = 1600;
+pub(super) const JOINED_MIN: usize = 1600;
 
 /// The most payload that is joined: an IP packet's length has 16 bits, headers included.
 const JOINED_MAX: usize = 65_000;
@@ -65,7 +65,7 @@ impl From<SocketAddr> for Address {
 }
 
 impl Address {
-    fn raw(&self) -> (*const libc::c_void, libc::socklen_t) {
+    pub(super) fn raw(&self) -> (*const libc::c_void, libc::socklen_t) {
         match &self.0 {
             Name::V4(name) => (
                 std::ptr::from_ref(name).cast(),
@@ -105,11 +105,25 @@ impl Address {
 /// The control message that says where the kernel is to cut: its header, and a length of two bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct SegmentControl {
+pub(super) struct SegmentControl {
     header: libc::cmsghdr,
     size: u16,
     /// `CMSG_SPACE` rounds up to the header's alignment.
     padding: [u8; 6],
+}
+
+/// The control message for datagrams of that size.
+pub(super) fn segment_control(size: u16) -> SegmentControl {
+    SegmentControl {
+        header: libc::cmsghdr {
+            // What `CMSG_LEN` of two bytes is.
+            cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
+            cmsg_level: libc::SOL_UDP,
+            cmsg_type: libc::UDP_SEGMENT,
+        },
+        size,
+        padding: [0; 6],
+    }
 }
 
 /// Sends datagrams in batches: each a short header of its own and a payload that may be shared.
@@ -151,16 +165,6 @@ impl<P: AsRef<[u8]>> Default for SendBatch<P> {
 impl<P: AsRef<[u8]>> SendBatch<P> {
     /// An empty batch: about 20 KiB.
     pub fn new() -> SendBatch<P> {
-        let control = SegmentControl {
-            header: libc::cmsghdr {
-                // What `CMSG_LEN` of two bytes is.
-                cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
-                cmsg_level: libc::SOL_UDP,
-                cmsg_type: libc::UDP_SEGMENT,
-            },
-            size: 0,
-            padding: [0; 6],
-        };
         let none = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -171,7 +175,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
             headers: vec![unsafe { std::mem::zeroed() }; SEND_COUNT],
             iovecs: vec![none; 2 * SEND_COUNT],
-            controls: vec![control; SEND_COUNT],
+            controls: vec![segment_control(0); SEND_COUNT],
             joins: true,
         }
     }

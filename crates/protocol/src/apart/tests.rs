@@ -112,6 +112,7 @@ impl Bench {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         self.session.handle(&mut cx, input);
         for output in out {
@@ -455,6 +456,7 @@ impl Near {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut self.out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         act(&mut self.link, &mut cx)
     }

@@ -516,6 +516,7 @@ mod tests {
                 sinks: &mut session::Sinks::default(),
                 flows: &mut session::Flows::default(),
                 out: &mut self.out,
+                outbox: &mut session::Outbox::default(),
             };
             self.session.handle(&mut cx, input);
         }

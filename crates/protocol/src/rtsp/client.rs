@@ -628,7 +628,7 @@ impl Session for Client {
                 }
             }
             Input::Stop { until } => self.stop(cx, until),
-            Input::Deadline | Input::Exchanged { .. } => {}
+            Input::Deadline | Input::Datagrams { .. } | Input::Exchanged { .. } => {}
             Input::FlowEnded { flow } => self.sending_failed(cx, flow),
             Input::Told { message, .. } => self.told(cx, message),
         }

@@ -139,6 +139,7 @@ impl Session for Source {
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             Input::Bytes { .. }
             | Input::Datagram { .. }
+            | Input::Datagrams { .. }
             | Input::Closed { .. }
             | Input::Media { .. }
             | Input::Exchanged { .. }

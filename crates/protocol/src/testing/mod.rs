@@ -7,6 +7,7 @@
 //!
 //! Built with the crate's own tests, and for other crates with the feature `testing`.
 
+pub mod conformance;
 mod network;
 mod pair;
 mod stream;

@@ -2,6 +2,7 @@
 
 mod arrive;
 mod carry_out;
+mod datagrams;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,8 +17,8 @@ use measure::{Catalogue, Recorder, Time};
 use super::network::{Network, NetworkCounts, NetworkSettings};
 use super::stream::Stream;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, FlowId, Flows, Framing, Input, MediaEvent, Outcome,
-    Output, Port, Session, SinkId, Sinks,
+    ChannelError, ChannelId, Closed, Context, Endpoint, FlowId, Flows, Framing, Input, MediaEvent,
+    Outbox, Outcome, Output, PeerId, Port, Session, SinkId, Sinks,
 };
 
 /// Headers of IPv4 and UDP.
@@ -129,6 +130,9 @@ pub struct Pair {
     steps: u64,
     serial: u64,
     accept: Box<dyn FnMut(SessionNumber) -> Box<dyn Session>>,
+    endpoint: Option<Box<dyn Endpoint>>,
+    /// The sessions that the endpoint has accepted and that have not ended.
+    peers: BTreeMap<PeerId, usize>,
     slots: Vec<Slot>,
     worlds: [World; 2],
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -143,6 +147,7 @@ pub struct Pair {
     said: Vec<(SessionNumber, Output)>,
     foreign: u64,
     scratch: Vec<u8>,
+    outbox: Outbox,
 }
 
 /// What the sessions of one side share: what a worker owns.
@@ -163,6 +168,17 @@ enum Channel {
     Connecting,
     Stream { connection: usize, end: usize },
     Ports(Ports),
+    Udp(Udp),
+}
+
+/// A UDP socket of one session, or its part in the endpoint's.
+#[derive(Clone, Copy)]
+struct Udp {
+    local: SocketAddr,
+    /// The only one to speak to; of a part in the endpoint's socket, who was accepted.
+    peer: Option<SocketAddr>,
+    /// Who it is to the endpoint.
+    accepted: Option<PeerId>,
 }
 
 /// A pair of UDP ports.
@@ -309,6 +325,8 @@ impl Pair {
             steps: 0,
             serial: 0,
             accept: Box::new(accept),
+            endpoint: None,
+            peers: BTreeMap::new(),
             slots: Vec::new(),
             worlds: [world(), world()],
             events: BinaryHeap::new(),
@@ -323,6 +341,7 @@ impl Pair {
             said: Vec::new(),
             foreign: 0,
             scratch: Vec::new(),
+            outbox: Outbox::default(),
         };
         pair.add_client(client);
         pair
@@ -537,17 +556,26 @@ impl Pair {
         }
         let world = &mut self.worlds[slot.side as usize];
         let mut out = VecDeque::new();
+        let mut outbox = std::mem::take(&mut self.outbox);
+        outbox.clear();
         let mut context = Context {
             now: self.now,
             recorder: &mut world.recorder,
             sinks: &mut world.sinks,
             flows: &mut world.flows,
             out: &mut out,
+            outbox: &mut outbox,
         };
         slot.session.handle(&mut context, input);
         for output in out {
-            self.carry_out(place, output);
+            match output {
+                Output::Transmit(transmit) => {
+                    self.transmit(place, &transmit, outbox.bytes(&transmit));
+                }
+                output => self.carry_out(place, output),
+            }
         }
+        self.outbox = outbox;
     }
 }
 

@@ -98,6 +98,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             goes_first: false,
             in_real_time: false,
             serving: Vec::new(),
+            endpoints: Vec::new(),
             ring: (worker == 0)
                 .then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
             ports,
@@ -345,6 +346,7 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
             goes_first: false,
             in_real_time: false,
             serving: Vec::new(),
+            endpoints: Vec::new(),
             ring: ring.then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
             ports,
         };

@@ -109,6 +109,7 @@ fn heard_of_at(
         goes_first: false,
         in_real_time: false,
         serving: Vec::new(),
+        endpoints: Vec::new(),
         ring: Some(RingSettings {
             segments,
             ..settings

@@ -578,6 +578,7 @@ impl Session for RelaySession {
             // Of what is kept on purpose: there may be none to be had.
             Input::Opened { .. } | Input::OpenFailed { .. } => {}
             Input::Datagram { .. }
+            | Input::Datagrams { .. }
             | Input::Media { .. }
             | Input::FlowEnded { .. }
             | Input::Told { .. }

@@ -85,6 +85,7 @@ impl Talk {
             sinks: &mut sinks,
             flows: &mut flows,
             out: &mut out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         self.session.handle(&mut cx, input);
         for output in out {

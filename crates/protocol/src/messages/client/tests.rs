@@ -38,6 +38,7 @@ impl Alone {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         self.client.handle(&mut cx, input);
         out.into()

@@ -78,6 +78,7 @@ impl Bench {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut self.out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         self.client.handle(&mut cx, input);
     }

@@ -538,7 +538,10 @@ impl Session for ServerSession {
                     self.told(cx, topic, message);
                 }
             }
-            Input::Closed { .. } | Input::Media { .. } | Input::Exchanged { .. } => {}
+            Input::Closed { .. }
+            | Input::Media { .. }
+            | Input::Datagrams { .. }
+            | Input::Exchanged { .. } => {}
         }
     }
 

@@ -105,6 +105,7 @@ impl Talk {
             sinks: &mut self.sinks,
             flows: &mut self.flows,
             out: &mut out,
+            outbox: &mut crate::session::Outbox::default(),
         };
         self.session.handle(&mut cx, input);
         for output in out {

@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    fn server_address(&self) -> SocketAddr {
+    pub(super) fn server_address(&self) -> SocketAddr {
         SocketAddr::new(address(Side::Server), self.settings.port)
     }
 
@@ -118,9 +118,16 @@ impl Pair {
         let Some((at, datagram)) = network.take(self.now) else {
             return;
         };
+        if self.is_for_endpoint(to) {
+            return self.route(from, at, &datagram.body);
+        }
+        if self.receive_udp((from, to), at, &datagram.body) {
+            return;
+        }
         let owners = self.owners(from, to);
         if owners.is_empty() {
             self.foreign += 1;
+            self.nobody_there(from, to);
         }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();

@@ -110,6 +110,7 @@ impl Pair {
                 })
                 .ok_or(ChannelError::NoPorts)
             }
+            Open::Udp { local, peer, .. } => return self.open_udp(place, channel, local, peer),
             Open::MulticastSender { .. } => Ok(Ports {
                 media: SocketAddr::new(address(side), SENDER_PORT),
                 control: SocketAddr::new(address(side), SENDER_PORT + 1),
@@ -202,7 +203,7 @@ impl Pair {
                 };
                 self.send_datagram(from, to, datagram);
             }
-            Some(Channel::Connecting) | None => {}
+            Some(Channel::Connecting | Channel::Udp(_)) | None => {}
         }
     }
 
@@ -224,7 +225,7 @@ impl Pair {
         true
     }
 
-    fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
+    pub(super) fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
         let path = match self.path_of.get(&(from, to)) {
             Some(&path) => path,
             None => {
@@ -262,6 +263,7 @@ impl Pair {
                     }
                 }
             }
+            Some(Channel::Udp(udp)) => self.close_udp(place, channel, udp),
             Some(Channel::Connecting) | None => {}
         }
     }

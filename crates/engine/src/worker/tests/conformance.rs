@@ -1,0 +1,101 @@
+//! The sessions that every carrier must carry alike, over real sockets.
+
+use protocol::testing::conformance::{Case, Log, Server, cases};
+
+use super::*;
+use crate::messages::Command;
+
+/// A worker with nothing to do.
+fn idle() -> Duty {
+    Duty {
+        populations: vec![PopulationPlan {
+            name: "toys".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: None,
+        }],
+        goes_first: false,
+        in_real_time: false,
+        serving: Vec::new(),
+        endpoints: Vec::new(),
+        ports: ports(),
+        ring: None,
+    }
+}
+
+/// The server's worker, and where it listens.
+fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
+    let mut duty = idle();
+    let udp = || UdpSocket::bind((LOCAL, 0)).expect("a free port");
+    let at = match case.server {
+        Server::Tcp(serve) => {
+            let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
+            let at = listener.local_addr();
+            let log = Mutex::new(log.clone());
+            let accept: Accept = Arc::new(move |_| {
+                let log = log.lock().expect("nobody panics with it");
+                serve(log.clone())
+            });
+            let serving = Serving {
+                apart: false,
+                own_files: false,
+                accept,
+                tls: None,
+            };
+            duty.serving.push((listener, serving));
+            at
+        }
+        Server::Udp(endpoint) => {
+            let socket = udp();
+            let at = socket.local_addr();
+            duty.endpoints.push(EndpointPlan {
+                socket,
+                endpoint: endpoint(log.clone()),
+                population: 0,
+            });
+            at
+        }
+        Server::Nobody => udp().local_addr(),
+    };
+    (duty, at.expect("it is bound"))
+}
+
+fn client(case: &Case, to: SocketAddr, log: &Log) -> Duty {
+    let (make, log) = (case.client, log.clone());
+    let load = Load {
+        shape: Shape::AtOnce { clients: 1 },
+        rejoin: false,
+    };
+    let mut duty = idle();
+    duty.populations[0].clients = Some(ClientPlan {
+        share: Share::new(&load, 0, 1),
+        urls: vec!["toy".to_owned()],
+        pick: Pick::InTurn,
+        leave: case.stop.map_or(Leave::AtEnd, Leave::After),
+        tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
+        client: Arc::new(move |_, _| Ok(make(to, log.clone()))),
+        traced: crate::trace::Traced::default(),
+        media: true,
+        sources: Vec::new(),
+    });
+    duty
+}
+
+#[test]
+fn a_worker_carries_sessions_as_it_must() {
+    for case in cases() {
+        let (ours, theirs) = (Log::default(), Log::default());
+        let (server, at) = server(&case, &theirs);
+        let mut stopped = false;
+        play(
+            vec![client(&case, at, &ours), server],
+            |crew, clock, seen| {
+                let over = !seen.outcomes().is_empty() && case.server_is_through(&theirs);
+                if over && !std::mem::replace(&mut stopped, true) {
+                    let until = clock.now() + Duration::from_secs(1);
+                    crew.tell(|| Command::Stop { until });
+                }
+            },
+        );
+        case.check(&ours, &theirs);
+    }
+}

@@ -1,0 +1,192 @@
+//! UDP sockets of single sessions, and the endpoint that accepts.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use measure::Time;
+
+use super::{Channel, Datagram, Pair, Pending, SessionNumber, Side, Udp, address};
+use crate::session::{
+    self, ChannelError, ChannelId, Closed, Endpoint, Input, PeerId, Port, Route, Transmit,
+};
+
+/// The channel of a session that was accepted.
+const ACCEPTED: ChannelId = ChannelId(0);
+
+/// How many sessions an endpoint may have at a time.
+const PEERS_MAX: usize = 1000;
+
+impl Pair {
+    /// Lets an endpoint answer what comes to the server's port over UDP.
+    pub fn answer_datagrams(&mut self, endpoint: Box<dyn Endpoint>) {
+        self.endpoint = Some(endpoint);
+    }
+
+    pub(super) fn open_udp(
+        &mut self,
+        place: usize,
+        channel: ChannelId,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) {
+        let mut local = local;
+        local.set_ip(address(self.slots[place].side));
+        if local.port() == 0 {
+            local.set_port(self.next_port);
+            self.next_port = self.next_port.saturating_add(2);
+        }
+        let pending = match self.addresses.get(&local) {
+            Some(owners) if !owners.is_empty() => Pending::OpenFailed {
+                channel,
+                error: ChannelError::NoPorts,
+            },
+            _ => {
+                let owner = (place, channel, Port::Media);
+                self.addresses.entry(local).or_default().push(owner);
+                let udp = Udp {
+                    local,
+                    peer,
+                    accepted: None,
+                };
+                let channels = &mut self.slots[place].channels;
+                channels.insert(channel, Channel::Udp(udp));
+                Pending::Opened {
+                    channel,
+                    local,
+                    remote: peer,
+                }
+            }
+        };
+        self.pending.push_back((place, pending));
+    }
+
+    pub(super) fn close_udp(&mut self, place: usize, channel: ChannelId, udp: Udp) {
+        match udp.accepted {
+            Some(peer) => {
+                self.peers.remove(&peer);
+                if let Some(endpoint) = &mut self.endpoint {
+                    endpoint.ended(peer);
+                }
+            }
+            None => {
+                if let Some(owners) = self.addresses.get_mut(&udp.local) {
+                    owners.retain(|&(session, other, _)| (session, other) != (place, channel));
+                }
+            }
+        }
+    }
+
+    pub(super) fn transmit(&mut self, place: usize, transmit: &Transmit, bytes: &[u8]) {
+        let channel = self.slots[place].channels.get(&transmit.channel);
+        let Some(&Channel::Udp(udp)) = channel else {
+            return;
+        };
+        let Some(to) = transmit.to.or(udp.peer) else {
+            return;
+        };
+        for datagram in bytes.chunks(transmit.segment_size) {
+            let body = Bytes::copy_from_slice(datagram);
+            self.send_datagram(udp.local, to, Datagram { header: None, body });
+        }
+    }
+
+    pub(super) fn is_for_endpoint(&self, to: SocketAddr) -> bool {
+        self.endpoint.is_some() && to == self.server_address()
+    }
+
+    /// Has the endpoint say whose a datagram is.
+    pub(super) fn route(&mut self, from: SocketAddr, at: Time, bytes: &[u8]) {
+        let datagram = session::Datagram { from, at, bytes };
+        let room = self.peers.len() < PEERS_MAX;
+        let mut answer = Vec::new();
+        let Some(endpoint) = &mut self.endpoint else {
+            return;
+        };
+        match endpoint.route(self.now, &datagram, room, &mut answer) {
+            Route::Session(peer) => match self.peers.get(&peer) {
+                Some(&place) => self.hear_datagram(place, ACCEPTED, datagram),
+                None => self.foreign += 1,
+            },
+            Route::Accept(peer, _) if !room || self.peers.contains_key(&peer) => {
+                endpoint.ended(peer);
+                self.foreign += 1;
+            }
+            Route::Accept(peer, session) => self.accept_peer(peer, session, datagram),
+            Route::Answer => {
+                let (header, body) = (None, Bytes::from(answer));
+                self.send_datagram(self.server_address(), from, Datagram { header, body });
+            }
+            Route::Drop => self.foreign += 1,
+        }
+    }
+
+    fn accept_peer(
+        &mut self,
+        peer: PeerId,
+        session: Box<dyn session::Session>,
+        datagram: session::Datagram<'_>,
+    ) {
+        let SessionNumber(place) = self.add(Side::Server, session);
+        let local = self.server_address();
+        self.peers.insert(peer, place);
+        let udp = Udp {
+            local,
+            peer: Some(datagram.from),
+            accepted: Some(peer),
+        };
+        let channels = &mut self.slots[place].channels;
+        channels.insert(ACCEPTED, Channel::Udp(udp));
+        let opened = Pending::Opened {
+            channel: ACCEPTED,
+            local,
+            remote: Some(datagram.from),
+        };
+        self.pending.push_back((place, opened));
+        self.settle();
+        self.hear_datagram(place, ACCEPTED, datagram);
+    }
+
+    /// Hands a datagram to the session whose socket it came to; says whether there is one.
+    pub(super) fn receive_udp(
+        &mut self,
+        (from, to): (SocketAddr, SocketAddr),
+        at: Time,
+        bytes: &[u8],
+    ) -> bool {
+        let owner = self.addresses.get(&to).and_then(|owners| owners.first());
+        let Some(&(place, channel, _)) = owner else {
+            return false;
+        };
+        let Some(Channel::Udp(udp)) = self.slots[place].channels.get(&channel) else {
+            return false;
+        };
+        if udp.peer.is_some_and(|peer| peer != from) {
+            self.foreign += 1;
+        } else {
+            self.hear_datagram(place, channel, session::Datagram { from, at, bytes });
+        }
+        true
+    }
+
+    fn hear_datagram(&mut self, place: usize, channel: ChannelId, datagram: session::Datagram<'_>) {
+        let datagrams = &[datagram];
+        self.deliver(place, Input::Datagrams { channel, datagrams });
+    }
+
+    /// A datagram came to a port that nobody has: who is connected to it hears so.
+    pub(super) fn nobody_there(&mut self, from: SocketAddr, to: SocketAddr) {
+        let owner = self.addresses.get(&from).and_then(|owners| owners.first());
+        let Some(&(place, channel, _)) = owner else {
+            return;
+        };
+        if let Some(Channel::Udp(udp)) = self.slots[place].channels.get(&channel)
+            && udp.peer == Some(to)
+        {
+            let udp = *udp;
+            self.close_udp(place, channel, udp);
+            let how = Closed::Reset;
+            self.pending
+                .push_back((place, Pending::Closed { channel, how }));
+        }
+    }
+}

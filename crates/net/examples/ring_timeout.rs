@@ -108,7 +108,7 @@ fn send(rate: u64, duration: Duration, stop: &AtomicBool) -> io::Result<()> {
         while sent < due {
             let port = FIRST_PORT + (sent % u64::from(SOCKETS)) as u16;
             let to = SocketAddr::from(([127, 0, 0, 1], port));
-            batch.push(to.into(), [0; 12], &payload);
+            batch.push(to.into(), &[0; 12], &payload);
             if batch.is_full() {
                 batch.send(&socket, &clock, |_, _| {});
             }

@@ -33,7 +33,7 @@ mod flows;
 pub use crate::messages::exchange::{Ended as ExchangeEnded, Exchange};
 pub use crate::tls::TlsError;
 pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
-pub use flows::{Flow, FlowId, Flows, Lender};
+pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
 
 /// One side of one conversation.
 pub trait Session {
@@ -245,10 +245,8 @@ pub enum Output {
     StartFlow {
         /// Which flow.
         flow: FlowId,
-        /// On which channel.
+        /// On which channel: its packets are datagrams, or pieces of the connection's bytes.
         channel: ChannelId,
-        /// How its packets are put onto the channel.
-        framing: Framing,
     },
     /// Let a flow send no more. It can be started again. The session removes it from [`Flows`] itself; what
     /// it has then sent is all.
@@ -419,15 +417,6 @@ pub fn beside(remote: SocketAddr, port: u16) -> SocketAddr {
     let mut address = remote;
     address.set_port(port);
     address
-}
-
-/// How packets of a flow are put onto a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// One datagram each.
-    Datagram,
-    /// `$`, this channel number, a length of two bytes, the packet (RFC 2326, 10.12).
-    Interleaved(u8),
 }
 
 /// Why a channel could not be opened.

@@ -12,8 +12,8 @@ use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver};
 use protocol::metrics::CLIENTS;
 use protocol::session::{
-    Arrival, ChannelError, ChannelId, Closed, Context, Failure, Flow, FlowId, Framing, Input,
-    MediaEvent, Note, Open, Outcome, Output, Port, Session, Sink, SinkId,
+    Arrival, ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, MediaEvent, Note,
+    Open, Outcome, Output, Port, Session, Sink, SinkId,
 };
 use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
 
@@ -21,7 +21,8 @@ static GROUPS: [&Group; 2] = [&CLIENTS, &RTP];
 
 const CONNECTION: ChannelId = ChannelId(0);
 const MEDIA: ChannelId = ChannelId(1);
-const TCP: Framing = Framing::Interleaved(0);
+const UDP: Option<u8> = None;
+const TCP: Option<u8> = Some(0);
 const FIRST: SessionNumber = SessionNumber(0);
 
 fn settings(seed: u64) -> PairSettings {
@@ -35,7 +36,7 @@ fn note(kind: &'static str, text: String) -> Output {
 /// Asks for media on a port, or on the connection (`PLAY 0`), and counts it until the server
 /// closes.
 struct Client {
-    framing: Framing,
+    interleaved: Option<u8>,
     port: u16,
     timeout: Duration,
     /// When it gives up.
@@ -46,9 +47,9 @@ struct Client {
 }
 
 impl Client {
-    fn new(framing: Framing) -> Client {
+    fn new(interleaved: Option<u8>) -> Client {
         Client {
-            framing,
+            interleaved,
             port: 554,
             timeout: Duration::from_secs(5),
             patience: None,
@@ -58,8 +59,8 @@ impl Client {
         }
     }
 
-    fn boxed(framing: Framing) -> Box<dyn Session> {
-        Box::new(Client::new(framing))
+    fn boxed(interleaved: Option<u8>) -> Box<dyn Session> {
+        Box::new(Client::new(interleaved))
     }
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
@@ -103,7 +104,7 @@ impl Session for Client {
                 ..
             } => {
                 assert!(remote.is_some_and(|remote| remote.port() == self.port));
-                if self.framing == Framing::Datagram {
+                if self.interleaved == UDP {
                     cx.out.push_back(Output::Open {
                         channel: MEDIA,
                         open: Open::UdpPair {
@@ -199,7 +200,7 @@ struct Server {
     length: Option<Duration>,
     flow: Option<FlowId>,
     asked: Vec<u8>,
-    framing: Framing,
+    interleaved: Option<u8>,
     closes: Option<Time>,
 }
 
@@ -216,19 +217,16 @@ impl Server {
             seed: 1,
             log: false,
         });
+        flow.interleave(self.interleaved);
         flow.start(cx.now);
-        let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));
+        let flow = cx.flows.insert(flow);
         self.flow = Some(flow);
-        cx.out.push_back(Output::StartFlow {
-            flow,
-            channel,
-            framing: self.framing,
-        });
+        cx.out.push_back(Output::StartFlow { flow, channel });
     }
 
     fn leave(&mut self, cx: &mut Context<'_>) {
         if let Some(flow) = self.flow.take() {
-            let flow = cx.flows.remove(flow).into_rtp();
+            let flow: Box<RtpFlow> = cx.flows.take(flow);
             let served = flow.served();
             cx.out.push_back(Output::Served(Box::new(served)));
         }
@@ -253,7 +251,7 @@ impl Session for Server {
             Input::Bytes { bytes, .. } => {
                 self.asked.extend_from_slice(bytes);
                 if self.asked == b"PLAY 0\n" {
-                    self.framing = TCP;
+                    self.interleaved = TCP;
                     self.play(cx, CONNECTION);
                 } else if self.asked.ends_with(b"\n") {
                     cx.out.push_back(Output::Open {
@@ -296,7 +294,7 @@ fn server(length: Option<u64>) -> impl FnMut(SessionNumber) -> Box<dyn Session> 
             length: length.map(Duration::from_secs),
             flow: None,
             asked: Vec::new(),
-            framing: Framing::Datagram,
+            interleaved: UDP,
             closes: None,
         })
     }
@@ -334,7 +332,7 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
     for seed in 0..20 {
         let mut settings = settings(seed);
         settings.down = rough(20);
-        let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(20)));
+        let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(20)));
         assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
 
@@ -366,7 +364,7 @@ fn a_seed_makes_the_same_run() {
     let run = |seed| {
         let mut settings = settings(seed);
         settings.down = rough(10);
-        let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(5)));
+        let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(5)));
         pair.add_client(Client::boxed(TCP));
         assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
         diary(&mut pair)
@@ -377,10 +375,10 @@ fn a_seed_makes_the_same_run() {
 
 #[test]
 fn many_clients_share_a_servers_ports_and_streams_lose_nothing() {
-    let framings = [Framing::Datagram, TCP];
-    let mut pair = Pair::new(settings(1), Client::boxed(framings[0]), server(Some(2)));
+    let transports = [UDP, TCP];
+    let mut pair = Pair::new(settings(1), Client::boxed(transports[0]), server(Some(2)));
     for number in 1..30 {
-        pair.add_client(Client::boxed(framings[number % 2]));
+        pair.add_client(Client::boxed(transports[number % 2]));
     }
     assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
     assert_eq!(pair.sessions(Side::Client).count(), 30);
@@ -405,7 +403,7 @@ fn the_first_packet_comes_after_the_round_trips_that_it_takes() {
     let mut settings = settings(1);
     settings.stream_delay = Duration::from_millis(30);
     settings.down.delay = Duration::from_millis(50);
-    let mut pair = Pair::new(settings, Client::boxed(Framing::Datagram), server(Some(1)));
+    let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(1)));
     pair.run(Duration::from_secs(10));
     let first = pair.said().iter().find_map(|(_, said)| match said {
         Output::Note(note) if note.kind == "first" => note.text.parse::<u64>().ok(),
@@ -455,7 +453,7 @@ fn deadlines_stops_and_broken_connections() {
     assert_eq!(pair.run(Duration::ZERO), End::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&failed("reset")));
 
-    let mut client = Client::new(Framing::Datagram);
+    let mut client = Client::new(UDP);
     client.patience = Some(Duration::from_millis(1500));
     let mut settings = settings(1);
     settings.stream_delay = Duration::from_millis(50);

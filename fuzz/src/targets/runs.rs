@@ -74,6 +74,7 @@ pub(super) fn apart_session(bytes: &[u8]) {
             sinks: &mut sinks,
             flows: &mut flows,
             out: &mut out,
+            outbox: &mut protocol::session::Outbox::default(),
         };
         session.handle(&mut cx, event);
         while let Some(output) = out.pop_front() {

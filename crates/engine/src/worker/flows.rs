@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window, tester};
-use protocol::media::rtp::{FlowPacket, Handover, Tag};
-use protocol::session::{ChannelId, Closed, FlowId, Framing};
+use protocol::session::{ChannelId, Closed, FlowId, FlowPacket, Handover, Tag};
 use slab::Slab;
 
 use super::Worker;
@@ -66,7 +65,6 @@ struct Active {
     session: SessionKey,
     /// The connection's place.
     socket: usize,
-    channel: u8,
     last: LastSent,
 }
 
@@ -107,37 +105,38 @@ impl Sending {
 }
 
 impl Worker {
-    pub(super) fn start_flow(
-        &mut self,
-        key: SessionKey,
-        flow: FlowId,
-        channel: ChannelId,
-        framing: Framing,
-    ) {
+    pub(super) fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
         let Some(state) = self.slot(key).and_then(|slot| slot.channel(channel)) else {
             return;
         };
-        let sent_by = match (framing, state) {
-            (
-                Framing::Datagram,
-                Channel::Pair {
-                    media,
-                    peer: Some(peer),
-                    ..
-                },
-            ) => match self.lend_to_pacer(key, flow, media, peer.media) {
-                Ok(Some(lease)) => SentBy::Pacer(lease),
-                Ok(None) => return,
-                Err(error) => {
-                    self.note("flow_not_sent", None, error.to_string());
-                    self.pending.push_back((key, Pending::FlowEnded { flow }));
-                    return;
+        let (place, to) = match state {
+            Channel::Pair {
+                media,
+                peer: Some(peer),
+                ..
+            } => (media, peer.media),
+            Channel::Datagrams {
+                place,
+                to: Some(to),
+                ..
+            } => (place, to),
+            Channel::Stream(socket) => {
+                let sent_by = SentBy::Loop(self.interleave(key, flow, socket));
+                if let Some(slot) = self.slot(key) {
+                    slot.flows.push((flow, sent_by));
                 }
-            },
-            (Framing::Interleaved(channel), Channel::Stream(socket)) => {
-                SentBy::Loop(self.interleave(key, flow, socket, channel))
+                return;
             }
             _ => return,
+        };
+        let sent_by = match self.lend_to_pacer(key, flow, place, to) {
+            Ok(Some(lease)) => SentBy::Pacer(lease),
+            Ok(None) => return,
+            Err(error) => {
+                self.note("flow_not_sent", None, error.to_string());
+                self.pending.push_back((key, Pending::FlowEnded { flow }));
+                return;
+            }
         };
         if let Some(slot) = self.slot(key) {
             slot.flows.push((flow, sent_by));
@@ -162,6 +161,14 @@ impl Worker {
                 socket
             }
             (Some(Socket::Udp(end)), None) => Arc::new(end.socket.as_fd().try_clone_to_owned()?),
+            (Some(Socket::Datagrams(end)), None) => {
+                let socket = Arc::new(end.socket.as_fd().try_clone_to_owned()?);
+                // An endpoint's is open as long as the worker is.
+                if end.session().is_none() {
+                    self.sending.shared.insert(place, socket.clone());
+                }
+                socket
+            }
             _ => return Err(io::ErrorKind::NotConnected.into()),
         };
         let pacer = match &mut self.sending.pacer {
@@ -181,7 +188,7 @@ impl Worker {
         Ok(lease)
     }
 
-    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize, channel: u8) -> usize {
+    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> usize {
         self.sending.serial += 1;
         let serial = self.sending.serial;
         let place = self.sending.active.insert(Active {
@@ -189,10 +196,9 @@ impl Worker {
             flow,
             session: key,
             socket,
-            channel,
             last: LastSent::default(),
         });
-        match self.flows.with(flow, |flow| flow.next_due()) {
+        match self.flows.reach(flow, |flow| flow.next_due()) {
             Some(due) => self.sending.due.push(Reverse((due, place, serial))),
             None => self.pending.push_back((key, Pending::FlowEnded { flow })),
         }
@@ -256,12 +262,12 @@ impl Worker {
             };
             let (flow, session) = (active.flow, active.session);
             for _ in 0..PACKETS_A_TURN {
-                let Some(packet) = self.flows.with(flow, |flow| flow.next_packet(now)) else {
+                let Some(packet) = self.flows.reach(flow, |flow| flow.next_packet(now)) else {
                     break;
                 };
                 self.emit(place, now, &packet);
             }
-            match self.flows.with(flow, |flow| flow.next_due()) {
+            match self.flows.reach(flow, |flow| flow.next_due()) {
                 Some(due) => self.sending.due.push(Reverse((due, place, serial))),
                 None => self
                     .pending
@@ -278,7 +284,7 @@ impl Worker {
         let ended = self.clock.now();
         for (flow, tag, began) in self.sending.queued.drain(..) {
             let left = began.map(|began| Handover { began, ended });
-            self.flows.with(flow, |flow| flow.left(tag, left));
+            self.flows.reach(flow, |flow| flow.left(tag, left));
         }
     }
 
@@ -290,17 +296,12 @@ impl Worker {
         };
         let (flow, socket) = (active.flow, active.socket);
         let burst = active.last.is_burst(turn, packet.due);
-        let length = packet.header.len() + packet.payload.len();
-        let left = match (self.sockets.get_mut(socket), u16::try_from(length)) {
-            (Some(Socket::Stream(stream)), Ok(length)) => {
-                let [high, low] = length.to_be_bytes();
-                let frame = [b'$', active.channel, high, low];
-                stream.queue([&frame, &packet.header, &packet.payload])
-            }
+        let left = match self.sockets.get_mut(socket) {
+            Some(Socket::Stream(stream)) => stream.queue([&packet.header, &packet.payload]),
             _ => false,
         };
         // When it really left is known once the connection was flushed.
-        let wants_times = self.flows.with(flow, |flow| flow.wants_times());
+        let wants_times = self.flows.reach(flow, |flow| flow.wants_times());
         let began = if wants_times { self.clock.now() } else { now };
         let queued = (flow, packet.tag, left.then_some(began));
         self.sending.queued.push(queued);

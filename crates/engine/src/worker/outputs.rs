@@ -103,13 +103,7 @@ impl Worker {
                 self.name_peer(key, channel, Peer { media, control });
             }
             Output::Close { channel } => self.close_channel(key, channel),
-            Output::StartFlow {
-                flow,
-                channel,
-                framing,
-            } => {
-                self.start_flow(key, flow, channel, framing);
-            }
+            Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => self.stop_flow(key, flow),
             Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, *exchange),
             Output::FinishExchange { channel } => self.finish_exchange_of(key, channel),

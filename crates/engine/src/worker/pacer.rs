@@ -23,8 +23,7 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use protocol::media::rtp::{Handover, Tag};
-use protocol::session::{Flow, FlowId, Lender};
+use protocol::session::{Flow, FlowId, Handover, Lender, Tag};
 use slab::Slab;
 
 use super::sessions::SessionKey;
@@ -34,7 +33,7 @@ use super::sessions::SessionKey;
 /// leave each when it is due.
 const TICK: Duration = Duration::from_micros(250);
 
-/// The same where a transport stream is among them: there are few of them, faster ones, whose even spacing is what they are sent for. One that
+/// The same where one is among them that wants even spacing. One that
 /// was late once is in time again with its next datagram, and does not stay late by what its distance has over a turn.
 const FINE_TICK: Duration = Duration::from_micros(100);
 
@@ -116,7 +115,9 @@ impl Eq for Due {}
 
 struct Active {
     serial: u64,
-    flow: Flow,
+    flow: Box<dyn Flow>,
+    /// The time of its entry among those that are due. Entries of other times are left over.
+    due: Time,
     id: FlowId,
     session: SessionKey,
     socket: Arc<OwnedFd>,
@@ -180,7 +181,7 @@ impl Pacer {
     /// with the flow itself, where it will send nothing.
     pub(super) fn lend(
         &self,
-        flow: Flow,
+        flow: Box<dyn Flow>,
         id: FlowId,
         session: SessionKey,
         socket: Arc<OwnedFd>,
@@ -189,21 +190,21 @@ impl Pacer {
         let lease = self.shared.reach(|state| {
             state.serial += 1;
             let serial = state.serial;
-            if matches!(flow, Flow::Ts(_)) {
+            if flow.wants_even_spacing() {
                 state.tick = FINE_TICK;
             }
-            let due = flow.next_due();
+            // One that has nothing to send is found to have ended as all others are.
+            let at = flow.next_due().unwrap_or(Time::ZERO);
             let place = state.active.insert(Active {
                 serial,
                 flow,
+                due: at,
                 id,
                 session,
                 socket,
                 to: to.into(),
                 last: LastSent::default(),
             });
-            // One that has nothing to send is found to have ended as all others are.
-            let at = due.unwrap_or(Time::ZERO);
             let lease = Lease { place, serial };
             state.due.push(Reverse(Due { at, lease }));
             lease
@@ -309,12 +310,22 @@ struct Lent {
 const HERE: &str = "a flow that was lent is there until it is taken back";
 
 impl Lender for Lent {
-    fn with(&mut self, reach: &mut dyn FnMut(&mut Flow)) {
-        self.shared
-            .reach(|state| reach(&mut state.find(self.lease).expect(HERE).flow));
+    fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
+        let lease = self.lease;
+        self.shared.reach(|state| {
+            let active = state.find(lease).expect(HERE);
+            reach(&mut *active.flow);
+            // It may have been given something to send before what comes next.
+            if let Some(at) = active.flow.next_due()
+                && at < active.due
+            {
+                active.due = at;
+                state.due.push(Reverse(Due { at, lease }));
+            }
+        });
     }
 
-    fn take(self: Box<Self>) -> Flow {
+    fn take(self: Box<Self>) -> Box<dyn Flow> {
         self.shared.reach(|state| {
             assert!(state.find(self.lease).is_some(), "{HERE}");
             state.active.remove(self.lease.place).flow
@@ -446,7 +457,9 @@ impl Pacing<'_> {
                 break;
             }
             let active = state.active.get_mut(lease.place);
-            let Some(active) = active.filter(|active| active.serial == lease.serial) else {
+            let Some(active) =
+                active.filter(|active| active.serial == lease.serial && active.due == at)
+            else {
                 PeekMut::pop(top);
                 continue;
             };
@@ -455,7 +468,7 @@ impl Pacing<'_> {
                 Some(socket) if Arc::ptr_eq(socket, &active.socket) => {}
                 Some(_) => break,
             }
-            let flow = &mut active.flow;
+            let flow = &mut *active.flow;
             while !self.batch.is_full()
                 && let Some(packet) = flow.next_packet(now)
             {
@@ -465,7 +478,7 @@ impl Pacing<'_> {
                     due: packet.due,
                     burst: active.last.is_burst(self.turn, packet.due),
                 });
-                self.batch.push(active.to, packet.header, packet.payload);
+                self.batch.push(active.to, &packet.header, packet.payload);
                 // One that is to be timed exactly has a call of its own.
                 if flow.wants_times() {
                     alone = true;
@@ -474,9 +487,14 @@ impl Pacing<'_> {
             }
             match flow.next_due() {
                 // It costs one way down the heap, when `top` is dropped.
-                Some(at) => top.0.at = at,
+                Some(at) => {
+                    top.0.at = at;
+                    active.due = at;
+                }
                 None => {
                     PeekMut::pop(top);
+                    // What it is given to send from now on is due before that.
+                    active.due = Time::NEVER;
                     state.ended.push((active.session, active.id, lease));
                 }
             }

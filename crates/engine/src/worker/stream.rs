@@ -88,7 +88,7 @@ impl Stream {
     }
 
     /// Queues media; says whether there was room.
-    pub(super) fn queue(&mut self, parts: [&[u8]; 3]) -> bool {
+    pub(super) fn queue(&mut self, parts: [&[u8]; 2]) -> bool {
         self.put(parts, SEND_QUEUE_BYTES)
     }
 

@@ -13,7 +13,7 @@ use protocol::media::rtp::receiver::ReceiverConfig;
 use protocol::media::rtp::{RtpFlow, RtpReceiver};
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, Failure, Flow, FlowId, Framing, Open, Outcome, Port, Sink,
+    ChannelError, ChannelId, Closed, Failure, FlowId, Open, Outcome, Port, Sink,
 };
 use scenario::{Leave, Pick};
 
@@ -486,7 +486,7 @@ fn sessions_of_two_workers_find_each_other_and_a_shared_pair_is_told_apart() {
     assert_eq!(seen.tester(tester::FOREIGN_PACKETS), 0);
 }
 
-fn flow(cx: &mut Context<'_>, faults: &[(&str, &str)]) -> FlowId {
+fn flow(cx: &mut Context<'_>, interleaved: Option<u8>, faults: &[(&str, &str)]) -> FlowId {
     let mut all = Faults::default();
     for (name, value) in faults {
         all.set(name, value).expect("a fault").expect("its value");
@@ -502,8 +502,9 @@ fn flow(cx: &mut Context<'_>, faults: &[(&str, &str)]) -> FlowId {
         seed: 3,
         log: false,
     });
+    flow.interleave(interleaved);
     flow.start(cx.now);
-    cx.flows.insert(Flow::Rtp(Box::new(flow)))
+    cx.flows.insert(flow)
 }
 
 #[test]
@@ -515,15 +516,14 @@ fn what_left_over_udp_is_what_a_sink_counts() {
                 Input::Opened { .. } => cx.out.push_back(listen("port")),
                 Input::Told { message, .. } => {
                     cx.out.push_back(peer(message));
-                    let flow = flow(cx, &[("loss", "20%"), ("duplicate", "20%")]);
+                    let flow = flow(cx, None, &[("loss", "20%"), ("duplicate", "20%")]);
                     cx.out.push_back(Output::StartFlow {
                         flow,
                         channel: CHANNEL,
-                        framing: Framing::Datagram,
                     });
                 }
                 Input::FlowEnded { flow } => {
-                    let flow = cx.flows.remove(flow).into_rtp();
+                    let flow: Box<RtpFlow> = cx.flows.take(flow);
                     let served = flow.served();
                     assert!(served.lost > 0 && served.duplicated > 0, "{served:?}");
                     assert_eq!(served.not_taken, 0);
@@ -596,15 +596,14 @@ fn what_left_interleaved_is_what_arrives() {
         toy(move |cx, input, _| match input {
             Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
             Input::Opened { .. } => {
-                let flow = flow(cx, &[("loss", "10%")]);
+                let flow = flow(cx, Some(4), &[("loss", "10%")]);
                 cx.out.push_back(Output::StartFlow {
                     flow,
                     channel: CHANNEL,
-                    framing: Framing::Interleaved(4),
                 });
             }
             Input::FlowEnded { flow } => {
-                let flow = cx.flows.remove(flow).into_rtp();
+                let flow: Box<RtpFlow> = cx.flows.take(flow);
                 *told.lock().expect("nobody panics with it") = flow.served().sent;
                 cx.out.push_back(Output::Ended(Outcome::Completed));
             }

@@ -253,7 +253,7 @@ mod tests {
         for number in 0..50u8 {
             batch.push(
                 to.into(),
-                [number; 12],
+                &[number; 12],
                 vec![number; if number == 7 { 9000 } else { 100 }],
             );
         }

@@ -142,9 +142,13 @@ pub struct SendBatch<P> {
     joins: bool,
 }
 
+/// The longest header that a datagram may have of its own.
+const HEADER_MAX: usize = 40;
+
 struct Entry<P> {
     to: Address,
-    header: [u8; 12],
+    header: [u8; HEADER_MAX],
+    header_length: usize,
     payload: P,
     length: usize,
 }
@@ -194,13 +198,16 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     /// Adds a datagram.
     ///
     /// # Panics
-    /// If the batch is full.
-    pub fn push(&mut self, to: Address, header: [u8; 12], payload: P) {
+    /// If the batch is full, or the header longer than 40 bytes.
+    pub fn push(&mut self, to: Address, header: &[u8], payload: P) {
         assert!(!self.is_full(), "a full batch has to be sent first");
+        let mut own = [0; HEADER_MAX];
+        own[..header.len()].copy_from_slice(header);
         let length = header.len() + payload.as_ref().len();
         self.entries.push(Entry {
             to,
-            header,
+            header: own,
+            header_length: header.len(),
             payload,
             length,
         });
@@ -299,7 +306,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             for (entry, iovec) in entries.iter().zip(iovecs.chunks_exact_mut(2)) {
                 let payload = entry.payload.as_ref();
                 iovec[0].iov_base = entry.header.as_ptr().cast_mut().cast();
-                iovec[0].iov_len = entry.header.len();
+                iovec[0].iov_len = entry.header_length;
                 iovec[1].iov_base = payload.as_ptr().cast_mut().cast();
                 iovec[1].iov_len = payload.len();
             }

@@ -1,87 +1,130 @@
 //! The senders of media of one worker, at home or lent to what sends for it.
 
+use std::any::Any;
 use std::fmt;
+use std::ops::Deref;
 
+use bytes::Bytes;
 use measure::Time;
 use slab::Slab;
-
-use crate::media::rtp::{FlowPacket, Handover, RtpFlow, Tag};
-use crate::media::ts::flow::TsFlow;
 
 /// A place in [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(usize);
 
-/// A sender of media with a schedule of its own.
-#[derive(Debug)]
-pub enum Flow {
-    /// A stream of RTP.
-    Rtp(Box<RtpFlow>),
-    /// A transport stream.
-    Ts(Box<TsFlow>),
-}
-
-impl Flow {
-    /// When the next packet is due; `None` where none will follow.
-    #[inline]
-    pub fn next_due(&self) -> Option<Time> {
-        match self {
-            Flow::Rtp(flow) => flow.next_due(),
-            Flow::Ts(flow) => flow.next_due(),
-        }
-    }
+/// A sender of media with a schedule of its own. Once started it is asked for its packets by whoever
+/// sends for its worker, on another thread where they are datagrams. It may make them there as it
+/// likes: encrypt them, or send again what its session was asked for.
+pub trait Flow: Any + fmt::Debug + Send {
+    /// When the next packet is due; [`Time::NEVER`] while none is, and `None` where none will follow.
+    /// What a session does to it may make that earlier.
+    fn next_due(&self) -> Option<Time>;
 
     /// The next packet, if it is due.
-    #[inline]
-    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        match self {
-            Flow::Rtp(flow) => flow.next_packet(now),
-            Flow::Ts(flow) => flow.next_packet(now),
-        }
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket>;
+
+    /// Tells what became of a packet: when it left, or that the network stack did not take it. Comes
+    /// for each packet, in the order in which they were handed out.
+    fn left(&mut self, tag: Tag, left: Option<Handover>);
+
+    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call of
+    /// its own.
+    fn wants_times(&self) -> bool {
+        false
     }
 
-    /// Tells what became of a packet: when it left, or that the network stack did not take it.
-    #[inline]
-    pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        match self {
-            Flow::Rtp(flow) => flow.left(tag, left),
-            Flow::Ts(flow) => flow.left(left),
-        }
-    }
-
-    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call of its own.
-    #[inline]
-    pub fn wants_times(&self) -> bool {
-        match self {
-            Flow::Rtp(flow) => flow.wants_times(),
-            Flow::Ts(_) => false,
-        }
-    }
-
-    /// The stream of RTP that it is.
-    ///
-    /// # Panics
-    /// If it is none: its session knows what it made.
-    pub fn rtp(&mut self) -> &mut RtpFlow {
-        match self {
-            Flow::Rtp(flow) => flow,
-            Flow::Ts(_) => panic!("{NOT_RTP}"),
-        }
-    }
-
-    /// The same, taken out.
-    ///
-    /// # Panics
-    /// If it is none: its session knows what it made.
-    pub fn into_rtp(self) -> Box<RtpFlow> {
-        match self {
-            Flow::Rtp(flow) => flow,
-            Flow::Ts(_) => panic!("{NOT_RTP}"),
-        }
+    /// Whether its packets are to be spaced evenly rather than to leave together with those of others.
+    fn wants_even_spacing(&self) -> bool {
+        false
     }
 }
 
-const NOT_RTP: &str = "a session takes its flow for one of RTP, and it is not";
+/// A packet whose time has come: a datagram, or a piece of a connection's bytes.
+#[derive(Clone, Debug)]
+pub struct FlowPacket {
+    /// When it was due.
+    pub due: Time,
+    /// Its first bytes: the protocol's headers, and in a connection what frames them.
+    pub header: PacketHeader,
+    /// The rest, which may be shared with all other receivers of the same media.
+    pub payload: Bytes,
+    /// To be handed back to [`Flow::left`].
+    pub tag: Tag,
+}
+
+/// Which packet of its flow one is, as the flow numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub u64);
+
+/// The first bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they are for what
+/// each packet has of its own.
+#[derive(Clone, Copy)]
+pub struct PacketHeader {
+    bytes: [u8; PacketHeader::ROOM],
+    length: u8,
+}
+
+impl PacketHeader {
+    /// The most bytes.
+    pub const ROOM: usize = 40;
+
+    /// None.
+    pub const EMPTY: PacketHeader = PacketHeader {
+        bytes: [0; PacketHeader::ROOM],
+        length: 0,
+    };
+
+    /// The same with more behind it.
+    ///
+    /// # Panics
+    /// If that is longer than there is room.
+    #[inline]
+    #[must_use]
+    pub fn with(mut self, more: &[u8]) -> PacketHeader {
+        let begin = usize::from(self.length);
+        let end = begin + more.len();
+        self.bytes[begin..end].copy_from_slice(more);
+        self.length = end as u8;
+        self
+    }
+}
+
+impl Deref for PacketHeader {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Debug for PacketHeader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
+    }
+}
+
+/// When the network stack took a packet: not before `began`, not after `ended`.
+///
+/// Of a datagram both are read around the system call; on the loopback interface it also arrives
+/// between them. So it is of a packet in a connection, unless the connection was full: then it waits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Right before the call.
+    pub began: Time,
+    /// Right after it.
+    pub ended: Time,
+}
+
+impl Handover {
+    /// At a time that is known exactly.
+    pub fn at(time: Time) -> Handover {
+        Handover {
+            began: time,
+            ended: time,
+        }
+    }
+}
 
 /// Whoever a flow was lent to ([`Flows::lend`]): how its session still reaches it.
 ///
@@ -89,21 +132,24 @@ const NOT_RTP: &str = "a session takes its flow for one of RTP, and it is not";
 /// taken back.
 pub trait Lender {
     /// Calls `reach`, once, with the flow, which sends nothing meanwhile.
-    fn with(&mut self, reach: &mut dyn FnMut(&mut Flow));
+    fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
 
     /// Gives the flow back. What it says it has sent is then final.
-    fn take(self: Box<Self>) -> Flow;
+    fn take(self: Box<Self>) -> Box<dyn Flow>;
 }
 
 /// All senders of one worker, side by side.
 #[derive(Debug, Default)]
 pub struct Flows(Slab<Place>);
 
+/// What a session does wrong that asks for a flow of another type.
+const OTHER_TYPE: &str = "a session takes its flow for another than it made";
+
 /// Why nobody finds a flow between its places: nothing else is called meanwhile.
 const BETWEEN: &str = "a flow is between its places only within one call";
 
 enum Place {
-    Home(Flow),
+    Home(Box<dyn Flow>),
     Lent(Box<dyn Lender>),
     /// On its way between the two: only within [`Flows::lend`] and [`Flows::take_back`].
     Between,
@@ -121,16 +167,19 @@ impl fmt::Debug for Place {
 
 impl Flows {
     /// Adds a sender. It sends nothing before [`Output::StartFlow`](super::Output::StartFlow).
-    pub fn insert(&mut self, flow: Flow) -> FlowId {
-        FlowId(self.0.insert(Place::Home(flow)))
+    pub fn insert(&mut self, flow: impl Flow) -> FlowId {
+        FlowId(self.0.insert(Place::Home(Box::new(flow))))
     }
 
-    /// What `reach` makes of the RTP sender in that place: see [`Flows::reach`].
+    /// What `reach` makes of the sender in that place, which is of that type: see [`Flows::reach`].
     ///
     /// # Panics
-    /// If it was taken out, or sends no RTP: only its session does that, and knows what it made.
-    pub fn with<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut RtpFlow) -> R) -> R {
-        self.reach(id, |flow| reach(flow.rtp()))
+    /// If it was taken out, or is of another type: only its session does that, and knows what it made.
+    pub fn with<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
+        self.reach(id, |flow| {
+            let flow: &mut dyn Any = flow;
+            reach(flow.downcast_mut().expect(OTHER_TYPE))
+        })
     }
 
     /// What `reach` makes of the sender in that place. One that is sending may wait for this, or be
@@ -138,9 +187,9 @@ impl Flows {
     ///
     /// # Panics
     /// If it was taken out: only its session does that.
-    pub fn reach<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut Flow) -> R) -> R {
+    pub fn reach<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut dyn Flow) -> R) -> R {
         match &mut self.0[id.0] {
-            Place::Home(flow) => reach(flow),
+            Place::Home(flow) => reach(&mut **flow),
             Place::Lent(lender) => {
                 let mut reach = Some(reach);
                 let mut result = None;
@@ -160,12 +209,21 @@ impl Flows {
     ///
     /// # Panics
     /// If it was taken out already: only its session does that.
-    pub fn remove(&mut self, id: FlowId) -> Flow {
+    pub fn remove(&mut self, id: FlowId) -> Box<dyn Flow> {
         match self.0.remove(id.0) {
             Place::Home(flow) => flow,
             Place::Lent(lender) => lender.take(),
             Place::Between => unreachable!("{BETWEEN}"),
         }
+    }
+
+    /// The same, of that type.
+    ///
+    /// # Panics
+    /// If it was taken out already, or is of another type.
+    pub fn take<F: Flow>(&mut self, id: FlowId) -> Box<F> {
+        let flow: Box<dyn Any> = self.remove(id);
+        flow.downcast().expect(OTHER_TYPE)
     }
 
     /// Whether a sender is in that place, at home or lent.
@@ -178,7 +236,11 @@ impl Flows {
     ///
     /// # Panics
     /// If it was taken out.
-    pub fn lend(&mut self, id: FlowId, lend: impl FnOnce(Flow) -> Box<dyn Lender>) -> bool {
+    pub fn lend(
+        &mut self,
+        id: FlowId,
+        lend: impl FnOnce(Box<dyn Flow>) -> Box<dyn Lender>,
+    ) -> bool {
         let place = &mut self.0[id.0];
         match std::mem::replace(place, Place::Between) {
             Place::Home(flow) => {
@@ -213,10 +275,11 @@ mod tests {
     use measure::Time;
 
     use super::*;
+    use crate::media::rtp::RtpFlow;
     use crate::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
 
-    fn flow() -> Flow {
-        Flow::Rtp(Box::new(RtpFlow::new(FlowSettings {
+    fn flow() -> RtpFlow {
+        RtpFlow::new(FlowSettings {
             clip: Arc::new(Clip::audio()),
             pacing: Pacing::Spread,
             ssrc: 7,
@@ -226,19 +289,19 @@ mod tests {
             faults: Faults::default(),
             seed: 0,
             log: false,
-        })))
+        })
     }
 
-    type Away = Rc<RefCell<Option<Flow>>>;
+    type Away = Rc<RefCell<Option<Box<dyn Flow>>>>;
 
     struct Friend(Away);
 
     impl Lender for Friend {
-        fn with(&mut self, reach: &mut dyn FnMut(&mut Flow)) {
-            reach(self.0.borrow_mut().as_mut().expect("it is here"));
+        fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
+            reach(&mut **self.0.borrow_mut().as_mut().expect("it is here"));
         }
 
-        fn take(self: Box<Self>) -> Flow {
+        fn take(self: Box<Self>) -> Box<dyn Flow> {
             self.0.borrow_mut().take().expect("it is here")
         }
     }
@@ -258,19 +321,19 @@ mod tests {
         let mut flows = Flows::default();
         let (other, id) = (flows.insert(flow()), flows.insert(flow()));
         let start = Time::from_nanos(5);
-        flows.with(id, |flow| flow.start(start));
+        flows.with(id, |flow: &mut RtpFlow| flow.start(start));
         let away = lend(&mut flows, id);
         assert!(flows.contains(id) && away.borrow().is_some());
-        assert_eq!(flows.with(id, |flow| flow.next_due()), Some(start));
+        assert_eq!(flows.reach(id, |flow| flow.next_due()), Some(start));
         assert!(!flows.lend(id, |_| unreachable!("it is not at home")));
         // What is done to it there is done to it.
         flows.with(id, RtpFlow::pause);
         flows.take_back(id);
         assert!(away.borrow().is_none());
-        assert_eq!(flows.with(id, |flow| flow.next_due()), None);
+        assert_eq!(flows.reach(id, |flow| flow.next_due()), None);
         flows.take_back(id);
         let away = lend(&mut flows, id);
-        let flow = flows.remove(id).into_rtp();
+        let flow: Box<RtpFlow> = flows.take(id);
         assert!(away.borrow().is_none() && !flows.contains(id));
         assert_eq!(flow.ssrc(), 7);
         flows.take_back(id);

@@ -7,8 +7,7 @@ use super::target::{Carriage, Target};
 use crate::media::ts::flow::{RtpStart, TsFlow, TsSettings};
 use crate::media::ts::reel::Reel;
 use crate::session::{
-    ChannelId, Context, Failure, Flow, FlowId, Framing, Input, Interface, Open, Outcome, Output,
-    Session,
+    ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Session,
 };
 use measure::Time;
 use std::sync::Arc;
@@ -85,7 +84,7 @@ impl Source {
         });
         let later = flow.interval().mul_f64(offset.clamp(0.0, 1.0));
         flow.start(cx.now + HEAD_START + later);
-        let flow = cx.flows.insert(Flow::Ts(Box::new(flow)));
+        let flow = cx.flows.insert(flow);
         self.flow = Some(flow);
         let group = target.group;
         cx.out.extend([
@@ -97,7 +96,6 @@ impl Source {
             Output::StartFlow {
                 flow,
                 channel: CHANNEL,
-                framing: Framing::Datagram,
             },
             Output::Playing { at: cx.now },
         ]);
@@ -110,9 +108,8 @@ impl Source {
         if let Some(id) = self.flow.take() {
             cx.out.push_back(Output::StopFlow { flow: id });
             // What it says then is final.
-            if let Flow::Ts(flow) = cx.flows.remove(id) {
-                cx.out.push_back(Output::Sent(Box::new(flow.sent())));
-            }
+            let flow: Box<TsFlow> = cx.flows.take(id);
+            cx.out.push_back(Output::Sent(Box::new(flow.sent())));
         }
         cx.out.push_back(Output::Ended(outcome));
     }

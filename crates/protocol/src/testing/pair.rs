@@ -17,8 +17,8 @@ use measure::{Catalogue, Recorder, Time};
 use super::network::{Network, NetworkCounts, NetworkSettings};
 use super::stream::Stream;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Endpoint, FlowId, Flows, Framing, Input, MediaEvent,
-    Outbox, Outcome, Output, PeerId, Port, Session, SinkId, Sinks,
+    ChannelError, ChannelId, Closed, Context, Endpoint, FlowId, Flows, Input, MediaEvent, Outbox,
+    Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
 };
 
 /// Headers of IPv4 and UDP.
@@ -226,7 +226,7 @@ struct PathState {
 
 #[derive(Clone, Debug)]
 struct Datagram {
-    header: Option<[u8; 12]>,
+    header: PacketHeader,
     body: Bytes,
 }
 
@@ -235,7 +235,6 @@ struct Active {
     session: usize,
     flow: FlowId,
     channel: ChannelId,
-    framing: Framing,
     due: Time,
 }
 
@@ -474,7 +473,8 @@ impl Pair {
     /// When something happens next.
     fn next(&self) -> Option<Time> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
-        let flow = self.active.iter().map(|active| active.due).min();
+        let flows = self.active.iter().map(|active| active.due);
+        let flow = flows.filter(|&due| due != Time::NEVER).min();
         let deadline = self.deadline().map(|(at, _)| at);
         [event, flow, deadline].into_iter().flatten().min()
     }
@@ -576,6 +576,7 @@ impl Pair {
             }
         }
         self.outbox = outbox;
+        self.look_at_flows(place);
     }
 }
 

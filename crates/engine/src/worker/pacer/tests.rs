@@ -56,7 +56,7 @@ impl Bench {
 
     /// Lends a flow that has begun or will.
     fn lend(&mut self, flow: RtpFlow, to: SocketAddr) -> (FlowId, Lease) {
-        let id = self.flows.insert(Flow::Rtp(Box::new(flow)));
+        let id = self.flows.insert(flow);
         (id, self.lend_again(id, to))
     }
 
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     fn sent(&mut self, id: FlowId) -> u64 {
-        self.flows.with(id, |flow| flow.sent().0)
+        self.flows.with(id, |flow: &mut RtpFlow| flow.sent().0)
     }
 
     fn wait_for(&mut self, what: &str, mut holds: impl FnMut(&mut Bench) -> bool) {
@@ -85,7 +85,7 @@ impl Bench {
 
     /// Takes the flow out; gives what it sent.
     fn remove(&mut self, id: FlowId) -> ServedCounts {
-        let flow = self.flows.remove(id).into_rtp();
+        let flow: Box<RtpFlow> = self.flows.take(id);
         let served = flow.served();
         ServedCounts {
             left: flow.sent().0,
@@ -163,7 +163,7 @@ fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
             bench.flows.take_back(id);
             assert!(!bench.pacer.has(lease));
             let now = bench.clock.now();
-            bench.flows.with(id, |flow| flow.start(now));
+            bench.flows.with(id, |flow: &mut RtpFlow| flow.start(now));
             let again = bench.lend_again(id, address(receiver));
             assert!(bench.pacer.has(again) && again != lease);
             bench.wait_for("it goes on", |bench| bench.sent(id) > sent);

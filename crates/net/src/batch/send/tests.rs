@@ -52,7 +52,7 @@ fn joined_or_not_the_same_datagrams_arrive() {
             for joins in [true, false] {
                 let mut batch = SendBatch::new().with_joining(joins);
                 for (header, payload) in &datagrams {
-                    batch.push(to, *header, payload);
+                    batch.push(to, header, payload);
                 }
                 let mut told = Vec::new();
                 batch.send(&sender, &clock, |index, at| {
@@ -79,7 +79,8 @@ fn what_is_joined_goes_to_one_place_is_equally_long_and_no_ordinary_packet() {
     let there: Address = "127.0.0.1:7".parse::<SocketAddr>().expect("one").into();
     let entry = |to, length| Entry {
         to,
-        header: [0; 12],
+        header: [0; HEADER_MAX],
+        header_length: 12,
         payload: (),
         length,
     };
@@ -117,7 +118,7 @@ fn who_is_refused_keeps_nobody_back_and_may_be_asked_in_parts() {
     let places = [to, broadcast, to, other, to, gone, to, broadcast, broadcast];
     let mut batch = SendBatch::new();
     for (number, place) in (0..).zip(places) {
-        batch.push(place, [number; 12], vec![number; 1000]);
+        batch.push(place, &[number; 12], vec![number; 1000]);
     }
     let mut told = Vec::new();
     batch.send(&sender, &clock, |_, at| told.push(at.is_some()));
@@ -138,7 +139,7 @@ fn an_error_of_an_earlier_datagram_loses_no_other() {
     let mut batch = SendBatch::new();
     for number in 0..20 {
         let to = if number % 5 == 0 { gone.into() } else { to };
-        batch.push(to, [number; 12], vec![number; 10]);
+        batch.push(to, &[number; 12], vec![number; 10]);
     }
     let mut left = 0;
     batch.send(&sender, &clock, |_, at| left += usize::from(at.is_some()));
@@ -157,7 +158,7 @@ fn a_kernel_that_refuses_to_cut_is_not_asked_again() {
     let mut batch = SendBatch::new();
     for round in 0..2 {
         for (header, payload) in &datagrams {
-            batch.push(to, *header, payload);
+            batch.push(to, header, payload);
         }
         let before = clock.now();
         let mut left = 0;

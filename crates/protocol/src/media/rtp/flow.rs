@@ -16,9 +16,10 @@ use rand_pcg::Pcg64;
 
 pub use super::faults::Faults;
 use super::header::Header;
-use super::served::{Handover, Log, ServedStream, Tally};
+use super::served::{Log, ServedStream, Tally};
 pub use crate::media::clip::Clip;
 use crate::media::time_code::{CODE_BYTES, TimeCode};
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 mod course;
 
@@ -69,23 +70,29 @@ pub struct FlowSettings {
     pub log: bool,
 }
 
-/// A packet whose time has come.
-#[derive(Clone, Debug)]
-pub struct FlowPacket {
-    /// When it was due.
-    pub due: Time,
-    /// The RTP header.
-    pub header: [u8; 12],
-    /// The payload, shared with all other receivers of the same media.
-    pub payload: Bytes,
-    /// To be handed back to [`RtpFlow::left`].
-    pub tag: Tag,
+impl Flow for RtpFlow {
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        RtpFlow::next_due(self)
+    }
+
+    #[inline]
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        RtpFlow::next_packet(self, now)
+    }
+
+    #[inline]
+    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        RtpFlow::left(self, tag, left);
+    }
+
+    #[inline]
+    fn wants_times(&self) -> bool {
+        RtpFlow::wants_times(self)
+    }
 }
 
-/// Which packet of its flow one is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(pub u64);
-
+/// A tag holds the packet's number from 0, and below it what these say.
 impl Tag {
     const COPY: u64 = 1;
     const HAS_COPY: u64 = 2;
@@ -225,6 +232,8 @@ pub struct RtpFlow {
     log: Option<Box<Log>>,
     /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are filled in.
     codes: Option<u64>,
+    /// The channel that its packets have in a connection; none where each is a datagram.
+    interleaved: Option<u8>,
 }
 
 /// What is needed only where something is done wrong.
@@ -291,6 +300,7 @@ impl RtpFlow {
             tally: Tally::default(),
             log: settings.log.then(Box::default),
             codes: None,
+            interleaved: None,
             clip,
         }
     }
@@ -407,13 +417,24 @@ impl RtpFlow {
         let seq = self.first_seq.wrapping_add(planned.number as u16);
         let mut header = Header::new(self.payload_type, seq, planned.timestamp, self.ssrc);
         header.marker = packet.marker;
+        let header = header.to_bytes();
+        let payload = match (self.codes, packet.code_at) {
+            (Some(began), Some(place)) => self.coded(planned, began, place.into()),
+            _ => packet.payload.clone(),
+        };
+        let framing = match self.interleaved {
+            Some(channel) => {
+                // A clip's packets are no longer than a datagram may be.
+                let length = (header.len() + payload.len()) as u16;
+                let [high, low] = length.to_be_bytes();
+                PacketHeader::EMPTY.with(&[b'$', channel, high, low])
+            }
+            None => PacketHeader::EMPTY,
+        };
         FlowPacket {
             due: planned.due,
-            header: header.to_bytes(),
-            payload: match (self.codes, packet.code_at) {
-                (Some(began), Some(place)) => self.coded(planned, began, place.into()),
-                _ => packet.payload.clone(),
-            },
+            header: framing.with(&header),
+            payload,
             tag: Tag::new(planned),
         }
     }
@@ -514,6 +535,17 @@ impl RtpFlow {
     /// says (RFC 3550, 6.4.1).
     pub fn sent(&self) -> (u64, u64) {
         self.tally.sent_with_copies()
+    }
+
+    /// How its packets are put where they go: each as a datagram, or in a connection behind `$`, this
+    /// channel and its length (RFC 2326, 10.12). To be said before it is started.
+    pub fn interleave(&mut self, channel: Option<u8>) {
+        self.interleaved = channel;
+    }
+
+    /// The channel that its packets have in a connection.
+    pub fn interleaved(&self) -> Option<u8> {
+        self.interleaved
     }
 
     /// Packets that were due and not taken by the network stack or the connection, so far.

@@ -14,8 +14,8 @@ mod sequence;
 mod served;
 mod summary;
 
-pub use flow::{Clip, Course, Faults, FlowPacket, FlowSettings, Pacing, RtpFlow, Tag};
+pub use flow::{Clip, Course, Faults, FlowSettings, Pacing, RtpFlow};
 pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_EVERY;
-pub use served::{Departure, Handover, ServedStream};
+pub use served::{Departure, ServedStream};
 pub use summary::StreamSummary;

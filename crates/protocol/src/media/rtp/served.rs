@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use measure::Time;
 use serde::{Serialize, Serializer};
 
-use super::flow::Tag;
+use crate::session::{Handover, Tag};
 
 /// What a reference server did to one stream of one session: what really left.
 ///
@@ -62,28 +62,6 @@ pub struct ServedStream {
     /// asked for it; no more than the first 131,072.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<Departure>,
-}
-
-/// When the network stack took a packet: not before `began`, not after `ended`.
-///
-/// Of a datagram both are read around the system call; on the loopback interface it also arrives
-/// between them. So it is of a packet in a connection, unless the connection was full: then it waits on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handover {
-    /// Right before the call.
-    pub began: Time,
-    /// Right after it.
-    pub ended: Time,
-}
-
-impl Handover {
-    /// At a time that is known exactly.
-    pub fn at(time: Time) -> Handover {
-        Handover {
-            began: time,
-            ended: time,
-        }
-    }
 }
 
 /// A packet that left. Written as a list, to keep the report's lines short:

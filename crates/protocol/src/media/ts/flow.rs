@@ -12,7 +12,7 @@ use super::mux::{Mux, Steps};
 use super::packet::PACKET;
 use super::reel::{DATAGRAM, DATAGRAM_BITS, PACKETS, Reel};
 use super::stamp::Stamp;
-use crate::media::rtp::{FlowPacket, Handover, Tag};
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 /// Bytes of the header that goes before the rest of a datagram.
 const HEAD: usize = 12;
@@ -94,6 +94,28 @@ pub struct TsFlow {
     last_left: Option<Time>,
 }
 
+impl Flow for TsFlow {
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        TsFlow::next_due(self)
+    }
+
+    #[inline]
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        TsFlow::next_packet(self, now)
+    }
+
+    #[inline]
+    fn left(&mut self, _: Tag, left: Option<Handover>) {
+        TsFlow::left(self, left);
+    }
+
+    /// Of transport streams there are few, faster ones, whose even spacing is what they are sent for.
+    fn wants_even_spacing(&self) -> bool {
+        true
+    }
+}
+
 impl TsFlow {
     /// A flow that has not begun.
     pub fn new(settings: TsSettings) -> TsFlow {
@@ -160,14 +182,10 @@ impl TsFlow {
         self.stamp.check = libdeflater::crc32(&self.room[PACKET..]);
         self.stamp.due = self.wall_clock + due.as_nanos();
         self.room[..PACKET].copy_from_slice(&self.stamp.write());
-        let mut payload: Bytes = self.room.split().freeze();
+        let payload: Bytes = self.room.split().freeze();
         let header = match self.rtp {
-            Some(rtp) => self.header(rtp),
-            // The first bytes go before the rest in any case.
-            None => {
-                let first = payload.split_to(HEAD);
-                *first.first_chunk().expect("it was cut so long")
-            }
+            Some(rtp) => PacketHeader::EMPTY.with(&self.header(rtp)),
+            None => PacketHeader::EMPTY,
         };
         self.stamp.number += 1;
         self.due.advance();

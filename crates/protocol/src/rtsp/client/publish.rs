@@ -21,9 +21,7 @@ use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::{Lower, Ports, Range, Session as SessionId, Transport};
 use crate::rtsp::metrics as m;
 use crate::rtsp::url;
-use crate::session::{
-    ChannelId, Context, Flow, FlowId, Framing, Open, Output, Port, beside, bind_beside,
-};
+use crate::session::{ChannelId, Context, FlowId, Open, Output, Port, beside, bind_beside};
 
 /// How often what was sent is added to the population's figures.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -167,7 +165,7 @@ impl Client {
             .with_time_codes(wall_clock);
             publishing.streams.push(Outgoing {
                 url: url::control(&self.aggregate, Some(&describe::control(index))),
-                flow: cx.flows.insert(Flow::Rtp(Box::new(flow))),
+                flow: cx.flows.insert(flow),
                 ssrc,
                 channel: None,
                 local_port: 0,
@@ -307,19 +305,18 @@ impl Client {
         publishing.count_at = Some(cx.now + COUNT_EVERY);
         publishing.report_at = Some(cx.now);
         for stream in &publishing.streams {
-            cx.flows.with(stream.flow, |flow| flow.start(cx.now));
-            let (channel, framing) = match (stream.channel, stream.interleaved) {
-                (Some(channel), _) => (channel, Framing::Datagram),
-                (None, Some(channels)) => (
-                    self.connection.channel,
-                    Framing::Interleaved(channels.media),
-                ),
+            let (channel, interleaved) = match (stream.channel, stream.interleaved) {
+                (Some(channel), _) => (channel, None),
+                (None, Some(channels)) => (self.connection.channel, Some(channels.media)),
                 (None, None) => continue,
             };
+            cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
+                flow.interleave(interleaved);
+                flow.start(cx.now);
+            });
             cx.out.push_back(Output::StartFlow {
                 flow: stream.flow,
                 channel,
-                framing,
             });
         }
         self.first_media = Some(cx.now);
@@ -351,7 +348,7 @@ impl Client {
             return;
         };
         for stream in &mut publishing.streams {
-            let now = cx.flows.with(stream.flow, |flow| {
+            let now = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
                 let (packets, bytes) = flow.sent();
                 (packets, bytes, flow.frames(), flow.not_taken())
             });
@@ -375,7 +372,7 @@ impl Client {
         let mut frames = Vec::new();
         for stream in &publishing.streams {
             let name = format!("{:08x}", self.ssrc);
-            let report = cx.flows.with(stream.flow, |flow| {
+            let report = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
                 flow.report(cx.now, wall_clock, &name, goodbye)
             });
             match (stream.channel, stream.interleaved) {

@@ -76,7 +76,8 @@ impl ServerSession {
                     true => course.until.or(Some(Duration::ZERO)),
                     false => course.until,
                 };
-                cx.flows.with(stream.flow, |flow| flow.direct(course));
+                cx.flows
+                    .with(stream.flow, |flow: &mut RtpFlow| flow.direct(course));
             }
         }
         if selected
@@ -98,11 +99,14 @@ impl ServerSession {
             if stream.playing == Playing::No {
                 // What others play already is sent already.
                 let starts = stream.cast.as_ref().is_none_or(Part::play);
-                let ((seq, rtptime), at, paced) = cx.flows.with(stream.flow, |flow| {
-                    let begins = (flow.next_position(now), flow.position(), flow.pace());
-                    flow.start(now);
-                    begins
-                });
+                let (channel, interleaved) = stream.carrier.path();
+                let ((seq, rtptime), at, paced) =
+                    cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
+                        flow.interleave(interleaved);
+                        let begins = (flow.next_position(now), flow.position(), flow.pace());
+                        flow.start(now);
+                        begins
+                    });
                 infos.push(RtpInfo {
                     url: stream.url.clone(),
                     seq: Some(seq),
@@ -119,13 +123,11 @@ impl ServerSession {
                     continue;
                 }
                 stream.report_at = Some(now + REPORT_EVERY);
-                let (channel, framing) = stream.carrier.path();
                 begun.push((
                     stream.carrier,
                     Output::StartFlow {
                         flow: stream.flow,
                         channel,
-                        framing,
                     },
                 ));
             }
@@ -210,9 +212,9 @@ impl ServerSession {
         let Some(stream) = selected.first().map(|&index| &conversation.streams[index]) else {
             return Ok(None);
         };
-        let (at, pace) = cx
-            .flows
-            .with(stream.flow, |flow| (flow.position(), flow.pace()));
+        let (at, pace) = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
+            (flow.position(), flow.pace())
+        });
         if start.is_none() && end.is_none() && (scale, speed) == pace {
             return Ok(None);
         }

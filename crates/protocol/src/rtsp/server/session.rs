@@ -13,6 +13,7 @@ use super::Shared;
 use super::casts::{self, Part};
 use super::faults::When;
 use super::streams::{Playing, REPORT_EVERY, Stream};
+use crate::media::rtp::RtpFlow;
 use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Note, Outcome, Output, Port,
@@ -326,7 +327,7 @@ impl ServerSession {
         else {
             return;
         };
-        if cx.flows.with(flow, |flow| flow.next_due().is_some()) {
+        if cx.flows.reach(flow, |flow| flow.next_due().is_some()) {
             // It was asked to play on meanwhile.
             return;
         }
@@ -335,7 +336,10 @@ impl ServerSession {
         if let Some(part) = &stream.cast {
             part.ended(cx);
         }
-        if cx.flows.with(flow, |flow| flow.stopped_early()) {
+        if cx
+            .flows
+            .with(flow, |flow: &mut RtpFlow| flow.stopped_early())
+        {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
         } else {
@@ -357,12 +361,11 @@ impl ServerSession {
                 stream.playing = Playing::Ended;
                 stream.report_at = None;
             } else if part.takes_over() {
-                let (channel, framing) = stream.carrier.path();
+                let (channel, _) = stream.carrier.path();
                 stream.report_at = Some(cx.now + REPORT_EVERY);
                 cx.out.push_back(Output::StartFlow {
                     flow: stream.flow,
                     channel,
-                    framing,
                 });
             }
         }

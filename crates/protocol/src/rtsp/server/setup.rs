@@ -11,7 +11,7 @@ use super::streams::{Carrier, Playing, Stream};
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::rtsp::codec::{Request, Response};
 use crate::rtsp::headers::{Cast, Lower, Ports, Session as SessionHeader, Transport};
-use crate::session::{ChannelError, ChannelId, Context, Flow, Open, Output, beside, bind_beside};
+use crate::session::{ChannelError, ChannelId, Context, Open, Output, beside, bind_beside};
 
 /// A SETUP that waits for its pair of ports.
 #[derive(Debug)]
@@ -316,7 +316,7 @@ impl ServerSession {
             Some(flow) => flow,
             None => {
                 let flow = self.new_flow(media);
-                let flow = cx.flows.insert(Flow::Rtp(Box::new(flow)));
+                let flow = cx.flows.insert(flow);
                 if let Some(part) = &cast {
                     part.begin(flow);
                 }
@@ -327,7 +327,7 @@ impl ServerSession {
             let topic = part.topic().to_owned();
             cx.out.push_back(Output::Listen { topic });
         }
-        let ssrc = cx.flows.with(flow, |flow| flow.ssrc());
+        let ssrc = cx.flows.with(flow, |flow: &mut RtpFlow| flow.ssrc());
         let id = self.rng.next_u64();
         let conversation = self.conversation.get_or_insert_with(|| Conversation {
             id: format!("{id:016X}"),

@@ -7,7 +7,8 @@ use measure::Time;
 use super::casts::Part;
 use super::session::CONTROL;
 pub(super) use crate::media::rtp::REPORT_EVERY;
-use crate::session::{ChannelId, Context, FlowId, Framing, Output, Port};
+use crate::media::rtp::RtpFlow;
+use crate::session::{ChannelId, Context, FlowId, Output, Port};
 
 /// What carries a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +22,11 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// Where a flow's packets go, and how.
-    pub(super) fn path(self) -> (ChannelId, Framing) {
+    /// Where a flow's packets go, and in a connection on which channel of it.
+    pub(super) fn path(self) -> (ChannelId, Option<u8>) {
         match self {
-            Carrier::Udp(channel) | Carrier::Group(channel) => (channel, Framing::Datagram),
-            Carrier::Interleaved(media, _) => (CONTROL, Framing::Interleaved(media)),
+            Carrier::Udp(channel) | Carrier::Group(channel) => (channel, None),
+            Carrier::Interleaved(media, _) => (CONTROL, Some(media)),
         }
     }
 }
@@ -65,7 +66,7 @@ impl Stream {
     /// Sends a report on what left so far, and says goodbye where it was the last.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
-        let mut compound = cx.flows.with(self.flow, |flow| {
+        let mut compound = cx.flows.with(self.flow, |flow: &mut RtpFlow| {
             flow.report(now, wall_clock, "streamgauge", goodbye)
         });
         cx.out.push_back(match self.carrier {
@@ -106,7 +107,7 @@ impl Stream {
             return;
         }
         // Taken out first: it may be sending at this moment, and the counts are to be final.
-        let flow = cx.flows.remove(self.flow).into_rtp();
+        let flow: Box<RtpFlow> = cx.flows.take(self.flow);
         let mut served = flow.served();
         served.session = session.to_owned();
         served.media = flow.clip().media().to_owned();

@@ -8,11 +8,12 @@ use measure::{Recorder, Time};
 
 use super::*;
 use crate::media::rtcp;
-use crate::media::rtp::{Handover, ServedStream};
+use crate::media::rtp::{RtpFlow, ServedStream};
 use crate::rtsp::codec::{Decoder, Item, Response};
+use crate::session::Handover;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, FlowId, Flows, Framing, Input, Open, Outcome, Output,
-    Port, Sinks,
+    ChannelError, ChannelId, Closed, Context, FlowId, Flows, Input, Open, Outcome, Output, Port,
+    Sinks,
 };
 
 mod elsewhere;
@@ -32,7 +33,7 @@ struct Talk {
     responses: VecDeque<Response>,
     garbage: usize,
     reports: Vec<rtcp::Packet>,
-    running: Vec<(FlowId, ChannelId, Framing)>,
+    running: Vec<(FlowId, ChannelId, Option<u8>)>,
     opened: Vec<(ChannelId, Open)>,
     peers: Vec<(SocketAddr, SocketAddr)>,
     packets: u64,
@@ -145,11 +146,10 @@ impl Talk {
             Output::Open { channel, open } => self.opened.push((channel, open)),
             Output::Peer { media, control, .. } => self.peers.push((media, control)),
             Output::Close { channel } => self.closed.push(channel),
-            Output::StartFlow {
-                flow,
-                channel,
-                framing,
-            } => self.running.push((flow, channel, framing)),
+            Output::StartFlow { flow, channel } => {
+                let interleaved = self.flows.with(flow, |f: &mut RtpFlow| f.interleaved());
+                self.running.push((flow, channel, interleaved));
+            }
             Output::StopFlow { flow } => self.running.retain(|running| running.0 != flow),
             Output::Note(note) => self.notes.push(note.kind),
             Output::Served(served) => self.served.push(*served),
@@ -201,7 +201,7 @@ impl Talk {
             let flows = self
                 .running
                 .iter()
-                .map(|running| (self.flows.with(running.0, |f| f.next_due()), running.0))
+                .map(|running| (self.flows.reach(running.0, |f| f.next_due()), running.0))
                 .collect::<Vec<_>>();
             if let Some((_, flow)) = flows.iter().find(|(due, _)| due.is_none()) {
                 self.running.retain(|running| running.0 != *flow);
@@ -218,9 +218,9 @@ impl Talk {
             }
             self.now = self.now.max(next);
             for (_, flow) in flows {
-                while let Some(packet) = self.flows.with(flow, |f| f.next_packet(self.now)) {
+                while let Some(packet) = self.flows.reach(flow, |f| f.next_packet(self.now)) {
                     let left = Some(Handover::at(self.now));
-                    self.flows.with(flow, |f| f.left(packet.tag, left));
+                    self.flows.reach(flow, |f| f.left(packet.tag, left));
                     self.packets += 1;
                 }
             }
@@ -312,7 +312,7 @@ fn over_udp_to_the_end() {
     let info = play.headers.get("RTP-Info").unwrap();
     assert!(info.starts_with("url=rtsp://h/a/track1;seq="), "{info}");
     assert_eq!(talk.running[0].1, channel);
-    assert_eq!(talk.running[0].2, Framing::Datagram);
+    assert_eq!(talk.running[0].2, None);
     talk.wait(8);
     // A report after 5 s, and one with a goodbye at the end.
     let counts: Vec<u32> = talk
@@ -388,7 +388,7 @@ fn interleaved_with_audio_pause_and_one_media_alone() {
             .contains(",url=rtsp://h/a/track2;seq=")
     );
     assert_eq!(talk.running.len(), 2);
-    assert_eq!(talk.running[1].2, Framing::Interleaved(2));
+    assert_eq!(talk.running[1].2, Some(2));
     talk.wait(2);
     assert_eq!(talk.status("PAUSE rtsp://h/a/track2", &[&session]), 200);
     assert_eq!(talk.running.len(), 1);

@@ -118,10 +118,7 @@ impl Pair {
         let Some((at, datagram)) = network.take(self.now) else {
             return;
         };
-        if self.is_for_endpoint(to) {
-            return self.route(from, at, &datagram.body);
-        }
-        if self.receive_udp((from, to), at, &datagram.body) {
+        if self.receive_single((from, to), at, &datagram) {
             return;
         }
         let owners = self.owners(from, to);
@@ -131,7 +128,7 @@ impl Pair {
         }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        bytes.extend_from_slice(datagram.header.as_ref().map_or(&[], |header| &header[..]));
+        bytes.extend_from_slice(&datagram.header);
         bytes.extend_from_slice(&datagram.body);
         for (session, channel, port, sink) in owners {
             match sink {

@@ -4,15 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use measure::Time;
 
 use super::super::network::Network;
 use super::{
     Active, Channel, Datagram, Event, Kind, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
-    address,
+    Udp, address,
 };
-use crate::media::rtp::Handover;
-use crate::session::{ChannelError, ChannelId, FlowId, Framing, Open, Output, Port};
+use crate::session::{ChannelError, ChannelId, FlowId, Handover, Open, Output, PacketHeader, Port};
 
 /// The even port that a server shares among its sessions.
 const SHARED_PORT: u16 = 6970;
@@ -42,11 +40,7 @@ impl Pair {
                 }
             }
             Output::Close { channel } => self.close(place, channel),
-            Output::StartFlow {
-                flow,
-                channel,
-                framing,
-            } => self.start_flow(place, flow, channel, framing),
+            Output::StartFlow { flow, channel } => self.start_flow(place, flow, channel),
             Output::StopFlow { flow } => {
                 self.active
                     .retain(|active| (active.session, active.flow) != (place, flow));
@@ -181,7 +175,7 @@ impl Pair {
     fn send(&mut self, place: usize, channel: ChannelId, port: Port, bytes: Vec<u8>) {
         match self.slots[place].channels.get(&channel) {
             Some(&Channel::Stream { connection, end }) => {
-                self.send_stream(connection, end, [&bytes, &[], &[]]);
+                self.send_stream(connection, end, [&bytes, &[]]);
             }
             Some(Channel::Ports(ports)) => {
                 let Some((media, control)) = ports.peer else {
@@ -198,7 +192,7 @@ impl Pair {
                     Port::Control => control,
                 };
                 let datagram = Datagram {
-                    header: None,
+                    header: PacketHeader::EMPTY,
                     body: Bytes::from(bytes),
                 };
                 self.send_datagram(from, to, datagram);
@@ -208,7 +202,7 @@ impl Pair {
     }
 
     /// Sends on a connection; `false` where it is no longer open.
-    fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 3]) -> bool {
+    fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 2]) -> bool {
         let state = &mut self.connections[connection];
         if !state.open[end] {
             return false;
@@ -246,7 +240,7 @@ impl Pair {
                 path
             }
         };
-        let length = datagram.header.map_or(0, |header| header.len()) + datagram.body.len();
+        let length = datagram.header.len() + datagram.body.len();
         let arrivals = self.paths[path].network.send(self.now, length, datagram);
         for at in arrivals.into_iter().flatten() {
             self.schedule(at, Event::Datagram { path });
@@ -284,7 +278,7 @@ impl Pair {
         self.schedule(at, event);
     }
 
-    fn start_flow(&mut self, place: usize, flow: FlowId, channel: ChannelId, framing: Framing) {
+    fn start_flow(&mut self, place: usize, flow: FlowId, channel: ChannelId) {
         let world = &mut self.worlds[self.slots[place].side as usize];
         if !world.flows.contains(flow) {
             return;
@@ -294,10 +288,22 @@ impl Pair {
                 session: place,
                 flow,
                 channel,
-                framing,
                 due,
             }),
             None => self.pending.push_back((place, Pending::FlowEnded { flow })),
+        }
+    }
+
+    /// A session may have given its flows something to send before what comes next.
+    pub(super) fn look_at_flows(&mut self, session: usize) {
+        let side = self.slots[session].side as usize;
+        let flows = &mut self.worlds[side].flows;
+        for active in self.active.iter_mut().filter(|a| a.session == session) {
+            if flows.contains(active.flow)
+                && let Some(due) = flows.reach(active.flow, |flow| flow.next_due())
+            {
+                active.due = active.due.min(due);
+            }
         }
     }
 
@@ -307,7 +313,6 @@ impl Pair {
             session,
             flow,
             channel,
-            framing,
             ..
         } = self.active[index];
         let side = self.slots[session].side as usize;
@@ -321,27 +326,24 @@ impl Pair {
             let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
-            let left = match (framing, self.slots[session].channels.get(&channel)) {
-                (Framing::Datagram, Some(&Channel::Ports(Ports { media, peer, .. }))) => {
-                    if let Some((to, _)) = peer {
-                        let datagram = Datagram {
-                            header: Some(packet.header),
-                            body: packet.payload,
-                        };
-                        self.send_datagram(media, to, datagram);
-                    }
-                    peer.is_some()
+            let to = match self.slots[session].channels.get(&channel) {
+                Some(&Channel::Ports(Ports { media, peer, .. })) => {
+                    peer.map(|(peer, _)| (media, peer))
                 }
-                (Framing::Interleaved(number), Some(&Channel::Stream { connection, end })) => {
-                    match u16::try_from(packet.header.len() + packet.payload.len()) {
-                        Ok(length) => {
-                            let [high, low] = length.to_be_bytes();
-                            let frame = [b'$', number, high, low];
-                            let parts = [&frame[..], &packet.header, &packet.payload];
-                            self.send_stream(connection, end, parts)
-                        }
-                        Err(_) => false,
-                    }
+                Some(&Channel::Udp(Udp { local, peer, .. })) => peer.map(|peer| (local, peer)),
+                _ => None,
+            };
+            let left = match (to, self.slots[session].channels.get(&channel)) {
+                (Some((from, to)), _) => {
+                    let datagram = Datagram {
+                        header: packet.header,
+                        body: packet.payload,
+                    };
+                    self.send_datagram(from, to, datagram);
+                    true
+                }
+                (None, Some(&Channel::Stream { connection, end })) => {
+                    self.send_stream(connection, end, [&packet.header, &packet.payload])
                 }
                 _ => false,
             };
@@ -350,8 +352,8 @@ impl Pair {
             flows.reach(flow, |flow| flow.left(packet.tag, left));
         }
         match self.worlds[side].flows.reach(flow, |flow| flow.next_due()) {
-            Some(due) if due != Time::NEVER => self.active[index].due = due,
-            _ => {
+            Some(due) => self.active[index].due = due,
+            None => {
                 self.active.swap_remove(index);
                 self.pending
                     .push_back((session, Pending::FlowEnded { flow }));

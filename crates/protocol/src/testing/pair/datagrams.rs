@@ -7,7 +7,8 @@ use measure::Time;
 
 use super::{Channel, Datagram, Pair, Pending, SessionNumber, Side, Udp, address};
 use crate::session::{
-    self, ChannelError, ChannelId, Closed, Endpoint, Input, PeerId, Port, Route, Transmit,
+    self, ChannelError, ChannelId, Closed, Endpoint, Input, PacketHeader, PeerId, Port, Route,
+    Transmit,
 };
 
 /// The channel of a session that was accepted.
@@ -86,16 +87,34 @@ impl Pair {
         };
         for datagram in bytes.chunks(transmit.segment_size) {
             let body = Bytes::copy_from_slice(datagram);
-            self.send_datagram(udp.local, to, Datagram { header: None, body });
+            self.send_datagram(
+                udp.local,
+                to,
+                Datagram {
+                    header: PacketHeader::EMPTY,
+                    body,
+                },
+            );
         }
     }
 
-    pub(super) fn is_for_endpoint(&self, to: SocketAddr) -> bool {
-        self.endpoint.is_some() && to == self.server_address()
+    /// Takes a datagram in that is for a single socket, or for the endpoint; says whether it is.
+    pub(super) fn receive_single(
+        &mut self,
+        (from, to): (SocketAddr, SocketAddr),
+        at: Time,
+        datagram: &Datagram,
+    ) -> bool {
+        let bytes = [&datagram.header, &datagram.body[..]].concat();
+        if self.endpoint.is_some() && to == self.server_address() {
+            self.route(from, at, &bytes);
+            return true;
+        }
+        self.receive_udp((from, to), at, &bytes)
     }
 
     /// Has the endpoint say whose a datagram is.
-    pub(super) fn route(&mut self, from: SocketAddr, at: Time, bytes: &[u8]) {
+    fn route(&mut self, from: SocketAddr, at: Time, bytes: &[u8]) {
         let datagram = session::Datagram { from, at, bytes };
         let room = self.peers.len() < PEERS_MAX;
         let mut answer = Vec::new();
@@ -113,7 +132,7 @@ impl Pair {
             }
             Route::Accept(peer, session) => self.accept_peer(peer, session, datagram),
             Route::Answer => {
-                let (header, body) = (None, Bytes::from(answer));
+                let (header, body) = (PacketHeader::EMPTY, Bytes::from(answer));
                 self.send_datagram(self.server_address(), from, Datagram { header, body });
             }
             Route::Drop => self.foreign += 1,
@@ -147,7 +166,7 @@ impl Pair {
     }
 
     /// Hands a datagram to the session whose socket it came to; says whether there is one.
-    pub(super) fn receive_udp(
+    fn receive_udp(
         &mut self,
         (from, to): (SocketAddr, SocketAddr),
         at: Time,

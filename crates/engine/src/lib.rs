@@ -2,6 +2,7 @@
 //! coordinator that collects what they saw.
 
 mod attend;
+mod clients;
 mod collect;
 mod control;
 mod coordinator;
@@ -31,6 +32,7 @@ mod subjects;
 mod trace;
 mod worker;
 
+pub use clients::read_source;
 pub use control::Control;
 pub use error::EngineError;
 pub use measure::Pacing;
@@ -42,7 +44,7 @@ pub use progress::{Does, Finished, Phase, PopulationProgress, Progress, Rates, T
 pub use reach::{Reached, reach};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use relay::{RelayFinished, RelayOptions, RelayProgress, relay};
-pub use run::{Options, files_needed, read_source, run, workers};
+pub use run::{Options, files_needed, run, workers};
 pub use send::{SendFinished, SendOptions, SendProgress, reel, send};
 pub use serve::{ServeFinished, ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

@@ -1,5 +1,8 @@
 //! What the machine is like on which the tester runs.
 
+use std::time::Duration;
+
+use net::Clock;
 use runfile::Machine;
 
 /// The machine that this process runs on. What cannot be found out is empty or 0.
@@ -22,4 +25,9 @@ pub(crate) fn describe() -> Machine {
             .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
         memory,
     }
+}
+
+/// When the run of a clock began.
+pub(crate) fn since_1970(clock: &Clock) -> Duration {
+    Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0))
 }

@@ -12,11 +12,11 @@ use protocol::registry::{self, Surroundings};
 use protocol::session::Outcome;
 use scenario::{Leave, Pick, Population, Scenario};
 
+use crate::clients::{surroundings, tls};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::messages::{ClientState, Command, Report};
-use crate::run::{surroundings, tls};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 

@@ -1,8 +1,6 @@
 //! One run of a scenario: everything made ready, then handed to the coordinator.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use load::Share;
@@ -10,12 +8,12 @@ use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, Namespace, PortRange};
-use protocol::media::source::FILE_MAX;
-use protocol::registry::{Clients, Surroundings};
+use protocol::registry::Surroundings;
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
-use scenario::{Pick, Priority, Scenario};
+use scenario::{Priority, Scenario};
 use sut::Sut;
 
+use crate::clients::{maker, surroundings, tls};
 use crate::collect::Assembly;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
@@ -24,7 +22,7 @@ use crate::crew::{Crew, Duty};
 use crate::elsewhere::{self, Elsewhere};
 use crate::error::EngineError;
 use crate::linger::{self, Holding};
-use crate::machine;
+use crate::machine::{self, since_1970};
 use crate::media;
 use crate::network::Networks;
 use crate::ownership;
@@ -413,11 +411,6 @@ fn before_it_begins(phase: Phase) -> Progress {
     }
 }
 
-/// When the run of a clock began.
-pub(crate) fn since_1970(clock: &Clock) -> Duration {
-    Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0))
-}
-
 fn in_words(step: &sut::Progress) -> String {
     match step {
         sut::Progress::MakingClip {
@@ -537,75 +530,13 @@ fn duties(
     Ok(duties)
 }
 
-/// What the clients of a population speak TLS with. What that needs is read now where a URL asks for it, and else
-/// when a server sends a client on to one that does.
-pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
-    let config = population.config.tls();
-    let tls = net::tls::Client::new(net::tls::Trust {
-        anybody: !config.verify,
-        authorities: config.ca.clone(),
-    });
-    let protocol = population.config.protocol();
-    if population.urls.iter().any(|url| protocol.is_secure(url)) {
-        tls.prepare().map_err(|fault| EngineError::Tls {
-            population: population.name.clone(),
-            message: fault.text,
-        })?;
-    }
-    Ok(Arc::new(tls))
-}
-
-/// What the clients of a scenario know of each other.
-pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
-    let populations = scenario.populations.iter();
-    Surroundings::new(populations.map(|own| (&own.config, own.urls.as_slice())))
-}
-
-/// What a file to be published or sent holds.
-///
-/// # Errors
-/// It cannot be read, or is larger than [`FILE_MAX`].
-pub fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
-    let file = std::fs::File::open(path)?;
-    let mut bytes = Vec::new();
-    // One that is no ordinary file may have no end.
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_MAX {
-        let text = format!("it is larger than {} MiB", FILE_MAX >> 20);
-        return Err(std::io::Error::other(text));
-    }
-    Ok(bytes)
-}
-
-/// What makes the clients of a population.
-fn maker(
-    population: &scenario::Population,
-    surroundings: &Surroundings,
-) -> Result<MakeClient, EngineError> {
-    let refused = |message: String| EngineError::Source {
-        population: population.name.clone(),
-        message,
-    };
-    let path = population.config.source_file();
-    let of_file = |error: &str| match path {
-        Some(path) => refused(format!("{}: {error}", path.display())),
-        None => refused(error.to_owned()),
-    };
-    let file = path
-        .map(|path| read_source(path))
-        .transpose()
-        .map_err(|error| of_file(&error.to_string()))?;
-    let clients = Clients::new(&population.config, file.as_deref(), surroundings)
-        .map_err(|error| of_file(&error))?
-        .among(&population.urls, population.pick != Pick::Random)
-        .map_err(refused)?;
-    Ok(Arc::new(move |url, seed| clients.client(url, seed)))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use protocol::session::{Context, Input, Session};
+    use scenario::Pick;
 
     /// A session with a fault in it.
     struct Broken;

@@ -16,11 +16,12 @@ use protocol::source::{DEFAULT_RATE, Source, SourceSettings, Target};
 use scenario::{Leave, Pick};
 
 use crate::attend::{Heard, attend};
+use crate::clients::read_source;
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
+use crate::machine::since_1970;
 use crate::messages::Report;
-use crate::run::{read_source, since_1970};
 use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};

@@ -16,7 +16,7 @@ use scenario::Scenario;
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::run::since_1970;
+use crate::machine::since_1970;
 use crate::send::{News, SendFinished, Sending, Stream, reel, settings};
 
 /// How many windows may wait until they are taken. Once a run has begun it takes each; what is more than that before is not

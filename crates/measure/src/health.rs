@@ -17,10 +17,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::Statistic;
 use crate::metric::{Catalogue, CounterId, Source, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 use crate::verdict::figure;
 pub use bounds::HealthBounds;
 use check::{Check, Judged};

@@ -26,7 +26,7 @@ pub mod verdict;
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use metric::{
-    Better, Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, TableColumn, Unit,
+    Better, Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, Statistic, TableColumn, Unit,
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;

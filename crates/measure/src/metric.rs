@@ -8,8 +8,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::totals::Statistic;
-
 /// What the values of a metric are, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -123,6 +121,24 @@ pub struct Group {
     pub histograms_end: u16,
     /// How runs with this group stand in a table, column by column. Where several groups of a catalogue say so, all count.
     pub table: &'static [TableColumn],
+}
+
+/// Which figure of a metric is meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// The metric's own value: of counters and what is derived from them. Of distributions and
+    /// levels, the mean.
+    Value,
+    /// Arithmetic mean.
+    Mean,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+    /// The value at this share (0 to 1) of a distribution.
+    Quantile(f64),
+    /// How many values a distribution holds.
+    Count,
 }
 
 /// A column of a table in which runs stand below each other.

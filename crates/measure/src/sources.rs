@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::Statistic;
 use crate::tester;
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 
 /// How well a reference server, or a source, kept its packets to their schedule, those of streams that still run
 /// included. Times are in seconds; see the metrics `tester.send_lateness`, `sent_packets`,

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::Statistic;
 use crate::metric::{Catalogue, Group};
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 
 crate::metrics! {
     /// The tester: its workers, its sockets, its own lateness.

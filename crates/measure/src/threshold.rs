@@ -24,9 +24,10 @@ mod judge;
 
 use std::fmt;
 
+use crate::metric::Statistic;
 use crate::metric::{Catalogue, Metric, Source, Unit};
 use crate::recorder::Window;
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 use crate::units::{Quantity, parse_quantity};
 
 pub use judge::{Judge, ThresholdResult};

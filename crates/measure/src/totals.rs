@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::histogram::Sparse;
+pub use crate::metric::Statistic;
 use crate::metric::{Catalogue, CounterId, HistogramId, Metric, Source};
 use crate::recorder::Window;
 use crate::time::Time;
@@ -52,24 +53,6 @@ const LATE_END: f64 = 0.05;
 pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
     (seconds <= before + LATE_END || seconds == 0.0).then_some(seconds)
-}
-
-/// Which figure of a metric is meant.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Statistic {
-    /// The metric's own value: of counters and what is derived from them. Of distributions and
-    /// levels, the mean.
-    Value,
-    /// Arithmetic mean.
-    Mean,
-    /// Smallest value.
-    Min,
-    /// Largest value.
-    Max,
-    /// The value at this share (0 to 1) of a distribution.
-    Quantile(f64),
-    /// How many values a distribution holds.
-    Count,
 }
 
 /// What was seen of one subject over several windows.

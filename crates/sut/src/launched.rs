@@ -13,10 +13,10 @@ use crate::cgroup::{self, Kind};
 use crate::complaints::{Complaints, Patterns};
 use crate::error::SutError;
 use crate::log::{Lines, Log, Matcher};
-use crate::message::{Exit, Report, Request};
+use crate::message::{Exit, Report, Request, SUBCOMMAND};
 use crate::proc;
 use crate::spec::Launch;
-use crate::supervise::{Order, SUBCOMMAND};
+use crate::supervise::Order;
 use crate::user;
 
 /// How long the supervisor may take for what needs no waiting: to say that the command runs, and to
@@ -117,7 +117,7 @@ impl Launched {
     /// Starts the command and returns when it runs.
     pub(crate) fn start(launch: &Launch, means: Means) -> Result<Launched, SutError> {
         let trouble = |error: std::io::Error| SutError::Supervisor(error.to_string());
-        let matcher = Matcher::new(&launch.ready)?;
+        let matcher = launch.ready.matcher()?;
         let program = launch
             .command
             .first()

@@ -43,12 +43,12 @@ pub use exporters::Exporters;
 #[cfg(any(test, fuzzing))]
 pub use exporters::read_any as read_any_samples;
 pub use launched::StopReport;
-pub use message::Exit;
+pub use message::{Exit, SUBCOMMAND};
 pub use observe::{CpuSource, Observation};
 pub use ports::{PortOwner, Transport};
 pub use program::check;
 pub use spec::{Clips, INTERFACE, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
-pub use supervise::{SUBCOMMAND, supervise_main};
+pub use supervise::supervise_main;
 pub use user::PASSED_ON;
 
 use complaints::{Complaints, Follower, Patterns};

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use regex_lite::Regex;
 
 use crate::error::SutError;
-use crate::spec::Ready;
 
 /// How much of the output is kept, in bytes.
 const KEPT: usize = 64 * 1024;
@@ -26,13 +25,9 @@ pub(crate) enum Matcher {
 }
 
 impl Matcher {
-    /// What `ready` asks to look for, where it asks for a line.
-    pub(crate) fn new(ready: &Ready) -> Result<Option<Matcher>, SutError> {
-        match ready {
-            Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
-            Ready::Pattern(text) => Ok(Some(Matcher::Pattern(Box::new(pattern(text)?)))),
-            Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => Ok(None),
-        }
+    /// What looks for an expression.
+    pub(crate) fn of_pattern(text: &str) -> Result<Matcher, SutError> {
+        Ok(Matcher::Pattern(Box::new(pattern(text)?)))
     }
 
     fn matches(&self, line: &str) -> bool {
@@ -149,9 +144,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_anchored_to_its_line() {
-        let matcher = Matcher::new(&Ready::Pattern(r"^(?i)Listening on \d+$".to_owned()))
-            .unwrap()
-            .unwrap();
+        let matcher = Matcher::of_pattern(r"^(?i)Listening on \d+$").unwrap();
         let mut lines = Lines::default();
         assert!(!lines.push(b"not listening on 80\n", &matcher));
         assert!(lines.push(b"listening on 80\r\n", &matcher));
@@ -169,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_is_named() {
-        let error = Matcher::new(&Ready::Pattern("a(".to_owned())).unwrap_err();
+        let error = Matcher::of_pattern("a(").unwrap_err();
         assert!(error.to_string().contains("`a(`"));
     }
 }

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use crate::cgroup::Kind;
 
+/// The hidden subcommand that makes an executable the supervisor: its `main` calls
+/// [`supervise_main`](crate::supervise_main) with the arguments that follow.
+pub const SUBCOMMAND: &str = "__supervise";
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

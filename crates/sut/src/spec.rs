@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::complaints::LogSpec;
+use crate::error::SutError;
 use crate::exporters::Exporters;
+use crate::log::Matcher;
 use crate::ports::Transport;
 use crate::user::User;
 
@@ -239,6 +241,15 @@ pub enum Ready {
 }
 
 impl Ready {
+    /// What to look for in the server's output, where that tells.
+    pub(crate) fn matcher(&self) -> Result<Option<Matcher>, SutError> {
+        match self {
+            Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
+            Ready::Pattern(text) => Matcher::of_pattern(text).map(Some),
+            Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => Ok(None),
+        }
+    }
+
     /// When it has that TCP port and accepts a connection on 127.0.0.1.
     pub fn tcp(port: u16) -> Ready {
         Ready::Port {

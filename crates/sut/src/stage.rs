@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Gid, Pid, Signal, Uid};
 
-use crate::supervise::SUBCOMMAND;
+use crate::message::SUBCOMMAND;
 
 /// The first argument after [`SUBCOMMAND`] that makes a process the stage.
 pub(crate) const ARGUMENT: &str = "--exec";

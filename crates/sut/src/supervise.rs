@@ -30,16 +30,12 @@ use crate::message::{Exit, Report, Request};
 use crate::proc;
 use crate::stage::{self, Stage};
 
-/// The hidden subcommand that makes an executable the supervisor: its `main` calls
-/// [`supervise_main`] with the arguments that follow.
-pub const SUBCOMMAND: &str = "__supervise";
-
 /// The longest line of a request.
 const REQUEST_MAX: u64 = 64;
 
 /// Runs as the supervisor and returns the exit status of this process.
 ///
-/// `arguments` are those after [`SUBCOMMAND`]. Standard input must be the socket that streamgauge
+/// `arguments` are those after [`SUBCOMMAND`](crate::SUBCOMMAND). Standard input must be the socket that streamgauge
 /// holds the other end of; standard output and error are passed on to the server.
 pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();

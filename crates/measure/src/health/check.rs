@@ -1,9 +1,10 @@
 //! What is held against each bound, and what to do where it is crossed.
 
 use crate::health::HealthBounds;
+use crate::metric::Statistic;
 use crate::metric::Unit;
 use crate::tester;
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 
 /// How a bound is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

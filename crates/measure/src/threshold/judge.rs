@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Reads, Resolved, Threshold, ThresholdError};
+use crate::metric::Statistic;
 use crate::metric::{Catalogue, Source, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::{Statistic, Totals};
+use crate::totals::Totals;
 
 /// What became of one threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

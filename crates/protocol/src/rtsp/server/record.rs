@@ -9,7 +9,8 @@ use rand::Rng;
 
 use super::lives::{Announced, Place, Relayed};
 use super::requests::{METHODS, Target};
-use super::session::{CONTROL, Gate, ServerSession};
+use super::session::{Gate, ServerSession};
+use super::streams::CONTROL;
 use crate::rtsp::codec::{Method, Request, Response};
 use crate::rtsp::headers::{
     Lower, NptStart, Ports, Range, Session as SessionHeader, Transport, write_methods,

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 use super::Shared;
 use super::casts::{self, Part};
 use super::faults::When;
-use super::streams::{Playing, REPORT_EVERY, Stream};
+use super::streams::{CONTROL, Playing, REPORT_EVERY, Stream};
 use crate::media::rtp::RtpFlow;
 use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
 use crate::session::{
@@ -20,8 +20,6 @@ use crate::session::{
     Session,
 };
 
-/// The accepted connection.
-pub(super) const CONTROL: ChannelId = ChannelId(0);
 /// Most requests that wait for an answer before the connection is given up.
 const QUEUE_MAX: usize = 64;
 /// Why it is given up then, and what exactly happened.

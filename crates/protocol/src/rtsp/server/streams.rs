@@ -5,10 +5,12 @@ use std::time::Duration;
 use measure::Time;
 
 use super::casts::Part;
-use super::session::CONTROL;
 pub(super) use crate::media::rtp::REPORT_EVERY;
 use crate::media::rtp::RtpFlow;
 use crate::session::{ChannelId, Context, FlowId, Output, Port};
+
+/// The accepted connection.
+pub(super) const CONTROL: ChannelId = ChannelId(0);
 
 /// What carries a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

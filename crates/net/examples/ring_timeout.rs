@@ -5,7 +5,7 @@
 //! them out of a ring and looks at their first bytes. For each timeout: the receiving thread's processor time a packet
 //! (the kernel's account of the thread), its wake-ups, and how long after its arrival a packet was looked at.
 //!
-//! Needs CAP_NET_RAW. `cargo run --release -p net --example ring_timeout [SECONDS]`
+//! Needs CAP_NET_RAW. `cargo run --release -p streamgauge-net --example ring_timeout [SECONDS]`
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

@@ -351,7 +351,7 @@ fn the_schema_refuses_what_no_report_has() {
     }
 }
 
-/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report`.
+/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
 #[test]
 fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/report.schema.json");
@@ -362,7 +362,7 @@ fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
     assert!(
         kept == made,
-        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report"
+        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
 }
 

@@ -349,7 +349,7 @@ fn the_json_report_follows_its_schema() {
     assert!(!validator.is_valid(&bad));
 }
 
-/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report`.
+/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
 #[test]
 fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/series.schema.json");
@@ -360,6 +360,6 @@ fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
     assert!(
         kept == made,
-        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p report"
+        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
 }

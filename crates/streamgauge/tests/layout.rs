@@ -32,12 +32,22 @@ fn root() -> PathBuf {
         .expect("the workspace is two folders up")
 }
 
-/// The names of all crates that a crate needs to run, itself left out, on any platform.
+/// The package of a crate: its name with the command's before it, so that it could be published.
+fn package(name: &str) -> String {
+    match name {
+        "streamgauge" => name.to_owned(),
+        _ => format!("streamgauge-{name}"),
+    }
+}
+
+/// The names of all crates that a crate needs to run, except itself, on any platform. Crates of
+/// this workspace have their short names.
 fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO"));
     command
         .current_dir(root())
-        .args(["tree", "--offline", "--locked", "--package", name])
+        .args(["tree", "--offline", "--locked", "--package"])
+        .arg(package(name))
         .args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
     if let Some(depth) = depth {
         command.args(["--depth", &depth.to_string()]);
@@ -53,6 +63,7 @@ fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
     let text = String::from_utf8(output.stdout).expect("names of crates are ASCII");
     text.lines()
         .filter_map(|line| line.split_whitespace().next())
+        .map(|found| found.strip_prefix("streamgauge-").unwrap_or(found))
         .filter(|&found| found != name)
         .map(str::to_owned)
         .collect()
@@ -127,7 +138,18 @@ fn every_crate_has_its_place() {
 }
 
 #[test]
+fn packages_are_named_after_the_command() {
+    for name in ORDER {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("every crate has a manifest");
+        let line = format!("[package]\nname = \"{}\"\n", package(name));
+        assert!(manifest.contains(&line), "{name}: not {}", package(name));
+    }
+}
+
+#[test]
 fn crates_depend_in_one_direction() {
+    assert!(dependencies("load", Some(1)).contains("measure"));
     for (place, name) in ORDER.iter().enumerate() {
         let direct = dependencies(name, Some(1));
         for later in &ORDER[place + 1..] {
@@ -169,7 +191,8 @@ fn pure_crates_have_no_means_to_do_io() {
             let excused = name == "protocol" && other == "libc";
             assert!(
                 excused || !found.contains(other),
-                "{name} must not depend on {other}: `cargo tree -p {name} -i {other}`"
+                "{name} must not depend on {other}: `cargo tree -p {} -i {other}`",
+                package(name)
             );
         }
         assert!(

@@ -25,6 +25,13 @@ const PURE: [&str; 3] = ["measure", "load", "protocol"];
 /// The longest a source file may be, in lines.
 const LONGEST_FILE: usize = 800;
 
+/// The longest a line of text or code may be, in characters.
+const LONGEST_LINE: usize = 100;
+
+/// How many lines of code are still longer: rustfmt breaks neither comments nor strings. This
+/// number only ever becomes smaller.
+const LONG_LINES_OF_CODE: usize = 2278;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -71,22 +78,71 @@ fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
 
 /// All source files of a crate, by path.
 fn sources(crate_name: &str) -> Vec<(PathBuf, String)> {
+    let found = files(&root().join("crates").join(crate_name), "rs");
+    assert!(!found.is_empty(), "{crate_name} has sources");
+    found
+}
+
+/// All files below a folder whose names end in `extension`, by path.
+fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![root().join("crates").join(crate_name)];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).expect("the folder was just listed");
         for entry in entries {
             let path = entry.expect("the folder can be read").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).expect("sources are UTF-8");
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = fs::read_to_string(&path).expect("files of the repository are UTF-8");
                 found.push((path, text));
             }
         }
     }
-    assert!(!found.is_empty(), "{crate_name} has sources");
     found
+}
+
+/// The documents for readers, by path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut found = files(&root().join("docs"), "md");
+    for name in ["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"] {
+        let path = root().join(name).with_extension("md");
+        let text = fs::read_to_string(&path).expect("it is in the repository");
+        found.push((path, text));
+    }
+    found
+}
+
+/// The numbers of the lines that are too long.
+fn long_lines(text: &str) -> impl Iterator<Item = usize> {
+    text.lines()
+        .zip(1..)
+        .filter(|(line, _)| line.chars().count() > LONGEST_LINE)
+        .map(|(_, number)| number)
+}
+
+/// The files that a document links to, and the heading of each if one is named.
+fn links(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', '\n']).next())
+        .filter(|target| !target.contains("://"))
+        .map(|target| match target.split_once('#') {
+            Some((file, heading)) => (file, Some(heading)),
+            None => (target, None),
+        })
+}
+
+/// Whether a document has a heading that is named so in links.
+fn has_heading(text: &str, name: &str) -> bool {
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .any(|line| {
+            let heading = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+            let heading: String = heading.chars().filter(kept).collect();
+            heading.replace(' ', "-") == name
+        })
 }
 
 /// The code of a source file: without comments, and without tests, which are written below it.
@@ -314,6 +370,61 @@ fn files_can_be_read_in_a_sitting() {
 }
 
 #[test]
+fn documents_fit_a_terminal() {
+    for (path, text) in documents() {
+        let long: Vec<usize> = long_lines(&text).collect();
+        assert!(
+            long.is_empty(),
+            "{}: lines of more than {LONGEST_LINE} columns: {long:?}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn readme_and_architecture_can_be_read_in_a_sitting() {
+    for (name, most) in [("README.md", 120), ("ARCHITECTURE.md", 150)] {
+        let text = fs::read_to_string(root().join(name)).expect("it is in the repository");
+        let lines = text.lines().count();
+        assert!(lines <= most, "{name}: {lines} lines");
+    }
+}
+
+#[test]
+fn documents_link_to_what_is_there() {
+    for (path, text) in documents() {
+        let folder = path.parent().expect("it is in a folder");
+        for (file, heading) in links(&text) {
+            let target = match file {
+                "" => path.clone(),
+                _ => folder.join(file),
+            };
+            assert!(target.exists(), "{}: no {file}", path.display());
+            let Some(heading) = heading else { continue };
+            let text = fs::read_to_string(&target).expect("headings are of documents");
+            assert!(
+                has_heading(&text, heading),
+                "{}: {file} has no heading {heading}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn no_more_lines_of_code_become_too_long() {
+    let long: usize = ORDER
+        .into_iter()
+        .flat_map(sources)
+        .map(|(_, text)| long_lines(&text).count())
+        .sum();
+    assert!(
+        long <= LONG_LINES_OF_CODE,
+        "{long} lines of more than {LONGEST_LINE} columns: there were {LONG_LINES_OF_CODE}"
+    );
+}
+
+#[test]
 fn words_are_told_from_parts_of_names() {
     assert!(has_word("let a = Instant::now();", "Instant"));
     assert!(!has_word("let a = Instantaneous;", "Instant"));
@@ -321,4 +432,14 @@ fn words_are_told_from_parts_of_names() {
     let text = "a // unsafe\nb\n#[cfg(test)]\nmod tests {\nunsafe\n";
     let lines: Vec<&str> = code(text).map(|(_, line)| line.trim()).collect();
     assert_eq!(lines, ["a", "b"]);
+}
+
+#[test]
+fn links_and_long_lines_are_found() {
+    let text = "# A b\n[x](y.md#a-b), [z](https://h/i) and [here](#a-b)\n";
+    let found: Vec<_> = links(text).collect();
+    assert_eq!(found, [("y.md", Some("a-b")), ("", Some("a-b"))]);
+    assert!(has_heading(text, "a-b") && !has_heading(text, "b"));
+    let text = format!("{0}\n{0}ä\n", "ü".repeat(LONGEST_LINE));
+    assert_eq!(long_lines(&text).collect::<Vec<_>>(), [2]);
 }

@@ -25,12 +25,8 @@ const PURE: [&str; 3] = ["measure", "load", "protocol"];
 /// The longest a source file may be, in lines.
 const LONGEST_FILE: usize = 800;
 
-/// The longest a line of text or code may be, in characters.
+/// The longest a line of a document may be, in characters.
 const LONGEST_LINE: usize = 100;
-
-/// How many lines of code are still longer: rustfmt breaks neither comments nor strings. This
-/// number only ever becomes smaller.
-const LONG_LINES_OF_CODE: usize = 2305;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -409,19 +405,6 @@ fn documents_link_to_what_is_there() {
             );
         }
     }
-}
-
-#[test]
-fn no_more_lines_of_code_become_too_long() {
-    let long: usize = ORDER
-        .into_iter()
-        .flat_map(sources)
-        .map(|(_, text)| long_lines(&text).count())
-        .sum();
-    assert!(
-        long <= LONG_LINES_OF_CODE,
-        "{long} lines of more than {LONGEST_LINE} columns: there were {LONG_LINES_OF_CODE}"
-    );
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! Everything here is sans-IO: bytes and time go in, transmissions, channel requests, events and the
 //! next deadline come out. The crate's manifest has no means to do anything else. The contract
 //! between a protocol and the engine that runs it is in [`session`]; what protocols share is in
-//! [`media`]; each protocol is one folder and one line in [`registry`].
+//! [`media`]; each protocol is one folder, where a [`descriptor::Protocol`] says what it is, and one
+//! line in [`registry`].
 
 pub mod apart;
+pub mod descriptor;
 mod failure;
 pub mod follow;
 pub mod http1;

@@ -2,6 +2,9 @@
 
 pub mod client;
 pub mod config;
+mod descriptor;
 pub mod failure;
 pub mod metrics;
 pub mod relay;
+
+pub use descriptor::PROTOCOL;

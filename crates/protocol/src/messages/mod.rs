@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod config;
+mod descriptor;
 pub mod exchange;
 pub mod failure;
 pub mod frame;
@@ -15,6 +16,8 @@ pub mod template;
 pub mod upgrade;
 pub mod url;
 pub mod ws;
+
+pub use descriptor::PROTOCOL;
 
 /// Several numbers to one that looks random (SplitMix64's finisher), the same for the same numbers.
 #[inline]

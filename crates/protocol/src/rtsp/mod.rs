@@ -6,8 +6,11 @@ pub mod client;
 pub mod codec;
 pub mod config;
 mod describe;
+mod descriptor;
 pub mod failure;
 pub mod headers;
 pub mod metrics;
 pub mod server;
 pub mod url;
+
+pub use descriptor::PROTOCOL;

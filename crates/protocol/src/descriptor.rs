@@ -1,0 +1,282 @@
+//! What a protocol declares of itself, in its own folder; everything else reads it here.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use measure::Catalogue;
+
+use crate::apart::MediaConfig;
+use crate::media::source::SourceConfig;
+use crate::registry::{self, ClientConfig};
+use crate::session::Session;
+use crate::tls::TlsConfig;
+
+/// A protocol that clients speak.
+#[derive(Debug)]
+pub struct Protocol {
+    /// Its name in scenarios: the value of `protocol`.
+    pub name: &'static str,
+    /// The URL schemes that mean it.
+    pub schemes: &'static [&'static str],
+    /// The port where a URL names none.
+    pub default_port: u16,
+    /// The metrics that its populations have.
+    pub catalogue: Catalogue,
+    /// Reads a URL. The error says why no client can be sent there.
+    pub read_url: fn(&str) -> Result<Location, String>,
+    /// What to write in place of a key that this protocol once had; none where it had none of that
+    /// name.
+    pub former_key: fn(&str) -> Option<&'static str>,
+}
+
+/// Where a URL leads, as its protocol reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Whether clients of the URL speak TLS.
+    pub is_secure: bool,
+    /// The port where the URL names none.
+    pub default_port: u16,
+    /// The name of the stream there; none where the protocol cannot publish.
+    pub stream_name: Option<String>,
+}
+
+/// How many streams the media is taken to have, where that must be known beforehand: a picture and a
+/// sound.
+pub const USUAL_STREAMS: usize = 2;
+
+/// What is asked of the keys of a population, whatever protocol they are of.
+pub trait Keys: Debug + Send + Sync {
+    /// The protocol that they are of.
+    fn protocol(&self) -> &'static Protocol;
+
+    /// Whether the values make sense; if not, which key is wrong, and why.
+    fn check(&self) -> Result<(), (&'static str, String)>;
+
+    /// How the clients speak TLS, where a URL asks for it.
+    fn tls(&self) -> &TlsConfig;
+
+    /// What must hold of every population beside the thresholds of
+    /// [`measure::threshold::unwritten`], unless the scenario has another threshold on the same
+    /// metric: that anything was measured at all, and what is never as it should be.
+    fn unwritten(&self) -> &'static [&'static str];
+
+    /// All paths that the scenario names, to be changed: they are relative to its file, which
+    /// whoever reads that knows.
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf>;
+
+    /// Makes what the clients have in common. It may take some seconds. `file` is what
+    /// [`Keys::source_file`] holds.
+    ///
+    /// # Errors
+    /// What they publish cannot be made; the text says why.
+    fn clients(
+        &self,
+        file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String>;
+
+    /// A session that asks what the media of `url` is; none where the protocol describes nothing
+    /// beforehand. The error says what is wrong with the URL.
+    fn asking(&self, _url: &str, _seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+        None
+    }
+
+    /// How many file descriptors one client needs, for media of a picture and a sound.
+    fn sockets_per_client(&self) -> usize {
+        1
+    }
+
+    /// How many pairs of UDP ports one client needs, for media of a picture and a sound.
+    fn udp_pairs_per_client(&self) -> usize {
+        0
+    }
+
+    /// What each client does while it plays, in words; `None` where it just plays.
+    fn actions(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether clients change between the URLs of their population.
+    fn changes_channel(&self) -> bool {
+        false
+    }
+
+    /// The multicast group that a server relays to who asks for that URL, as far as it is known.
+    fn group_of(&self, _url: &str) -> Option<IpAddr> {
+        None
+    }
+
+    /// Where media goes, where that is not where requests come from.
+    fn media(&self) -> Option<&MediaConfig> {
+        None
+    }
+
+    /// The same, to be changed: where a receiver hears clients is known when the run begins.
+    fn media_mut(&mut self) -> Option<&mut MediaConfig> {
+        None
+    }
+
+    /// What the clients publish; none where they play.
+    fn published(&self) -> Option<&SourceConfig> {
+        None
+    }
+
+    /// Whether the clients publish media, and do not play.
+    fn publishes(&self) -> bool {
+        self.published().is_some()
+    }
+
+    /// The file that the clients publish, where they publish one.
+    fn source_file(&self) -> Option<&PathBuf> {
+        self.published()?.file.as_ref()
+    }
+
+    /// Whether frames may bear time codes in a run with such clients: of all that play in it.
+    fn brings_time_codes(&self) -> bool {
+        self.publishes()
+    }
+
+    /// Whether clients send or receive media at all.
+    fn has_media(&self) -> bool {
+        true
+    }
+
+    /// Until when a client stays that is not told to leave, in words. None where that is the end of
+    /// the media it receives.
+    fn stays(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether a client leaves by itself: at its media's end, or when it has done all it has to.
+    fn leaves(&self) -> bool {
+        true
+    }
+
+    /// The addresses of this machine that connections come from, in their order; none where its
+    /// routes decide.
+    fn source_addresses(&self) -> &[IpAddr] {
+        &[]
+    }
+
+    /// Whether media comes from multicast groups, which clients share.
+    fn is_multicast(&self) -> bool {
+        false
+    }
+}
+
+/// Makes the clients of a population.
+pub trait MakeClients: Debug + Send + Sync {
+    /// Says between which URLs those change that change channel: each is followed by the next where
+    /// that is `in_turn`, else by any other.
+    ///
+    /// # Errors
+    /// What is wrong with a URL.
+    fn among(&mut self, _urls: &[String], _in_turn: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A client that is sent to `url`. All that it chooses at random follows from `seed`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String>;
+}
+
+/// What the clients of a run know of it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// What the wall clock showed, since 1970, when the run's time began.
+    wall_clock: Arc<OnceLock<Duration>>,
+    /// The streams that its clients publish, by the names that their protocols give them.
+    published: Arc<BTreeSet<String>>,
+    /// Whether frames may bear time codes.
+    time_codes: bool,
+}
+
+impl Surroundings {
+    /// Of a run of these populations: the configuration of each, and the URLs that its clients are
+    /// sent to.
+    pub fn new<'a>(
+        populations: impl IntoIterator<Item = (&'a ClientConfig, &'a [String])>,
+    ) -> Surroundings {
+        let mut time_codes = false;
+        let mut published = BTreeSet::new();
+        for (own, urls) in populations {
+            time_codes |= own.brings_time_codes();
+            if own.publishes() {
+                published.extend(urls.iter().filter_map(|url| stream_name(url)));
+            }
+        }
+        Surroundings {
+            wall_clock: Arc::default(),
+            published: Arc::new(published),
+            time_codes,
+        }
+    }
+
+    /// Whether clients of the run publish the stream that a URL leads to.
+    pub fn publishes(&self, url: &str) -> bool {
+        !self.published.is_empty()
+            && stream_name(url).is_some_and(|name| self.published.contains(&name))
+    }
+
+    /// Says what the wall clock showed when the run's time began. To be said before any client is
+    /// made; only the first call counts, so that all clients of the run share one clock.
+    pub fn begin(&self, wall_clock: Duration) {
+        // Said twice, it stays as it was.
+        let _ = self.wall_clock.set(wall_clock);
+    }
+
+    /// What the wall clock showed when the run's time began, once that is known.
+    pub fn wall_clock(&self) -> Option<Duration> {
+        self.wall_clock.get().copied()
+    }
+
+    /// Whether frames may bear time codes.
+    pub fn has_time_codes(&self) -> bool {
+        self.time_codes
+    }
+}
+
+/// The name of the stream that a URL leads to.
+fn stream_name(url: &str) -> Option<String> {
+    let read_url = registry::find_by_url(url)?.read_url;
+    read_url(url).ok()?.stream_name
+}
+
+impl Protocol {
+    /// What to write in place of a key that this protocol once had; none where it had none of that
+    /// name.
+    pub fn former_key(&self, key: &str) -> Option<&'static str> {
+        (self.former_key)(key)
+    }
+
+    /// Whether clients of this URL speak TLS.
+    pub fn is_secure(&self, url: &str) -> bool {
+        (self.read_url)(url).is_ok_and(|location| location.is_secure)
+    }
+
+    /// The port where this URL names none.
+    pub fn default_port_of(&self, url: &str) -> u16 {
+        (self.read_url)(url).map_or(self.default_port, |location| location.default_port)
+    }
+
+    /// Whether a client can be sent to this URL; if not, why.
+    pub fn check_url(&self, url: &str) -> Result<(), String> {
+        (self.read_url)(url).map(|_| ())
+    }
+
+    /// The names of this protocol's keys.
+    pub fn config_keys(&self) -> Vec<String> {
+        let schema = self.config_schema(&mut schemars::SchemaGenerator::default());
+        schema
+            .get("properties")
+            .and_then(|properties| properties.as_object())
+            .map(|properties| properties.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,120 @@
+//! Transport streams over HTTP as the registry lists them.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use measure::Catalogue;
+
+use super::client::{Channels, Client};
+use super::config::ClientConfig;
+use super::metrics::HTTP_TS;
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
+use crate::http1::Url;
+use crate::media::ts::metrics::TS;
+use crate::metrics::CLIENTS;
+use crate::session::Session;
+use crate::tls::TlsConfig;
+
+/// Transport streams over HTTP/1 (ISO/IEC 13818-1, RFC 9112).
+pub static PROTOCOL: Protocol = Protocol {
+    name: "http-ts",
+    schemes: &["http", "https"],
+    default_port: Url::DEFAULT_PORT,
+    catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
+    read_url,
+    former_key: |_| None,
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: url.is_secure(),
+        default_port: match url.is_secure() {
+            true => Url::DEFAULT_TLS_PORT,
+            false => Url::DEFAULT_PORT,
+        },
+        stream_name: None,
+    })
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> &TlsConfig {
+        &self.tls
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        match self.zap {
+            Some(_) => &["ts_packets > 0", "zaps_failed == 0"],
+            None => &["ts_packets > 0"],
+        }
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.tls.ca.as_mut().into_iter().collect()
+    }
+
+    fn clients(
+        &self,
+        _file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        Ok(Box::new(Clients {
+            config: self.clone(),
+            channels: None,
+            surroundings: surroundings.clone(),
+        }))
+    }
+
+    fn actions(&self) -> Option<String> {
+        self.zap.map(|zap| zap.in_words())
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
+    }
+
+    fn group_of(&self, url: &str) -> Option<IpAddr> {
+        let url = Url::parse(url).ok()?;
+        Some(ClientConfig::group_of(self, &url)?.ip())
+    }
+}
+
+/// What the clients of a population have in common.
+#[derive(Debug)]
+struct Clients {
+    config: ClientConfig,
+    /// What they change between.
+    channels: Option<Arc<Channels>>,
+    surroundings: Surroundings,
+}
+
+impl MakeClients for Clients {
+    fn among(&mut self, urls: &[String], in_turn: bool) -> Result<(), String> {
+        if self.config.zap.is_some() {
+            let channels = Channels::new(urls, in_turn).map_err(|error| error.to_string())?;
+            self.channels = Some(Arc::new(channels));
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        let mut client =
+            Client::new(self.config.clone(), url).map_err(|error| error.to_string())?;
+        if let Some(wall_clock) = self.surroundings.wall_clock() {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(channels) = &self.channels {
+            client = client.zapping(channels.clone(), seed);
+        }
+        Ok(Box::new(client))
+    }
+}

@@ -1,0 +1,129 @@
+//! Messages as the registry lists them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use measure::Catalogue;
+
+use super::client::{Client, Plan};
+use super::config::{self, ClientConfig};
+use super::metrics::MESSAGES;
+use super::url::{self, Target};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
+use crate::metrics::CLIENTS;
+use crate::session::Session;
+use crate::tls::TlsConfig;
+
+/// Messages over TCP, TLS, WebSockets and Unix sockets.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "messages",
+    schemes: url::SCHEMES,
+    default_port: DEFAULT_PORT,
+    catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
+    read_url,
+    former_key: config::former_key,
+};
+
+/// The port where a URL names none, and that of the reference server.
+const DEFAULT_PORT: u16 = 9000;
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let target = Target::parse(text).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: target.is_secure(),
+        default_port: DEFAULT_PORT,
+        stream_name: None,
+    })
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> &TlsConfig {
+        &self.tls
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        &[
+            "sent > 0",
+            "lost_in_flight == 0",
+            "answers_wrong == 0",
+            "answers_missed == 0",
+            "answers_timed_out == 0",
+            "unanswered == 0",
+        ]
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.tls.ca.as_mut().into_iter().collect()
+    }
+
+    fn clients(
+        &self,
+        _file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        Ok(Box::new(Clients {
+            config: self.clone(),
+            surroundings: surroundings.clone(),
+            plans: Mutex::default(),
+        }))
+    }
+
+    fn has_media(&self) -> bool {
+        false
+    }
+
+    fn stays(&self) -> Option<String> {
+        Some(match self.messages {
+            Some(1) => "leave after 1 message each".to_owned(),
+            Some(messages) => format!("leave after {messages} messages each"),
+            None => "stay until the run ends".to_owned(),
+        })
+    }
+
+    fn leaves(&self) -> bool {
+        self.messages.is_some()
+    }
+
+    fn source_addresses(&self) -> &[IpAddr] {
+        &self.source_addresses
+    }
+}
+
+/// What the clients of a population have in common.
+#[derive(Debug)]
+struct Clients {
+    config: ClientConfig,
+    surroundings: Surroundings,
+    /// What those that are sent to one URL have in common.
+    plans: Mutex<BTreeMap<String, Arc<Plan>>>,
+}
+
+impl MakeClients for Clients {
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        Ok(Box::new(Client::new(self.plan(url)?, seed)))
+    }
+}
+
+impl Clients {
+    fn plan(&self, url: &str) -> Result<Arc<Plan>, String> {
+        // A thread that broke down in here left the plans as they were.
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = plans.get(url) {
+            return Ok(plan.clone());
+        }
+        let wall_clock = self.surroundings.wall_clock().unwrap_or_default();
+        let plan = Arc::new(Plan::new(&self.config, url, wall_clock)?);
+        plans.insert(url.to_owned(), plan.clone());
+        Ok(plan)
+    }
+}

@@ -1,0 +1,161 @@
+//! RTSP as the registry lists it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use measure::Catalogue;
+
+use super::actions;
+use super::client::Client;
+use super::config::{ClientConfig, Transport};
+use super::metrics::RTSP;
+use super::url::{self, Url};
+use crate::apart::MediaConfig;
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, USUAL_STREAMS};
+use crate::media::rtp::metrics::RTP;
+use crate::media::source::{Source, SourceConfig};
+use crate::metrics::CLIENTS;
+use crate::session::Session;
+use crate::tls::TlsConfig;
+
+/// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
+pub static PROTOCOL: Protocol = Protocol {
+    name: "rtsp",
+    schemes: &["rtsp", "rtsps"],
+    default_port: url::DEFAULT_PORT,
+    catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
+    read_url,
+    former_key: |_| None,
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: url.is_secure(),
+        default_port: match url.is_secure() {
+            true => url::DEFAULT_TLS_PORT,
+            false => url::DEFAULT_PORT,
+        },
+        stream_name: Some(url.stream_name()),
+    })
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> &TlsConfig {
+        &self.tls
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        match self.publish {
+            Some(_) => &["sent_packets > 0", "not_taken == 0"],
+            None => &["received > 0"],
+        }
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let source = self.publish.as_mut();
+        let file = source.and_then(|source| source.file.as_mut());
+        self.tls.ca.as_mut().into_iter().chain(file).collect()
+    }
+
+    fn clients(
+        &self,
+        file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        let source = self.publish.as_ref();
+        let source = source.map(|source| Source::new(source, file)).transpose()?;
+        Ok(Box::new(Clients {
+            config: self.clone(),
+            source: source.map(Arc::new),
+            surroundings: surroundings.clone(),
+        }))
+    }
+
+    fn asking(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+        Some(match Client::asking(self.clone(), url, seed) {
+            Ok(client) => Ok(Box::new(client)),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    fn sockets_per_client(&self) -> usize {
+        self.sockets(USUAL_STREAMS)
+    }
+
+    fn udp_pairs_per_client(&self) -> usize {
+        match self.transport {
+            Transport::Udp if self.has_receiver() => 0,
+            Transport::Udp => USUAL_STREAMS,
+            Transport::Tcp | Transport::Http | Transport::Multicast => 0,
+        }
+    }
+
+    fn actions(&self) -> Option<String> {
+        actions::in_words(&self.actions)
+    }
+
+    fn media(&self) -> Option<&MediaConfig> {
+        self.media.as_ref()
+    }
+
+    fn media_mut(&mut self) -> Option<&mut MediaConfig> {
+        self.media.as_mut()
+    }
+
+    fn published(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref()
+    }
+
+    fn brings_time_codes(&self) -> bool {
+        self.publish.is_some() || self.time_codes
+    }
+
+    fn stays(&self) -> Option<String> {
+        let stays = self.publish.is_some();
+        stays.then(|| "stay until the run ends".to_owned())
+    }
+
+    fn leaves(&self) -> bool {
+        self.publish.is_none()
+    }
+
+    fn is_multicast(&self) -> bool {
+        self.transport == Transport::Multicast
+    }
+}
+
+/// What the clients of a population have in common.
+#[derive(Debug)]
+struct Clients {
+    config: ClientConfig,
+    source: Option<Arc<Source>>,
+    surroundings: Surroundings,
+}
+
+impl MakeClients for Clients {
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        let mut client =
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+        // Players look for time codes where there may be any: each packet costs more there.
+        if (self.surroundings.has_time_codes() || self.source.is_some())
+            && let Some(wall_clock) = self.surroundings.wall_clock()
+        {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(source) = &self.source {
+            client = client.publishing(source.clone());
+        } else if self.surroundings.publishes(url) {
+            client = client.waiting_for_publisher();
+        }
+        Ok(Box::new(client))
+    }
+}

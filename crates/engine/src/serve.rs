@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{Catalogue, Pacing, Time, Totals, tester};
+use measure::{Catalogue, Time};
 use net::{Clock, PortRange};
-use protocol::media::rtp::ServedStream;
-use protocol::rtsp::server::{Server, ServerConfig};
+use protocol::reference::{Done, ReferenceServer, Second, Serve, Settings};
 
 use crate::attend::{Heard, attend};
 use crate::control::Control;
@@ -20,73 +19,56 @@ use crate::messages::Report;
 use crate::worker::{Accept, PopulationPlan, Serving};
 
 /// What a reference server is to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServeOptions {
+    /// Which one it is.
+    pub server: &'static ReferenceServer,
+    /// What it serves, and what it does wrong on purpose.
+    pub settings: Box<dyn Settings>,
     /// Where it listens. One worker serves each address. A port of 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// What it serves, and what it does wrong on purpose. Its `wall_clock` is set by [`serve`].
-    pub config: ServerConfig,
-    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on all of its connections.
-    /// Default: it speaks none.
+    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on all
+    /// of its connections. Default: it speaks none.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Where a line of JSON goes for each stream that was served, when its session has ended; and as the last
-    /// line an object `pacing` ([`Pacing`]).
+    /// Where the lines of its report go, which are JSON.
     pub report: Option<PathBuf>,
-    /// Whether each datagram is handed to the kernel by itself, and not several of a stream in one piece that it cuts
-    /// (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece as one packet.
+    /// Whether each datagram is handed to the kernel by itself, and not several of a stream in one
+    /// piece that it cuts (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece as
+    /// one packet.
     pub apart: bool,
     /// How long sessions get to end when it is stopped.
     pub stop_timeout: Duration,
 }
 
 /// How a reference server stands, once a second.
-#[derive(Clone, Debug)]
-pub struct ServeProgress {
-    /// Since it began.
-    pub elapsed: Duration,
-    /// Where it listens.
-    pub listening: Vec<SocketAddr>,
-    /// Streams served to their end so far.
-    pub served: ServeFinished,
-}
-
-/// What a reference server did, all its streams together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ServeFinished {
-    /// Streams.
-    pub streams: u64,
-    /// Packets that left, first copies.
-    pub sent: u64,
-    /// Packets left out.
-    pub lost: u64,
-    /// Packets sent twice.
-    pub duplicated: u64,
-    /// Packets sent out of order.
-    pub reordered: u64,
-    /// How well they were paced, of all windows that are over.
-    pub pacing: Pacing,
+#[derive(Clone, Copy, Debug)]
+pub struct ServeProgress<'a> {
+    /// The URLs of the addresses where it listens.
+    pub listening: &'a [String],
+    /// What it did so far, in words.
+    pub so_far: &'a str,
 }
 
 /// Out of which ports reference servers and sources send. Clients keep off those that are in use.
 pub(crate) const PORTS: std::ops::Range<u16> = 30_000..32_768;
 
-/// Serves until it is told to stop. `progress` is called when it listens, and then once a second.
+/// Serves until it is told to stop. `progress` is called when it listens, and then once a second. Gives
+/// what the server did, in words.
 ///
 /// # Errors
-/// It cannot listen there, its settings make no server, or its report cannot be written.
+/// It cannot listen there, its settings make no server, its certificates are none, or its report
+/// cannot be written.
 pub fn serve(
-    options: &ServeOptions,
+    options: ServeOptions,
     control: &Control,
-    progress: &mut dyn FnMut(&ServeProgress),
-) -> Result<ServeFinished, EngineError> {
-    // Before all else, because the streams' sender reports count from its beginning.
+    progress: &mut dyn FnMut(ServeProgress<'_>),
+) -> Result<Vec<String>, EngineError> {
+    // Before all else, because what the server says of times counts from its beginning.
     let clock = Clock::start();
-    let config = ServerConfig {
-        wall_clock: Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0)),
-        ..options.config.clone()
-    };
-    let server = Server::new(config).map_err(EngineError::Settings)?;
-    let server = Arc::new(server);
+    let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
+    let server = options.settings.server(wall_clock);
+    let server: Arc<dyn Serve> = Arc::from(server.map_err(EngineError::Settings)?);
+    let catalogue = server.catalogue();
     let accept: Accept = {
         let server = server.clone();
         Arc::new(move |number| server.session(number))
@@ -100,57 +82,60 @@ pub fn serve(
         Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
         None => None,
     };
-    let (duties, listening) = stand(&options.listen, server.catalogue(), || Serving {
+    let (duties, listening) = stand(&options.listen, catalogue, || Serving {
         apart: options.apart,
-        own_files: false,
+        own_files: options.server.own_files,
         accept: accept.clone(),
         tls: tls.clone(),
     })?;
-    let mut crew = Crew::start(duties, options.stop_timeout, options.config.seed)?;
+    let url = |&address| server.url(address, options.tls.is_some());
+    let listening: Vec<String> = listening.iter().map(url).collect();
+    let mut crew = Crew::start(duties, options.stop_timeout, server.seed())?;
     crew.begin(&clock);
-    let mut served = ServeFinished::default();
-    let mut pacing = Totals::new(tester::TESTER_CATALOGUE);
-    let mut tell = |served: ServeFinished, elapsed| {
-        progress(&ServeProgress {
-            elapsed,
-            listening: listening.clone(),
-            served,
+    let mut tally = server.tally(clock.to_monotonic_nanos(Time::ZERO));
+    let mut tell = |so_far: &str| {
+        progress(ServeProgress {
+            listening: &listening,
+            so_far,
         });
     };
-    tell(served, Duration::ZERO);
+    tell(&tally.so_far());
     attend(
         &crew,
         &clock,
-        (server.catalogue(), "reference server"),
+        (catalogue, options.server.title),
         control,
         options.stop_timeout,
         &mut |heard| {
-            match heard {
+            let line = match heard {
                 Heard::Window(window) => {
-                    pacing.add(&window.tester, window.seconds);
-                    served.pacing = Pacing::of(&pacing);
-                    tell(
+                    let Some(served) = window.populations.first() else {
+                        return Ok(());
+                    };
+                    let line = tally.second(Second {
+                        begins: window.begins,
+                        seconds: window.seconds,
                         served,
-                        window.begins.since_start() + Duration::from_secs_f64(window.seconds),
-                    );
+                        tester: &window.tester,
+                    });
+                    tell(&tally.so_far());
+                    line
                 }
-                Heard::Report(Report::Served(mut stream)) => {
-                    served.add(&stream);
-                    if let Some(report) = &mut report {
-                        stream.clock_monotonic_nanos = clock.to_monotonic_nanos(Time::ZERO);
-                        report.write(stream.as_ref())?;
-                    }
-                }
-                Heard::Report(_) => {}
+                Heard::Report(Report::Served(stream)) => tally.done(Done::Stream(stream)),
+                Heard::Report(Report::Relayed(client)) => tally.done(Done::Client(client)),
+                Heard::Report(_) => None,
+            };
+            match (&mut report, line) {
+                (Some(report), Some(line)) => report.line(&line),
+                _ => Ok(()),
             }
-            Ok(())
         },
     )?;
     if let Some(report) = &mut report {
-        report.write(&serde_json::json!({ "pacing": served.pacing }))?;
+        report.line(&tally.last_line())?;
         report.finish()?;
     }
-    Ok(served)
+    Ok(tally.at_the_end())
 }
 
 /// The duties of workers that serve these addresses, one each, and where they listen.
@@ -187,16 +172,6 @@ pub(crate) fn settings(fault: net::tls::Fault) -> EngineError {
     EngineError::Settings(fault.text)
 }
 
-impl ServeFinished {
-    fn add(&mut self, stream: &ServedStream) {
-        self.streams += 1;
-        self.sent += stream.sent;
-        self.lost += stream.lost;
-        self.duplicated += stream.duplicated;
-        self.reordered += stream.reordered;
-    }
-}
-
 /// How many connections may wait to be accepted: thousands of clients may begin at once.
 const BACKLOG: i32 = 4096;
 
@@ -226,18 +201,27 @@ impl ReportFile {
         })
     }
 
-    /// Each line is flushed: whoever waits for a session's line can read it as soon as it is over.
+    /// Adds a line of JSON.
     pub(crate) fn write(&mut self, line: &impl serde::Serialize) -> Result<(), EngineError> {
-        let failed = EngineError::system(format!("cannot write {}", self.path.display()));
-        serde_json::to_writer(&mut self.file, line)
-            .map_err(io::Error::from)
-            .and_then(|()| self.file.write_all(b"\n"))
+        let text = serde_json::to_string(line).map_err(io::Error::from);
+        self.line(&text.map_err(self.failed())?)
+    }
+
+    /// Adds a line. Each is flushed: whoever waits for a session's line can read it as soon as it is
+    /// over.
+    fn line(&mut self, line: &str) -> Result<(), EngineError> {
+        let failed = self.failed();
+        writeln!(self.file, "{line}")
             .and_then(|()| self.file.flush())
             .map_err(failed)
     }
 
+    fn failed(&self) -> impl FnOnce(io::Error) -> EngineError + use<> {
+        EngineError::system(format!("cannot write {}", self.path.display()))
+    }
+
     pub(crate) fn finish(&mut self) -> Result<(), EngineError> {
-        let failed = EngineError::system(format!("cannot write {}", self.path.display()));
+        let failed = self.failed();
         self.file.flush().map_err(failed)
     }
 }

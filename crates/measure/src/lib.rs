@@ -10,6 +10,7 @@
 
 pub mod health;
 pub mod histogram;
+pub mod human;
 pub mod media;
 pub mod metric;
 pub mod recorder;

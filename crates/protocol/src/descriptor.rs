@@ -11,6 +11,7 @@ use measure::Catalogue;
 
 use crate::apart::MediaConfig;
 use crate::media::source::SourceConfig;
+use crate::reference::ReferenceServer;
 use crate::registry::{self, ClientConfig};
 use crate::session::Session;
 use crate::tls::TlsConfig;
@@ -28,6 +29,8 @@ pub struct Protocol {
     pub catalogue: Catalogue,
     /// Reads a URL. The error says why no client can be sent there.
     pub read_url: fn(&str) -> Result<Location, String>,
+    /// Its reference server.
+    pub server: &'static ReferenceServer,
     /// What to write in place of a key that this protocol once had; none where it had none of that
     /// name.
     pub former_key: fn(&str) -> Option<&'static str>,

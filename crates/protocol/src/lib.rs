@@ -15,6 +15,7 @@ pub mod http_ts;
 pub mod media;
 pub mod messages;
 pub mod metrics;
+pub mod reference;
 pub mod registry;
 pub mod rtsp;
 pub mod session;

@@ -3,7 +3,7 @@
 
 mod cause;
 pub mod gate;
-pub mod human;
+pub use measure::human;
 pub mod json;
 mod limits;
 mod loss;

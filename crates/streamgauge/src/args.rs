@@ -3,6 +3,7 @@
 mod help;
 mod load;
 mod messages;
+mod send;
 mod serve;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use load::{Demo, Load, Protocol, Receiving, Tracing};
-pub(crate) use messages::{ByteOrder, MessageMode, ServeMessages, unescaped};
-pub(crate) use serve::{Auth, Receive, Send, Serve, ServeHttpTs, ServeRtsp, Transports, interface};
+pub(crate) use send::{Receive, Send};
+pub(crate) use serve::Serve;
 
 /// Measures how much a real-time media server can carry, how well, and where it breaks.
 #[derive(Debug, Parser)]
@@ -33,9 +34,6 @@ Exit codes:
   110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing; or
        calibrate found that what it measures here is not true
 A series ends with the first of 104, 105, 110 and 99 that any of its runs came to.";
-
-/// The seed of a reference server where none is named: always the same, so that what it does is too.
-pub(crate) const DEFAULT_SEED: u64 = 1;
 
 /// The seed of a run where none is named: another one each time, which the report names. It is short enough to be
 /// typed.

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 
-use crate::args::{Cli, Command, Serve};
+use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::Exit;
 
@@ -46,11 +46,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(arguments, console),
         Command::Calibrate(arguments) => commands::calibrate::calibrate(arguments, console),
         Command::Check(arguments) => commands::check::check(arguments, console),
-        Command::Serve(Serve::Rtsp(arguments)) => commands::serve::rtsp(arguments, console),
-        Command::Serve(Serve::HttpTs(arguments)) => commands::relay::http_ts(arguments, console),
-        Command::Serve(Serve::Messages(arguments)) => {
-            commands::message_server::messages(arguments, console)
-        }
+        Command::Serve(arguments) => commands::serve::serve(arguments, console),
         Command::Send(arguments) => commands::send::send(arguments, console),
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),

@@ -9,6 +9,7 @@ use measure::Catalogue;
 use super::client::{Channels, Client};
 use super::config::ClientConfig;
 use super::metrics::HTTP_TS;
+use super::relay::reference::SERVER;
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::http1::Url;
 use crate::media::ts::metrics::TS;
@@ -23,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: Url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
     read_url,
+    server: &SERVER,
     former_key: |_| None,
 };
 

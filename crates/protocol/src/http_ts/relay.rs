@@ -5,6 +5,7 @@
 //! transport stream, `GET /rtp/239.81.0.1:4056` of one where RTP comes before it (RFC 2250, 2).
 
 pub mod faults;
+pub(super) mod reference;
 mod request;
 mod session;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use measure::Catalogue;
 use super::client::{Client, Plan};
 use super::config::{self, ClientConfig};
 use super::metrics::MESSAGES;
+use super::server::reference::SERVER;
 use super::url::{self, Target};
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::metrics::CLIENTS;
@@ -23,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     read_url,
+    server: &SERVER,
     former_key: config::former_key,
 };
 

@@ -1,5 +1,7 @@
 //! The reference server of messages: takes them in or sends them back, does wrong what it is told to, and counts exactly what it did.
 
+pub(super) mod reference;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,6 +9,7 @@ use super::actions;
 use super::client::Client;
 use super::config::{ClientConfig, Transport};
 use super::metrics::RTSP;
+use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::apart::MediaConfig;
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, USUAL_STREAMS};
@@ -25,6 +26,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
     read_url,
+    server: &SERVER,
     former_key: |_| None,
 };
 

@@ -11,6 +11,7 @@ pub mod faults;
 mod lives;
 mod play;
 mod record;
+pub(super) mod reference;
 mod requests;
 mod sdp;
 mod session;

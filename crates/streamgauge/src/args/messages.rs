@@ -1,12 +1,10 @@
-//! What can be asked of messages: their clients, and their reference server.
+//! What can be asked of clients of messages.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-
-use clap::{Args, ValueEnum};
+use clap::Args;
+use protocol::reference::unescaped;
 use scenario::OptionSetting;
 
-use super::{DEFAULT_SEED, help};
+use super::help;
 
 /// What messages are sent, to URLs of tcp, tls, ws, wss and unix.
 #[derive(Debug, Args)]
@@ -68,89 +66,4 @@ impl Messaging {
         })
         .collect()
     }
-}
-
-/// What is written as `\\n`, `\\r`, `\\t` or `\\0` as that character.
-pub(crate) fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains('\\') {
-        return text.into();
-    }
-    let pairs = [("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\0", "\0")];
-    let replace = |text: String, (written, meant): (&str, &str)| text.replace(written, meant);
-    pairs.into_iter().fold(text.to_owned(), replace).into()
-}
-
-/// What becomes of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MessageMode {
-    /// It is counted
-    Sink,
-    /// It is counted and sent back
-    Echo,
-}
-
-/// Order of the bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ByteOrder {
-    /// The highest first
-    Big,
-    /// The lowest first
-    Little,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ServeMessages {
-    /// Addresses to listen on
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1",
-        value_delimiter = ','
-    , help_heading = help::LISTENING)]
-    pub(crate) listen: Vec<IpAddr>,
-    /// Ports to listen on, at each address; 0 for a free one. Each has a thread of its own, and with it its own limit of open files
-    #[arg(
-        long,
-        value_name = "PORT",
-        default_value = "9000",
-        value_delimiter = ','
-    , help_heading = help::LISTENING)]
-    pub(crate) port: Vec<u16>,
-    /// What becomes of a message
-    #[arg(long, value_enum, default_value = "echo", help_heading = help::SERVICE)]
-    pub(crate) mode: MessageMode,
-    /// How many bytes a message has, where nothing else tells messages apart
-    #[arg(long, value_name = "BYTES", default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=1_048_576), help_heading = help::SERVICE)]
-    pub(crate) size: u32,
-    /// Messages come with a number before each of so many bytes that says how long it is: 1, 2, 4 or 8
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["delimiter", "websocket"], help_heading = help::SERVICE)]
-    pub(crate) length: Option<u8>,
-    /// The order of that number's bytes
-    #[arg(long, value_enum, default_value = "big", requires = "length", help_heading = help::SERVICE)]
-    pub(crate) order: ByteOrder,
-    /// That number counts its own bytes too
-    #[arg(long, requires = "length", help_heading = help::SERVICE)]
-    pub(crate) includes_itself: bool,
-    /// Messages end with this text, in which \n, \r, \t and \0 stand for themselves
-    #[arg(long, value_name = "TEXT", conflicts_with = "websocket", help_heading = help::SERVICE)]
-    pub(crate) delimiter: Option<String>,
-    /// Speak WebSocket
-    #[arg(long, help_heading = help::SERVICE)]
-    pub(crate) websocket: bool,
-    /// Speak TLS on all connections, with the certificates of this file (PEM), the server's own first
-    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = help::LISTENING)]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = help::LISTENING)]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Something to do wrong, several times if need be: delay=5ms, drop=1% (answers), wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing
-    /// is read)
-    #[arg(long = "fault", value_name = "FAULT", help_heading = help::FAULTS)]
-    pub(crate) faults: Vec<String>,
-    /// Seed of what faults draw
-    #[arg(long, default_value_t = DEFAULT_SEED, help_heading = help::FAULTS)]
-    pub(crate) seed: u64,
-    /// Write what was counted to this file, as a line of JSON for each second, and as the last line all of it
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
-    pub(crate) report: Option<PathBuf>,
 }

@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use measure::units::TimeSpan;
+use protocol::reference::Flags;
+use protocol::registry::RTSP_PROTOCOL;
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;
 use crate::commands::play::{Play, play};
 use crate::commands::run::overrides;
-use crate::commands::serve::faults;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
@@ -21,7 +22,9 @@ const RAMP: Duration = Duration::from_secs(2);
 pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Failure> {
     let args::Protocol::Rtsp = arguments.protocol;
     // What is wrong with them is said here, not by the server that is launched with them.
-    faults(&arguments.faults)?;
+    let reference = RTSP_PROTOCOL.server;
+    let flags = Flags::usual(reference.flags).with("fault", arguments.faults.clone());
+    (reference.read)(&flags).map_err(Failure::bad)?;
     let port = free_port()?;
     let mut scenario = clients(arguments, port)?;
     scenario.server = Some(server(arguments, port)?);
@@ -88,7 +91,7 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
         ))
     })?;
     let mut command: Vec<String> = vec![program];
-    command.extend(["serve", "rtsp", "--quiet"].map(str::to_owned));
+    command.extend(["serve", RTSP_PROTOCOL.name, "--quiet"].map(str::to_owned));
     command.extend(["--port".to_owned(), port.to_string()]);
     command.extend(with);
     Ok(Server {

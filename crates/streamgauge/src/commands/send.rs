@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
 use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
+use protocol::reference::interface;
 use protocol::source::{GROUPS_MAX, Target};
 use report::human::{count, plural, seconds};
 
@@ -19,7 +20,7 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
     let targets = targets(&arguments.urls)?;
     let rate = arguments.bitrate.map(|rate| rate.0);
     let reel = engine::reel(arguments.file.as_deref(), rate).map_err(Failure::bad)?;
-    let interface = arguments.interface.as_deref().map(args::interface);
+    let interface = arguments.interface.as_deref().map(interface);
     console.say(&plan(&targets, &reel));
     let options = SendOptions {
         targets,

@@ -2,7 +2,7 @@
 //!
 //! Three significant digits, and a figure that is not zero never reads as zero.
 
-use measure::Unit;
+use crate::Unit;
 
 /// A figure in its unit, for people.
 pub fn figure(unit: Unit, value: f64) -> String {
@@ -127,7 +127,7 @@ fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
 }
 
 /// Three significant digits, no blank zeros behind the point.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() {
         return format!("{value:.0}");

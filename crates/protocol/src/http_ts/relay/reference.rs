@@ -1,0 +1,212 @@
+//! The reference relay as `serve http-ts` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::human::{count, plural};
+use measure::{Catalogue, TESTER_CATALOGUE, Totals, tester};
+use serde::Serialize;
+
+use super::{Relay, RelayConfig, RelayedClient};
+use crate::reference::{
+    Done, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, interface, line, parses,
+};
+use crate::session::Session;
+
+/// The reference relay.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference relay",
+    about: "Pass multicast groups on over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
+            where the group has RTP",
+    flags: FLAGS,
+    own_files: false,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Listed),
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "TCP port to listen on; 0 for a free one",
+        )
+        .default("8080"),
+        Flag::new(
+            Listening,
+            "interface",
+            Takes::any("INTERFACE"),
+            "Interface to join groups by: its name, or an address that it has",
+        )
+        .default("lo"),
+        Flag::new(
+            Service,
+            "max-clients",
+            Takes::Number("NUMBER", 1, u32::MAX as u64),
+            "How many clients are served at a time; who comes beyond gets 503 [default: any \
+             number]",
+        ),
+        Flag::new(
+            Service,
+            "chunked",
+            Takes::Nothing,
+            "Send bodies in chunks to clients that speak HTTP/1.1",
+        ),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Something to do wrong, several times if need be: lose=1%, replace=1% (the datagram \
+             before in its place), duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every \
+             5 s for 1 s), keep-groups (never leaves one), keep-files (leaves sockets open), \
+             old-channel=100 (so many datagrams of the group asked for before come first), \
+             answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of what faults draw",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was done for each connection to this file, as lines of JSON",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let interface_name: String = flags.value("interface");
+    let mut config = RelayConfig::new(interface(&interface_name));
+    config.max_clients = flags.get("max-clients");
+    config.chunked = flags.has("chunked");
+    config.seed = flags.value("seed");
+    for fault in flags.all("fault") {
+        config.faults.add(fault)?;
+    }
+    Ok(Box::new(config))
+}
+
+impl Settings for RelayConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        Ok(Box::new(Relay::new(*self)))
+    }
+}
+
+impl Serve for Relay {
+    fn catalogue(&self) -> Catalogue {
+        Relay::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, _tls: bool) -> String {
+        format!("http://{address}/")
+    }
+
+    fn session(&self, number: u64) -> Box<dyn Session> {
+        Relay::session(self, number)
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Connections {
+            tester: Totals::new(TESTER_CATALOGUE),
+            relayed: Relayed::default(),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Connections {
+    tester: Totals,
+    relayed: Relayed,
+}
+
+/// What the relay did, for all connections together: the last line of its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Relayed {
+    /// Connections.
+    connections: u64,
+    /// Those of them for which a group was passed on.
+    served: u64,
+    /// Datagrams that came for them, counted for each.
+    datagrams: u64,
+    /// Datagrams passed on, second copies not counted.
+    passed_on: u64,
+    /// Datagrams left out on purpose.
+    left_out: u64,
+    /// Second copies sent on purpose.
+    sent_twice: u64,
+    /// Datagrams that the kernel had no room for at the relay's sockets, counted for each client: a
+    /// fault that nobody asked for.
+    lost_at_sockets: u64,
+}
+
+impl Relayed {
+    fn add(&mut self, client: &RelayedClient) {
+        self.connections += 1;
+        self.served += u64::from(client.group.is_some() && client.status == Some(200));
+        self.datagrams += client.datagrams;
+        self.passed_on += client.passed_on;
+        self.left_out += client.left_out;
+        self.sent_twice += client.sent_twice;
+    }
+}
+
+impl Tally for Connections {
+    fn second(&mut self, second: Second<'_>) -> Option<String> {
+        self.tester.add(second.tester, second.seconds);
+        let lost = self.tester.counter(tester::SOCKET_OVERFLOW);
+        self.relayed.lost_at_sockets = u64::try_from(lost).unwrap_or(0);
+        None
+    }
+
+    fn done(&mut self, done: Done) -> Option<String> {
+        let Done::Client(client) = done else {
+            return None;
+        };
+        self.relayed.add(&client);
+        Some(line(client.as_ref()))
+    }
+
+    fn so_far(&self) -> String {
+        let relayed = &self.relayed;
+        let lost = match relayed.lost_at_sockets {
+            0 => String::new(),
+            lost => format!("; {} LOST at its own sockets", count(lost as f64)),
+        };
+        format!(
+            "relayed to {} of {}: {} of {} passed on, {} left out, {} sent twice{lost}",
+            count(relayed.served as f64),
+            plural(relayed.connections as f64, "connection", "connections"),
+            count(relayed.passed_on as f64),
+            plural(relayed.datagrams as f64, "datagram", "datagrams"),
+            count(relayed.left_out as f64),
+            count(relayed.sent_twice as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![self.so_far()]
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "relayed": self.relayed }))
+    }
+}

@@ -1,0 +1,313 @@
+//! The reference server as `serve messages` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::human::{count, plural};
+use measure::{Catalogue, CounterId, Totals};
+use serde::Serialize;
+
+use super::{MessageFaults, MessageServerConfig, Mode};
+use crate::messages::config;
+use crate::messages::frame::{Framing, LengthPrefix, Order};
+use crate::messages::metrics as m;
+use crate::reference::{
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    line, parses, unescaped,
+};
+use crate::session::Session;
+
+/// The reference server.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "Messages over TCP, TLS or WebSockets: takes them in, or sends them back, and counts \
+            them",
+    flags: FLAGS,
+    own_files: true,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Listed),
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "Ports to listen on, at each address; 0 for a free one. Each has a thread of its own, \
+             and with it its own limit of open files",
+        )
+        .default("9000")
+        .times(Times::Listed),
+        Flag::new(
+            Service,
+            "mode",
+            Takes::OneOf(
+                "MODE",
+                &[
+                    ("sink", "It is counted"),
+                    ("echo", "It is counted and sent back"),
+                ],
+            ),
+            "What becomes of a message",
+        )
+        .default("echo"),
+        Flag::new(
+            Service,
+            "size",
+            Takes::Number("BYTES", 1, 1_048_576),
+            "How many bytes a message has, where nothing else tells messages apart",
+        )
+        .default("36"),
+        Flag::new(
+            Service,
+            "length",
+            Takes::Number("BYTES", 0, 255),
+            "Messages come with a number before each of so many bytes that says how long it is: \
+             1, 2, 4 or 8",
+        )
+        .conflicts(&["delimiter", "websocket"]),
+        Flag::new(
+            Service,
+            "order",
+            Takes::OneOf(
+                "ORDER",
+                &[("big", "The highest first"), ("little", "The lowest first")],
+            ),
+            "The order of that number's bytes",
+        )
+        .default("big")
+        .requires(&["length"]),
+        Flag::new(
+            Service,
+            "includes-itself",
+            Takes::Nothing,
+            "That number counts its own bytes too",
+        )
+        .requires(&["length"]),
+        Flag::new(
+            Service,
+            "delimiter",
+            Takes::any("TEXT"),
+            "Messages end with this text, in which \\n, \\r, \\t and \\0 stand for themselves",
+        )
+        .conflicts(&["websocket"]),
+        Flag::new(Service, "websocket", Takes::Nothing, "Speak WebSocket"),
+        Flag::new(
+            Listening,
+            common::TLS_CERT,
+            Takes::File,
+            "Speak TLS on all connections, with the certificates of this file (PEM), the server's \
+             own first",
+        )
+        .requires(&[common::TLS_KEY]),
+        Flag::new(
+            Listening,
+            common::TLS_KEY,
+            Takes::File,
+            "The key of that certificate (PEM)",
+        )
+        .requires(&[common::TLS_CERT]),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Something to do wrong, several times if need be: delay=5ms, drop=1% (answers), \
+             wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing is \
+             read)",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of what faults draw",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was counted to this file, as a line of JSON for each second, and as the \
+             last line all of it",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let mut faults = MessageFaults::default();
+    for fault in flags.all("fault") {
+        faults.add(fault)?;
+    }
+    let framing = match (flags.get("length"), flags.text("delimiter")) {
+        (Some(bytes), _) => config::Framing::Length(LengthPrefix {
+            bytes,
+            order: match flags.text("order") {
+                Some("little") => Order::Little,
+                _ => Order::Big,
+            },
+            includes_itself: flags.has("includes-itself"),
+        }),
+        (None, Some(text)) => config::Framing::Delimiter(unescaped(text).into_owned()),
+        (None, None) => config::Framing::None,
+    };
+    framing.check()?;
+    Ok(Box::new(MessageServerConfig {
+        mode: match flags.text("mode") {
+            Some("sink") => Mode::Sink,
+            _ => Mode::Echo,
+        },
+        framing: match flags.has("websocket") {
+            true => Framing::WebSocket {
+                masked: false,
+                text: false,
+            },
+            false => framing.made(),
+        },
+        size: flags.value("size"),
+        faults,
+        seed: flags.value("seed"),
+    }))
+}
+
+impl Settings for MessageServerConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        Ok(Box::new(Arc::new(*self)))
+    }
+}
+
+impl Serve for Arc<MessageServerConfig> {
+    fn catalogue(&self) -> Catalogue {
+        MessageServerConfig::CATALOGUE
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn url(&self, address: SocketAddr, tls: bool) -> String {
+        let scheme = match (matches!(self.framing, Framing::WebSocket { .. }), tls) {
+            (false, false) => "tcp",
+            (false, true) => "tls",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        format!("{scheme}://{address}")
+    }
+
+    fn session(&self, number: u64) -> Box<dyn Session> {
+        MessageServerConfig::session(self, number)
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Messages {
+            totals: Totals::new(MessageServerConfig::CATALOGUE),
+            last_second: Counts::default(),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Messages {
+    totals: Totals,
+    last_second: Counts,
+}
+
+/// What the server counted, as it stands in its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Counts {
+    /// Connections accepted.
+    connections: u64,
+    /// Connections that have ended.
+    connections_ended: u64,
+    /// Of those, the ones that broke: what was on its way on them is not known.
+    broken: u64,
+    /// Messages that came.
+    messages: u64,
+    /// Bytes that came.
+    bytes: u64,
+    /// Answers that were handed to the connection.
+    replies: u64,
+    /// Answers left out on purpose.
+    dropped: u64,
+    /// Answers made wrong on purpose.
+    spoilt: u64,
+    /// Connections closed on purpose.
+    closed: u64,
+}
+
+impl Counts {
+    fn of(totals: &Totals) -> Counts {
+        let count = |id: CounterId| u64::try_from(totals.counter(id)).unwrap_or(0);
+        Counts {
+            connections: count(m::CONNECTIONS),
+            connections_ended: count(m::CONNECTIONS_ENDED),
+            broken: count(m::BROKEN),
+            messages: count(m::RECEIVED),
+            bytes: count(m::RECEIVED_BYTES),
+            replies: count(m::REPLIES),
+            dropped: count(m::DROPPED),
+            spoilt: count(m::SPOILT),
+            closed: count(m::CLOSED),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let mut text = format!(
+            "{} of {} on {}, {} sent back",
+            plural(self.messages as f64, "message", "messages"),
+            plural(self.bytes as f64, "byte", "bytes"),
+            plural(self.connections as f64, "connection", "connections"),
+            count(self.replies as f64),
+        );
+        for (number, what) in [
+            (self.dropped, "answers left out"),
+            (self.spoilt, "answers made wrong"),
+            (self.closed, "connections closed on purpose"),
+            (self.broken, "connections broken"),
+        ] {
+            if number > 0 {
+                text += &format!(", {} {what}", count(number as f64));
+            }
+        }
+        text
+    }
+}
+
+impl Tally for Messages {
+    fn second(&mut self, second: Second<'_>) -> Option<String> {
+        self.totals.add(second.served, second.seconds);
+        let catalogue = MessageServerConfig::CATALOGUE;
+        let last = Totals::of_window(catalogue, second.served, second.seconds);
+        self.last_second = Counts::of(&last);
+        let began = second.begins.since_start().as_secs_f64();
+        Some(line(
+            &serde_json::json!({ "second": began, "counts": self.last_second }),
+        ))
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "{} in the last second; {}",
+            count(self.last_second.messages as f64),
+            Counts::of(&self.totals).in_words()
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![Counts::of(&self.totals).in_words()]
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "messages": Counts::of(&self.totals) }))
+    }
+}

@@ -1,0 +1,399 @@
+//! The reference server as `serve rtsp` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::human::{count, plural, seconds};
+use measure::units::{BitRate, TimeSpan};
+use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
+
+use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
+use crate::media::clip::FrameRate;
+use crate::media::rtp::ServedStream;
+use crate::reference::{
+    Done, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, line, parses,
+};
+use crate::session::Session;
+
+/// The reference server.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "RTSP, with H.264 and optional audio over UDP and TCP",
+    flags: FLAGS,
+    own_files: false,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "Port to listen on; 0 for any that is free",
+        )
+        .default("8554"),
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Address to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Any),
+        Flag::new(
+            Listening,
+            common::TLS_CERT,
+            Takes::File,
+            "Speak TLS (rtsps) on all connections, with the certificates of this file (PEM), the \
+             server's own first",
+        )
+        .requires(&[common::TLS_KEY]),
+        Flag::new(
+            Listening,
+            common::TLS_KEY,
+            Takes::File,
+            "The key of that certificate (PEM)",
+        )
+        .requires(&[common::TLS_CERT]),
+        Flag::new(
+            Media,
+            "streams",
+            Takes::Number("NUMBER", 1, 100_000),
+            "How many streams there are: /stream1, /stream2 and so on [default: any path is a \
+             stream]",
+        ),
+        Flag::new(
+            Media,
+            "bitrate",
+            Takes::Text("RATE", parses::<BitRate>),
+            "Bit rate of the video",
+        )
+        .default("1Mbps"),
+        Flag::new(
+            Media,
+            "fps",
+            Takes::Text("NUMBER", parses::<FrameRate>),
+            "Pictures of video a second, such as 25 or 30000/1001",
+        )
+        .default("25"),
+        Flag::new(
+            Media,
+            "gop",
+            Takes::Number("NUMBER", 1, 10_000),
+            "Pictures from one key picture to the next [default: as many as two seconds have]",
+        ),
+        Flag::new(
+            Media,
+            "length",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "Length of the media [default: endless]",
+        ),
+        Flag::new(Media, "audio", Takes::Nothing, "Add a stream of audio"),
+        Flag::new(
+            Media,
+            "mtu",
+            Takes::Number("BYTES", 100, 65_000),
+            "Largest RTP packet, in bytes, headers of IP and UDP not counted",
+        )
+        .default("1400"),
+        Flag::new(
+            Service,
+            "transports",
+            Takes::OneOf(
+                "TRANSPORTS",
+                &[
+                    ("any", "What the client asks for"),
+                    ("udp", "UDP only"),
+                    ("tcp", "Interleaved only"),
+                ],
+            ),
+            "Which transports are served; the other is refused with 461",
+        )
+        .default("any"),
+        Flag::new(
+            Service,
+            "multicast",
+            Takes::Text("GROUP", parses::<IpAddr>),
+            "Serve multicast too: each stream is sent once for all clients that ask for it so, to \
+             a group of its own, counting up from this one. It is for clients of the same version \
+             of IP; one for source-specific multicast, such as 232.1.1.1, makes the server name \
+             itself as the only source [default group: 239.255.42.1]",
+        )
+        .bare("239.255.42.1"),
+        Flag::new(
+            Service,
+            "multicast-port",
+            Takes::Number("PORT", 0, 65_535),
+            "First port of the groups, an even one",
+        )
+        .default("5004")
+        .requires(&["multicast"]),
+        Flag::new(
+            Service,
+            "multicast-ttl",
+            Takes::Number("HOPS", 1, 255),
+            "How many hops live the packets that are sent to the groups",
+        )
+        .default("1")
+        .requires(&["multicast"]),
+        Flag::new(
+            Service,
+            "allow-destination",
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Send media to this address too, where a client asks for it (may be repeated); any \
+             other than the client's own is else refused with 461: a server that sends to wherever \
+             it is told can be turned against anybody",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Media,
+            "first-seq",
+            Takes::Number("NUMBER", 0, 65_535),
+            "Sequence number of the first packet of each stream [default: drawn, seeded]",
+        ),
+        Flag::new(
+            Service,
+            "session-timeout",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "How long a session lives without a sign of its client",
+        )
+        .default("60s"),
+        Flag::new(
+            Service,
+            "user",
+            Takes::any("NAME:PASSWORD"),
+            "Ask for a name and a password",
+        ),
+        Flag::new(
+            Service,
+            "auth",
+            Takes::OneOf(
+                "AUTH",
+                &[
+                    ("digest", "Digest with MD5"),
+                    ("digest-sha256", "Digest with SHA-256"),
+                    ("basic", "The password as it is"),
+                    ("any", "Any of them"),
+                ],
+            ),
+            "How a client has to show who it is, with --user",
+        )
+        .default("digest")
+        .requires(&["user"]),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Do something wrong on purpose, such as loss=1% (may be repeated; a wrong one names \
+             all)",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of everything random",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was really done to each stream of each session to this file, as lines of \
+             JSON, and as the last line how well packets were kept to their schedule",
+        ),
+        Flag::new(
+            Output,
+            "log-packets",
+            Takes::Nothing,
+            "Add to each line of the report every packet that left, and when",
+        )
+        .requires(&[common::REPORT]),
+        Flag::new(
+            Service,
+            common::NO_GSO,
+            Takes::Nothing,
+            "Send each datagram by itself, not several of a stream in one piece that the kernel \
+             cuts: a capture on the same machine shows such a piece as one packet. Costs processor \
+             time",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let (user, password) = match flags.text("user") {
+        None => (None, String::new()),
+        Some(text) => match text.split_once(':') {
+            Some((name, password)) if !name.is_empty() => {
+                (Some(name.to_owned()), password.to_owned())
+            }
+            _ => return Err("--user is written NAME:PASSWORD".to_owned()),
+        },
+    };
+    let mut faults = ServerFaults::default();
+    for text in flags.all("fault") {
+        faults.add(text)?;
+    }
+    Ok(Box::new(ServerConfig {
+        bitrate: flags.value("bitrate"),
+        frame_rate: flags.value("fps"),
+        gop: flags.get("gop"),
+        audio: flags.has("audio"),
+        length: flags.get("length").map(|TimeSpan(length)| length),
+        streams: flags.get("streams"),
+        mtu: flags.value("mtu"),
+        transports: match flags.text("transports") {
+            Some("udp") => Transports::Udp,
+            Some("tcp") => Transports::Tcp,
+            _ => Transports::Any,
+        },
+        multicast: flags.get("multicast").map(|group| MulticastConfig {
+            group,
+            port: flags.value("multicast-port"),
+            ttl: flags.value("multicast-ttl"),
+        }),
+        destinations: flags.values("allow-destination"),
+        user,
+        password,
+        auth: match flags.text("auth") {
+            Some("digest-sha256") => AuthScheme::DigestSha256,
+            Some("basic") => AuthScheme::Basic,
+            Some("any") => AuthScheme::Any,
+            _ => AuthScheme::Digest,
+        },
+        session_timeout: flags.value::<TimeSpan>("session-timeout").0,
+        seed: flags.value("seed"),
+        first_seq: flags.get("first-seq"),
+        log_packets: flags.has("log-packets"),
+        faults,
+        ..ServerConfig::default()
+    }))
+}
+
+impl Settings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        let config = ServerConfig {
+            wall_clock,
+            ..*self
+        };
+        Ok(Box::new(Server::new(config)?))
+    }
+}
+
+impl Serve for Server {
+    fn catalogue(&self) -> Catalogue {
+        Server::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, tls: bool) -> String {
+        match tls {
+            true => format!("rtsps://{address}/"),
+            false => format!("rtsp://{address}/"),
+        }
+    }
+
+    fn session(&self, number: u64) -> Box<dyn Session> {
+        Server::session(self, number)
+    }
+
+    fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Streams {
+            clock_monotonic_nanos,
+            tester: Totals::new(TESTER_CATALOGUE),
+            streams: 0,
+            sent: 0,
+            lost: 0,
+            duplicated: 0,
+            reordered: 0,
+        })
+    }
+}
+
+/// What the server did, all its streams together.
+#[derive(Debug)]
+struct Streams {
+    clock_monotonic_nanos: i64,
+    /// How well packets were paced, of all windows that are over.
+    tester: Totals,
+    streams: u64,
+    /// Packets that left, first copies.
+    sent: u64,
+    /// Packets left out.
+    lost: u64,
+    /// Packets sent twice.
+    duplicated: u64,
+    /// Packets sent out of order.
+    reordered: u64,
+}
+
+impl Streams {
+    fn add(&mut self, stream: &ServedStream) {
+        self.streams += 1;
+        self.sent += stream.sent;
+        self.lost += stream.lost;
+        self.duplicated += stream.duplicated;
+        self.reordered += stream.reordered;
+    }
+
+    fn pacing(&self) -> Pacing {
+        Pacing::of(&self.tester)
+    }
+}
+
+impl Tally for Streams {
+    fn second(&mut self, second: Second<'_>) -> Option<String> {
+        self.tester.add(second.tester, second.seconds);
+        None
+    }
+
+    fn done(&mut self, done: Done) -> Option<String> {
+        let Done::Stream(mut stream) = done else {
+            return None;
+        };
+        self.add(&stream);
+        stream.clock_monotonic_nanos = self.clock_monotonic_nanos;
+        Some(line(stream.as_ref()))
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "{} to their end: {} packets, {} left out, {} sent twice, {} out of order",
+            plural(self.streams as f64, "stream", "streams"),
+            count(self.sent as f64),
+            count(self.lost as f64),
+            count(self.duplicated as f64),
+            count(self.reordered as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        let mut lines = vec![format!("served {}", self.so_far())];
+        lines.extend(paced(&self.pacing()));
+        lines
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "pacing": self.pacing() }))
+    }
+}
+
+/// How well packets were kept to their schedule; nothing where there were none.
+fn paced(pacing: &Pacing) -> Option<String> {
+    Some(format!(
+        "pacing: half of {} left within {} of their time, 99 % within {}, the latest after {}; \
+         {} in bursts, {} refused",
+        plural(pacing.packets as f64, "packet", "packets"),
+        seconds(pacing.lateness_p50_seconds?),
+        seconds(pacing.lateness_p99_seconds?),
+        seconds(pacing.lateness_max_seconds?),
+        count(pacing.in_bursts as f64),
+        count(pacing.refused as f64),
+    ))
+}

@@ -16,6 +16,7 @@ pub mod metric;
 pub mod recorder;
 pub mod server;
 pub mod sources;
+pub mod summary;
 pub mod tester;
 pub mod threshold;
 pub mod time;
@@ -32,6 +33,7 @@ pub use metric::{
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;
 pub use sources::{Pacing, SourceStream, Sources};
+pub use summary::SummaryRow;
 pub use tester::TESTER_CATALOGUE;
 pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
 pub use time::{Run, Time};

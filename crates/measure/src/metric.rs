@@ -8,6 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::summary::SummaryRow;
+
 /// What the values of a metric are, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -121,6 +123,9 @@ pub struct Group {
     pub histograms_end: u16,
     /// How runs with this group stand in a table, column by column. Where several groups of a catalogue say so, all count.
     pub table: &'static [TableColumn],
+    /// What the summary of a run shows of a population with this group, in rows that follow on each
+    /// other. Where several groups of a catalogue say so, all count.
+    pub summary: &'static [&'static [SummaryRow]],
 }
 
 /// Which figure of a metric is meant.
@@ -237,6 +242,7 @@ impl Group {
         gauges_end: 0,
         histograms_end: 0,
         table: &[],
+        summary: &[],
     };
 }
 
@@ -258,6 +264,12 @@ impl Catalogue {
     /// The columns of a table with it, in their order.
     pub fn table(self) -> impl Iterator<Item = &'static TableColumn> {
         self.0.iter().flat_map(|group| group.table.iter())
+    }
+
+    /// The rows of a summary with it, in their order.
+    pub fn summary(self) -> impl Iterator<Item = &'static SummaryRow> {
+        let rows = self.0.iter().flat_map(|group| group.summary.iter());
+        rows.flat_map(|rows| rows.iter())
     }
 
     /// How many counters a recorder needs.
@@ -284,8 +296,9 @@ impl Catalogue {
 
 /// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. A last section,
-/// `table { ... }`, may say how runs stand in a table: one [`TableColumn`] each.
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Two last
+/// sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`] each, and
+/// `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each.
 ///
 /// ```
 /// measure::metrics! {
@@ -322,6 +335,7 @@ macro_rules! metrics {
         distributions { $( $(#[doc = $hdoc:literal])+ $H:ident = $hname:literal, $hunit:ident, $href:literal; )* }
         derived { $( $(#[doc = $ddoc:literal])+ $dname:literal, $dunit:ident, $dref:literal, $dkind:ident($($darg:expr),+); )* }
         $( table { $( $column:expr; )* } )?
+        $( summary { $( $rows:expr; )* } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -354,6 +368,7 @@ macro_rules! metrics {
             gauges_end: $before.gauges_end + $crate::metrics!(@count $($G)*),
             histograms_end: $before.histograms_end + $crate::metrics!(@count $($H)*),
             table: &[ $( $( $column, )* )? ],
+            summary: &[ $( $( $rows, )* )? ],
         };
     };
     (@count) => { 0u16 };

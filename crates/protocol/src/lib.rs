@@ -22,6 +22,7 @@ pub mod session;
 pub mod source;
 mod span;
 mod steps;
+mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;

@@ -192,6 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shown_of_a_protocol_is_measured_of_it() {
+        for protocol in PROTOCOLS {
+            let rows: Vec<_> = protocol.catalogue.summary().collect();
+            assert!(!rows.is_empty(), "of {}", protocol.name);
+            for name in rows.iter().flat_map(|row| row.metrics()) {
+                let found = protocol.catalogue.find(name);
+                assert!(found.is_some(), "{name} of {}", protocol.name);
+            }
+        }
+    }
+
+    #[test]
     fn keys_are_decoded_and_described() {
         let protocol = find("rtsp").expect("it is in the list");
         let config = protocol

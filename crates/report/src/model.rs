@@ -9,7 +9,7 @@ use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::WorkerFigures;
 use measure::totals::Statistic;
-use measure::{Finding, Metric, Totals, Unit};
+use measure::{Catalogue, Finding, Metric, Totals, Unit};
 use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -161,6 +161,9 @@ pub struct Population {
     pub where_lost: Option<WhereLost>,
     /// Every metric of its protocol.
     pub metrics: Metrics,
+    /// The catalogue of its protocol, as this program has it: it says what a summary shows.
+    #[serde(skip)]
+    pub catalogue: Catalogue,
 }
 
 /// The clients of a population, and how they ended: over the whole run, its warm-up included. (The

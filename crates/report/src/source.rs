@@ -167,6 +167,7 @@ impl Report {
             clients: clients(&subject.name, &sums, &examples),
             where_lost: None,
             metrics: sums.metrics(subject),
+            catalogue: subject.catalogue,
         };
         let mut populations: Vec<Population> = reader
             .subjects()

@@ -4,9 +4,7 @@
 //! the tester fit to tell? Where is the rest? What few look for is left to `-v`.
 
 mod given_back;
-mod messages;
-mod multiplex;
-mod published;
+mod rows;
 mod sources;
 mod tester;
 mod verdict;
@@ -168,73 +166,8 @@ impl Screen {
         let metrics = &population.metrics;
         let stopped = report.verdict.stopped_by_user;
         self.heading(&population.name, &clients_line(clients, metrics, stopped));
-        if self.messages(metrics, clients) {
-            return;
-        }
-        let sends = self.published(metrics);
-        let receives = metrics
-            .value("expected")
-            .is_some_and(|expected| expected > 0.0)
-            || !sends;
-        if !receives {
-            self.failures(clients);
-            return;
-        }
-        if metrics.value("expected") == Some(0.0) && !self.without_loss(metrics) {
-            self.failures(clients);
-            return;
-        } else if let Some(expected) = metrics.value("expected") {
-            let loss = figure_or_dash(Unit::Ratio, metrics.value("loss"));
-            let number = |name| count(metrics.value(name).unwrap_or(0.0));
-            let text = format!(
-                "{loss}   {} of {} packets; {} duplicated, {} reordered",
-                number("lost"),
-                count(expected),
-                number("duplicated"),
-                number("reordered"),
-            );
-            self.row("loss", &text);
-        }
-        let whose = population.where_lost.as_ref();
         // A server that is watched runs on this machine.
-        if let Some(text) = whose.and_then(|lost| lost.in_words(report.server.is_some())) {
-            self.row("lost by", &text);
-        }
-        if let Some(bitrate) = metrics.value("bitrate").filter(|&rate| rate > 0.0) {
-            let wire = figure_or_dash(Unit::BitsPerSecond, metrics.value("wire_bitrate"));
-            let text = format!(
-                "{} of media, {wire} on the wire",
-                figure(Unit::BitsPerSecond, bitrate)
-            );
-            self.row("bit rate", &text);
-        }
-        if let Some(jitter) = metrics
-            .find("jitter")
-            .filter(|_| metrics.distribution("jitter").is_some())
-        {
-            self.distribution("jitter", jitter, "mean");
-        }
-        // A few at the beginning of each connection are not worth a line.
-        let packets = metrics.value("ts_packets").or(metrics.value("received"));
-        if let (Some(by_reading), Some(received)) = (metrics.value("timed_by_reading"), packets)
-            && by_reading > received / 100.0
-        {
-            let share = 100.0 * by_reading / received;
-            let text =
-                format!("of {share:.0} % of packets: when they were read, not when they came");
-            self.row("times", &text);
-        }
-        // What none had who began in the time that counts, nobody misses.
-        let began = metrics.value("started") != Some(0.0) || clients.started == 0;
-        if !began {
-            self.row("startup delay", "unknown: all clients began in the warm-up");
-        } else if let Some(delay) = metrics.find("startup_delay") {
-            self.distribution("startup delay", delay, "p50");
-        }
-        self.multiplex(metrics, began);
-        self.changes(metrics);
-        self.frames(metrics);
-        self.stalls(metrics);
+        self.rows(population, report.server.is_some());
         self.failures(clients);
     }
 
@@ -269,23 +202,6 @@ impl Screen {
     }
 
     /// Four figures in columns: the tail, and before it the mean or the median.
-    /// Only where playing would have stood still: then it matters more than any mean.
-    fn stalls(&mut self, metrics: &Metrics) {
-        let Some(stalls) = metrics.value("stalls").filter(|&stalls| stalls > 0.0) else {
-            return;
-        };
-        let mut text = plural(stalls, "stall", "stalls");
-        if let Some(Named {
-            figures: Figures::Distribution(Some(gap)),
-            unit,
-            ..
-        }) = metrics.find("longest_gap")
-        {
-            text += &format!("; longest gap {}", figure(*unit, gap.max));
-        }
-        self.row("playing", &text);
-    }
-
     fn distribution(&mut self, label: &str, named: &Named, first: &str) {
         let Figures::Distribution(Some(found)) = named.figures else {
             self.row(label, "no data");
@@ -359,6 +275,23 @@ impl Screen {
         if let Some(drops) = server.value("socket_drops") {
             let text = format!("{} dropped datagrams", count(drops));
             self.row("its sockets", &text);
+        }
+    }
+
+    /// That connections found no port, and how many there are.
+    fn ports_used_up(&mut self, events: &[Event]) {
+        if let Some(event) = events.iter().find(|event| event.kind == "no_ports") {
+            self.row("no ports", &one_line(&event.text));
+        }
+    }
+
+    /// What a message cost the server, where all that it did was messages.
+    fn cost_of_messages(&mut self, report: &Report) {
+        if let Some(seconds) = report.cpu_per_message {
+            self.row(
+                "a message",
+                &format!("{} of a core", figure(Unit::Seconds, seconds)),
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is measured of HTTP beside the transport stream.
 
 use crate::media::ts::metrics::TS;
+use crate::summary;
 
 measure::metrics! {
     /// Requests of HTTP.
@@ -55,4 +56,12 @@ measure::metrics! {
         ZAP_FIRST_BYTE_DELAY = "zap_first_byte_delay", Seconds, "";
     }
     derived {}
+    summary {
+        super::summary::NO_STAMPS;
+        summary::MEDIA;
+        super::summary::TIMES;
+        summary::STARTUP;
+        super::summary::STREAM;
+        super::summary::CHANGES;
+    }
 }

@@ -6,5 +6,6 @@ mod descriptor;
 pub mod failure;
 pub mod metrics;
 pub mod relay;
+mod summary;
 
 pub use descriptor::PROTOCOL;

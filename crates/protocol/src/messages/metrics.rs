@@ -82,6 +82,9 @@ measure::metrics! {
         TableColumn::smaller("round_trip_p99", "round_trip", Statistic::Quantile(0.99), ["trip", "p99 ms"]);
         TableColumn::smaller("cpu_per_message", "", Statistic::Value, ["CPU per", "message µs"]);
     }
+    summary {
+        super::summary::MESSAGES;
+    }
 }
 
 measure::metrics! {

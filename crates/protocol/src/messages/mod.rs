@@ -12,6 +12,7 @@ pub mod frame;
 pub mod metrics;
 pub mod schedule;
 pub mod server;
+mod summary;
 pub mod template;
 pub mod upgrade;
 pub mod url;

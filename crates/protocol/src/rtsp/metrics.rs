@@ -1,6 +1,7 @@
 //! What is measured of RTSP beside its media.
 
 use crate::media::rtp::metrics::RTP;
+use crate::summary;
 
 measure::metrics! {
     /// Requests of RTSP, from the moment each was due to be sent to its final answer.
@@ -122,5 +123,12 @@ measure::metrics! {
     derived {
         /// Media payload sent, over all streams that the population publishes.
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
+    }    summary {
+        super::summary::PUBLISHED;
+        super::summary::NO_MEDIA;
+        summary::MEDIA;
+        super::summary::TIMES;
+        summary::STARTUP;
+        super::summary::FRAMES;
     }
 }

@@ -11,6 +11,7 @@ pub mod failure;
 pub mod headers;
 pub mod metrics;
 pub mod server;
+mod summary;
 pub mod url;
 
 pub use descriptor::PROTOCOL;

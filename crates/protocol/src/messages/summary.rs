@@ -1,0 +1,71 @@
+//! What the summary of a run shows of messages.
+
+use measure::SummaryRow;
+use measure::summary::{Part, When};
+
+pub(super) const MESSAGES: &[SummaryRow] = &[
+    SummaryRow::text(
+        "messages",
+        &[],
+        &[Part::Text(
+            "{sent_rate:0}/s sent, {acknowledged} of {sent} acknowledged ({acknowledged_rate:0}/s)",
+        )],
+    ),
+    SummaryRow::text(
+        "back-pressure",
+        &[When::Above("due_not_sent")],
+        &[Part::Text(
+            "{due_not_sent:message|messages} were due and could not be sent, {back_pressure} of all \
+             that were due",
+        )],
+    ),
+    SummaryRow::text(
+        "lost",
+        &[When::Above("lost_in_flight")],
+        &[Part::Text(
+            "{lost_in_flight:message|messages} in flight, when their connection ended",
+        )],
+    ),
+    SummaryRow::text(
+        "answers",
+        &[],
+        &[Part::List(&[
+            ("answered", "{} right ({answered_rate:0}/s)"),
+            ("answers_wrong", "{} wrong"),
+            ("answers_missed", "{} left out"),
+            ("answers_timed_out", "{} too late"),
+            ("unanswered", "{} not come by the end"),
+            ("unasked", "{} unasked"),
+        ])],
+    ),
+    SummaryRow::distribution(
+        "round trip",
+        &[When::HasData("round_trip")],
+        "round_trip",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "  from sending",
+        &[When::HasData("round_trip_from_sent")],
+        "round_trip_from_sent",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "round took",
+        &[When::HasData("round_duration")],
+        "round_duration",
+        "mean",
+    ),
+    SummaryRow::distribution(
+        "greeting",
+        &[When::HasData("greeting_delay")],
+        "greeting_delay",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "connecting",
+        &[When::HasData("connect_delay")],
+        "connect_delay",
+        "p50",
+    ),
+];

@@ -1,0 +1,112 @@
+//! What is shown of a population: the rows that its protocol declares.
+
+use measure::Unit;
+use measure::summary::{How, Part, Piece, Shows, When, pieces};
+
+use super::Screen;
+use crate::human::{count, figure, figure_or_dash, plural};
+use crate::model::{Distribution, Figures, Metrics, Population};
+
+impl Screen {
+    pub(super) fn rows(&mut self, population: &Population, server_is_here: bool) {
+        let metrics = &population.metrics;
+        for row in population.catalogue.summary() {
+            if !row.when.iter().all(|when| holds(*when, population)) {
+                continue;
+            }
+            match row.shows {
+                Shows::Text(parts) => {
+                    let text: String = parts.iter().map(|part| written(*part, metrics)).collect();
+                    if !text.is_empty() {
+                        self.row(row.label, &text);
+                    }
+                }
+                Shows::Distribution(name, first) => {
+                    if let Some(found) = metrics.find(name) {
+                        self.distribution(row.label, found, first);
+                    }
+                }
+                Shows::WhereLost => {
+                    let lost = population.where_lost.as_ref();
+                    if let Some(text) = lost.and_then(|lost| lost.in_words(server_is_here)) {
+                        self.row(row.label, &text);
+                    }
+                }
+                Shows::End => return,
+            }
+        }
+    }
+}
+
+fn holds(when: When, population: &Population) -> bool {
+    let metrics = &population.metrics;
+    let known = |name, is: fn(f64) -> bool| metrics.value(name).is_some_and(is);
+    let began = || metrics.value("started") != Some(0.0) || population.clients.started == 0;
+    match when {
+        When::Above(name) => known(name, |value| value > 0.0),
+        When::NotAbove(name) => !known(name, |value| value > 0.0),
+        When::Zero(name) => known(name, |value| value == 0.0),
+        When::NotZero(name) => known(name, |value| value != 0.0),
+        When::HasData(name) => data(metrics, name).is_some(),
+        When::NoData(name) => {
+            let found = metrics.find(name).map(|named| &named.figures);
+            matches!(found, Some(Figures::Distribution(None)))
+        }
+        When::MoreThanPercentOf(name, whole) => {
+            let values = metrics.value(name).zip(metrics.value(whole));
+            values.is_some_and(|(value, whole)| value > whole / 100.0)
+        }
+        When::Began => began(),
+        When::NotBegan => !began(),
+    }
+}
+
+fn data(metrics: &Metrics, name: &str) -> Option<Distribution> {
+    match metrics.find(name)?.figures {
+        Figures::Distribution(found) => found,
+        Figures::Value(_) | Figures::Level(_) => None,
+    }
+}
+
+fn written(part: Part, metrics: &Metrics) -> String {
+    let above = |name: &str| metrics.value(name).is_some_and(|value| value > 0.0);
+    let listed = |items: &[(&str, &str)]| {
+        let items = items.iter().filter(|(name, _)| above(name));
+        let items = items.map(|(name, text)| filled(text, name, metrics));
+        items.collect::<Vec<_>>().join(", ")
+    };
+    match part {
+        Part::Text(text) => filled(text, "", metrics),
+        Part::If(name, text) if above(name) => filled(text, name, metrics),
+        Part::IfData(name, text) if data(metrics, name).is_some() => filled(text, name, metrics),
+        Part::If(..) | Part::IfData(..) => String::new(),
+        Part::List(items) => listed(items),
+        Part::ListOr(items, otherwise) => match listed(items) {
+            text if text.is_empty() => otherwise.to_owned(),
+            text => text,
+        },
+    }
+}
+
+/// A part's text with the figures in it. `about` is the metric that the part is about.
+fn filled(text: &str, about: &str, metrics: &Metrics) -> String {
+    let value = |name: &str| metrics.value(name).unwrap_or(0.0);
+    let one = |piece: Piece<'_>| {
+        let (name, how) = match piece {
+            Piece::Text(text) => return text.to_owned(),
+            Piece::Figure("", how) => (about, how),
+            Piece::Figure(name, how) => (name, how),
+        };
+        let unit = metrics.find(name).map_or(Unit::Count, |named| named.unit);
+        match how {
+            How::Plain if unit == Unit::Count => count(value(name)),
+            How::Plain => figure_or_dash(unit, metrics.value(name)),
+            How::Whole => count(value(name).round()),
+            How::Counted(one, many) => plural(value(name), one, many),
+            How::Less(other) => count((value(name) - value(other)).max(0.0)),
+            How::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
+            How::Max => data(metrics, name).map_or_else(String::new, |all| figure(unit, all.max)),
+        }
+    };
+    pieces(text).map(one).collect()
+}

@@ -29,11 +29,22 @@ pub struct Protocol {
     pub catalogue: Catalogue,
     /// Reads a URL. The error says why no client can be sent there.
     pub read_url: fn(&str) -> Result<Location, String>,
+    /// By what a server that was started shows that it serves a URL; none where it cannot be asked.
+    pub probe: Option<Probe>,
     /// Its reference server.
     pub server: &'static ReferenceServer,
     /// What to write in place of a key that this protocol once had; none where it had none of that
     /// name.
     pub former_key: fn(&str) -> Option<&'static str>,
+}
+
+/// A question to a server, in a TCP connection of its own.
+#[derive(Debug)]
+pub struct Probe {
+    /// What is sent, for a URL.
+    pub request: fn(&str) -> String,
+    /// How the answer begins where the URL is served.
+    pub answer: &'static [u8],
 }
 
 /// Where a URL leads, as its protocol reads it.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use protocol::registry::{FOLDERS, PROTOCOLS};
+
 /// The crates, in the order in which they may depend on each other: on earlier ones only.
 const ORDER: [&str; 10] = [
     "measure",
@@ -154,7 +156,14 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text[..end]
         .lines()
         .enumerate()
-        .map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()))
+        .map(|(index, line)| (index + 1, without_comment(line)))
+}
+
+/// A line up to its comment. What follows a colon is a URL.
+fn without_comment(line: &str) -> &str {
+    let mut places = line.match_indices("//").map(|(place, _)| place);
+    let end = places.find(|&place| !line[..place].ends_with(':'));
+    &line[..end.unwrap_or(line.len())]
 }
 
 /// Whether a file holds nothing but tests.
@@ -305,26 +314,151 @@ fn nothing_waits_for_futures() {
     }
 }
 
+/// Where a protocol may be named outside of `protocol`, by the beginning of the path, and why.
+const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
+    (
+        "engine/src/worker/",
+        "its loop sends and reads the exchanges of one protocol itself; to become a contract of \
+         `session`",
+    ),
+    (
+        "engine/src/messages.rs",
+        "passes on what `session::Output` says of a relayed client",
+    ),
+    (
+        "scenario/src/entry.rs",
+        "an error shows how a list of protocols is written",
+    ),
+    (
+        "report/src/series/figures.rs",
+        "a figure of a series, which is in its JSON report, has a protocol's name",
+    ),
+    (
+        "streamgauge/src/args/messages.rs",
+        "`load` has options for some keys of a protocol, of which one has its name",
+    ),
+    (
+        "streamgauge/src/commands/demo.rs",
+        "a demonstration is of one protocol, with its reference server",
+    ),
+    (
+        "streamgauge/src/commands/calibrate/",
+        "a calibration is by one protocol, with its reference server",
+    ),
+    (
+        "streamgauge/src/args/load.rs",
+        "`demo --protocol` names what can be demonstrated",
+    ),
+];
+
+/// Names of protocols that are ordinary words too: they are looked for as modules and as values alone.
+const ORDINARY_WORDS: &[&str] = &["messages"];
+
+/// How a line of code names a protocol; none where it does not. A URL names none: it is an example in
+/// a text.
+fn named_in(line: &str) -> Option<String> {
+    for (protocol, folder) in PROTOCOLS.iter().zip(FOLDERS) {
+        let module = format!("protocol::{folder}");
+        let entry = format!("{}_PROTOCOL", folder.to_uppercase());
+        let value = format!("\"{}\"", protocol.name);
+        let text = line.to_ascii_lowercase();
+        let mut names = vec![protocol.name, folder];
+        names.retain(|name| !ORDINARY_WORDS.contains(name));
+        let as_word = |name: &&str| has_word(&text.replace(&format!("{name}://"), ""), name);
+        if has_word(line, &module) || has_word(line, &entry) || line.contains(&value) {
+            return Some(protocol.name.to_owned());
+        }
+        if let Some(name) = names.iter().find(|name| as_word(name)) {
+            return Some((*name).to_owned());
+        }
+    }
+    None
+}
+
+/// What a file imports of `protocol` by one `use protocol::{...}`, as lines of their own.
+fn unfolded_imports(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, start) in text.match_indices("protocol::{") {
+        let inside = &text[place + start.len()..];
+        let mut depth = 0;
+        let mut name = String::new();
+        for letter in inside.chars() {
+            match letter {
+                '}' if depth == 0 => break,
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    found.push(format!("protocol::{}", std::mem::take(&mut name).trim()))
+                }
+                _ if depth == 0 => name.push(letter),
+                _ => {}
+            }
+        }
+        found.push(format!("protocol::{}", name.trim()));
+    }
+    found
+}
+
 #[test]
-fn the_machinery_knows_no_protocol_by_name() {
-    for name in ["engine", "net", "measure", "load", "runfile"] {
+fn no_crate_but_protocol_knows_a_protocol_by_name() {
+    let crates = root().join("crates");
+    let mut used = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for name in ORDER.iter().filter(|name| **name != "protocol") {
         for (path, text) in sources(name) {
-            // Somewhere it must be said which reference servers there are.
-            if is_test(&path) || path.ends_with("engine/src/serve.rs") {
+            if is_test(&path) {
                 continue;
             }
-            for (number, line) in code(&text) {
-                let line = line.to_ascii_lowercase();
-                for protocol in ["rtsp", "rtmp", "webrtc", "srt"] {
-                    assert!(
-                        !has_word(&line, protocol),
-                        "{}:{number}: {protocol} belongs into its folder in protocol",
-                        path.display()
-                    );
+            let inside = path.strip_prefix(&crates).expect("it is in a crate");
+            let inside = inside.to_str().expect("names of files are ASCII");
+            let lines = code(&text).map(|(number, line)| (number, line.to_owned()));
+            let imports = unfolded_imports(&text).into_iter().map(|line| (0, line));
+            let named = lines
+                .chain(imports)
+                .filter_map(|(number, line)| Some((number, named_in(&line)?)));
+            for (number, protocol) in named {
+                let mut allowed = MAY_NAME_PROTOCOLS.iter();
+                match allowed.find(|(place, _)| inside.starts_with(place)) {
+                    Some((place, _)) => _ = used.insert(*place),
+                    None => wrong.push(format!("{inside}:{number}: {protocol}")),
                 }
             }
         }
     }
+    assert!(
+        wrong.is_empty(),
+        "what is of one protocol belongs into its folder in protocol, declared in its descriptor:\n{}",
+        wrong.join("\n")
+    );
+    for (place, _) in MAY_NAME_PROTOCOLS {
+        assert!(used.contains(place), "{place} names no protocol any more");
+    }
+}
+
+#[test]
+fn protocols_are_found_by_their_names() {
+    for line in [
+        "use protocol::messages::metrics as m;",
+        "use protocol::rtsp;",
+        "let server = RTSP_PROTOCOL.server;",
+        "if name == \"messages\" {",
+        "command.arg(\"rtsp\");",
+        "protocol::http_ts",
+    ] {
+        assert!(named_in(line).is_some(), "{line}");
+    }
+    for line in [
+        "use crate::messages::Report;",
+        "help(\"write `rtsp://127.0.0.1/a`\")",
+        "use protocol::apart::messages::Lines;",
+    ] {
+        assert_eq!(named_in(line), None, "{line}");
+    }
+    assert_eq!(
+        unfolded_imports("use protocol::{http1, messages::{a, b}, rtsp};"),
+        ["protocol::http1", "protocol::messages::", "protocol::rtsp"]
+    );
+    assert_eq!(without_comment("a(\"b://c\"); // d"), "a(\"b://c\"); ");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use protocol::registry;
+
 use crate::error::SutError;
 use crate::launched::Launched;
 use crate::ports::{self, PortOwner, Transport};
@@ -90,7 +92,7 @@ fn describe(ready: &Ready) -> String {
             format!("{transport} port {} at {}", address.port(), address.ip())
         }
         Ready::Port { address, transport } => format!("{transport} port {}", address.port()),
-        Ready::Rtsp { address, urls } => {
+        Ready::Served { address, urls } => {
             format!(
                 "port {} with all of its {} streams",
                 address.port(),
@@ -107,7 +109,7 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     let ready = &launch.ready;
     let says_so = match ready {
         Ready::Text(_) | Ready::Pattern(_) => launched.state().matched,
-        Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => true,
+        Ready::Started | Ready::Port { .. } | Ready::Served { .. } => true,
     };
     let Some((address, transport)) = ready.port().or(launch.port) else {
         return Ok(says_so);
@@ -128,8 +130,8 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
         PortOwner::Ours | PortOwner::Unknown => {}
     }
     match ready {
-        Ready::Rtsp { urls, .. } => {
-            while urls.get(*served).is_some_and(|url| describes(address, url)) {
+        Ready::Served { urls, .. } => {
+            while urls.get(*served).is_some_and(|url| serves(address, url)) {
                 *served += 1;
             }
             Ok(*served == urls.len())
@@ -140,19 +142,20 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     }
 }
 
-/// Whether DESCRIBE of the URL is answered with 200.
-fn describes(address: SocketAddr, url: &str) -> bool {
+/// Whether the server says that it serves the URL.
+fn serves(address: SocketAddr, url: &str) -> bool {
+    let probe = registry::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
+    let Some(probe) = probe else {
+        return false;
+    };
     let ask = || -> io::Result<bool> {
-        const GOOD: &[u8] = b"RTSP/1.0 200";
         let mut stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
         stream.set_read_timeout(Some(CONNECT_WITHIN))?;
         stream.set_write_timeout(Some(CONNECT_WITHIN))?;
-        let request =
-            format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut start = [0; GOOD.len()];
+        stream.write_all((probe.request)(url).as_bytes())?;
+        let mut start = vec![0; probe.answer.len()];
         stream.read_exact(&mut start)?;
-        Ok(start == *GOOD)
+        Ok(start == probe.answer)
     };
     ask().unwrap_or(false)
 }

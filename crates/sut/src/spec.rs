@@ -70,7 +70,7 @@ impl ServerSpec {
     /// The same of a server that clients find at that address: there it has to be ready.
     pub fn at(mut self, host: IpAddr) -> ServerSpec {
         self.host = host;
-        if let Some(Ready::Port { address, .. } | Ready::Rtsp { address, .. }) = &mut self.ready {
+        if let Some(Ready::Port { address, .. } | Ready::Served { address, .. }) = &mut self.ready {
             address.set_ip(host);
         }
         self
@@ -227,8 +227,9 @@ pub enum Ready {
         /// TCP or UDP.
         transport: Transport,
     },
-    /// When it has the port of the address, and answers DESCRIBE of each of these URLs with 200 there.
-    Rtsp {
+    /// When it has the port of the address, and answers there that it serves each of these URLs: see
+    /// [`protocol::descriptor::Probe`].
+    Served {
         /// Where to connect to, with TCP.
         address: SocketAddr,
         /// What it must serve.
@@ -246,7 +247,7 @@ impl Ready {
         match self {
             Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
             Ready::Pattern(text) => Matcher::of_pattern(text).map(Some),
-            Ready::Started | Ready::Port { .. } | Ready::Rtsp { .. } => Ok(None),
+            Ready::Started | Ready::Port { .. } | Ready::Served { .. } => Ok(None),
         }
     }
 
@@ -262,7 +263,7 @@ impl Ready {
     pub(crate) fn port(&self) -> Option<(SocketAddr, Transport)> {
         match self {
             Ready::Port { address, transport } => Some((*address, *transport)),
-            Ready::Rtsp { address, .. } => Some((*address, Transport::Tcp)),
+            Ready::Served { address, .. } => Some((*address, Transport::Tcp)),
             Ready::Started | Ready::Text(_) | Ready::Pattern(_) => None,
         }
     }

@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: Url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
     read_url,
+    probe: None,
     server: &SERVER,
     former_key: |_| None,
 };

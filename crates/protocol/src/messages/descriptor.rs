@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     read_url,
+    probe: None,
     server: &SERVER,
     former_key: config::former_key,
 };

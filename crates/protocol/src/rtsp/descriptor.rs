@@ -12,7 +12,9 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::apart::MediaConfig;
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, USUAL_STREAMS};
+use crate::descriptor::{
+    Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
+};
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::{Source, SourceConfig};
 use crate::metrics::CLIENTS;
@@ -26,6 +28,12 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
     read_url,
+    probe: Some(Probe {
+        request: |url| {
+            format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n")
+        },
+        answer: b"RTSP/1.0 200",
+    }),
     server: &SERVER,
     former_key: |_| None,
 };

@@ -262,7 +262,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
             address,
             transport: Transport::Tcp,
         },
-        EntryReady::Urls => Ready::Rtsp {
+        EntryReady::Urls => Ready::Served {
             address,
             urls: filled.urls.clone(),
         },

@@ -28,7 +28,8 @@ pub mod verdict;
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use metric::{
-    Better, Catalogue, CounterId, GaugeId, Group, HistogramId, Metric, Statistic, TableColumn, Unit,
+    Better, Catalogue, CounterId, Disqualifier, GaugeId, Group, HistogramId, Metric, Statistic,
+    TableColumn, Unit,
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;

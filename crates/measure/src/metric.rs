@@ -126,6 +126,22 @@ pub struct Group {
     /// What the summary of a run shows of a population with this group, in rows that follow on each
     /// other. Where several groups of a catalogue say so, all count.
     pub summary: &'static [&'static [SummaryRow]],
+    /// What makes a run with this group no candidate for the best of a column, the first that holds.
+    pub disqualifiers: &'static [Disqualifier],
+}
+
+/// Too large a share of something that is not as it should be: a run of which that holds did not serve
+/// what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disqualifier {
+    /// The counters that are not to be above zero, together.
+    pub parts: &'static [&'static str],
+    /// The metric of which they are a share.
+    pub of: &'static str,
+    /// What happened to that share, in words.
+    pub words: &'static str,
+    /// The metric whose threshold may allow more than is allowed of anything.
+    pub allowed_by: Option<&'static str>,
 }
 
 /// Which figure of a metric is meant.
@@ -243,6 +259,7 @@ impl Group {
         histograms_end: 0,
         table: &[],
         summary: &[],
+        disqualifiers: &[],
     };
 }
 
@@ -272,6 +289,26 @@ impl Catalogue {
         rows.flat_map(|rows| rows.iter())
     }
 
+    /// What makes a run with it no candidate for the best of a column.
+    pub fn disqualifiers(self) -> impl Iterator<Item = &'static Disqualifier> {
+        self.0.iter().flat_map(|group| group.disqualifiers.iter())
+    }
+
+    /// The counter whose rate a column of the table shows.
+    pub fn counter_behind(self, column: &str) -> Option<CounterId> {
+        let column = self.table().find(|shown| shown.name == column)?;
+        match self.find(column.metric)?.source {
+            Source::Rate(counter, _) => Some(counter),
+            _ => None,
+        }
+    }
+
+    /// The same as a metric.
+    pub fn metric_behind(self, column: &str) -> Option<&'static Metric> {
+        let source = Source::Counter(self.counter_behind(column)?);
+        self.metrics().find(|metric| metric.source == source)
+    }
+
     /// How many counters a recorder needs.
     pub fn counters(self) -> usize {
         self.0
@@ -296,9 +333,10 @@ impl Catalogue {
 
 /// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Two last
-/// sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`] each, and
-/// `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each.
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Three last
+/// sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`] each,
+/// `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each, and
+/// `disqualifiers { ... }` what makes a run no candidate for the best, one [`Disqualifier`] each.
 ///
 /// ```
 /// measure::metrics! {
@@ -336,6 +374,7 @@ macro_rules! metrics {
         derived { $( $(#[doc = $ddoc:literal])+ $dname:literal, $dunit:ident, $dref:literal, $dkind:ident($($darg:expr),+); )* }
         $( table { $( $column:expr; )* } )?
         $( summary { $( $rows:expr; )* } )?
+        $( disqualifiers { $( $disqualifier:expr; )* } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -369,6 +408,7 @@ macro_rules! metrics {
             histograms_end: $before.histograms_end + $crate::metrics!(@count $($H)*),
             table: &[ $( $( $column, )* )? ],
             summary: &[ $( $( $rows, )* )? ],
+            disqualifiers: &[ $( $( $disqualifier, )* )? ],
         };
     };
     (@count) => { 0u16 };

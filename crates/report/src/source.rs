@@ -18,6 +18,7 @@ use crate::model::{
     Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
     Tester, Threshold, Verdict, tidy,
 };
+use crate::series::MESSAGES;
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
 
@@ -304,8 +305,8 @@ fn cpu_per_message(
     let mut messages = 0.0;
     for population in populations {
         // Clients of another protocol that knows the word would have no rate of it.
-        population.metrics.find("acknowledged_rate")?;
-        messages += population.metrics.value("acknowledged").unwrap_or(0.0);
+        let metric = population.catalogue.metric_behind(MESSAGES)?;
+        messages += population.metrics.value(metric.name).unwrap_or(0.0);
     }
     let cpu = server?.level("cpu")?.mean;
     (messages > 0.0).then(|| tidy(cpu * seconds / messages))

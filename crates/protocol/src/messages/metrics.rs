@@ -1,7 +1,7 @@
 //! What is measured of messages.
 
-use measure::TableColumn;
 use measure::totals::Statistic;
+use measure::{Disqualifier, TableColumn};
 
 use crate::metrics::CLIENTS;
 
@@ -84,6 +84,27 @@ measure::metrics! {
     }
     summary {
         super::summary::MESSAGES;
+    }
+    disqualifiers {
+        of_sent(&["lost_in_flight"], "lost in flight");
+        of_sent(&["answers_wrong"], "answered wrong");
+        of_sent(&["answers_missed", "answers_timed_out", "unanswered"], "not answered");
+        Disqualifier {
+            parts: &["due_not_sent"],
+            of: "due",
+            words: "not taken",
+            allowed_by: Some("back_pressure"),
+        };
+    }
+}
+
+/// A share of the messages that were sent.
+const fn of_sent(parts: &'static [&'static str], words: &'static str) -> Disqualifier {
+    Disqualifier {
+        parts,
+        of: "sent",
+        words,
+        allowed_by: None,
     }
 }
 

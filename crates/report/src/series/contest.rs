@@ -1,8 +1,8 @@
 //! Which runs can be the best of anything: those that served what was asked. A server that sends too little, or something else, has
 //! less to do, so that nothing it saves says anything of it.
 
-use measure::Threshold;
 use measure::threshold::{WRONG, WRONG_ALLOWED};
+use measure::{Disqualifier, Threshold};
 use runfile::{ClientOutcome, ClientRow, Reader};
 use serde_json::Value;
 
@@ -17,31 +17,28 @@ pub(super) const THRESHOLD: &str = "a threshold failed";
 /// How much of the media of each population may be wrong or missing, as a share.
 pub(super) struct Allowed {
     media: Vec<(String, f64)>,
-    /// How many messages the server may be too slow for, of those sent: as many as where most may be.
-    back_pressure: f64,
+}
+
+/// What the scenario's own thresholds allow of a metric of a population.
+fn written(report: &Report, population: &str, metric: &str) -> Option<f64> {
+    let limits = report.thresholds.iter().filter_map(|result| {
+        let threshold = Threshold::parse(&result.threshold).ok()?;
+        let is_it = threshold.subject() == population && threshold.metric() == metric;
+        (is_it && !threshold.reads_worst_window()).then_some(result.limit)
+    });
+    limits.min_by(f64::total_cmp)
 }
 
 impl Allowed {
-    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else that on `loss`; of messages that on `back_pressure`.
+    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else
+    /// that on `loss`.
     pub(super) fn of(report: &Report) -> Allowed {
-        let written = |population: &str, metric: &str| {
-            let limits = report.thresholds.iter().filter_map(|result| {
-                let threshold = Threshold::parse(&result.threshold).ok()?;
-                let is_it = threshold.subject() == population && threshold.metric() == metric;
-                (is_it && !threshold.reads_worst_window()).then_some(result.limit)
-            });
-            limits.min_by(f64::total_cmp)
-        };
         let of_it = |name: &str| {
-            let limit = written(name, WRONG).or_else(|| written(name, "loss"));
+            let limit = written(report, name, WRONG).or_else(|| written(report, name, "loss"));
             limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED))
         };
         let populations = report.populations.iter();
-        let back_pressure = populations
-            .clone()
-            .filter_map(|population| written(&population.name, "back_pressure"));
         Allowed {
-            back_pressure: back_pressure.fold(WRONG_ALLOWED, f64::max),
             media: populations
                 .map(|population| (population.name.clone(), of_it(&population.name)))
                 .collect(),
@@ -151,37 +148,23 @@ impl Broken {
     }
 }
 
-/// What became of messages.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Messages {
-    pub(super) sent: f64,
-    /// Sent, and never acknowledged.
-    pub(super) lost: f64,
-    /// Sent, and not sent because the server took no more.
-    pub(super) due: f64,
-    pub(super) not_taken: f64,
-    pub(super) answers_wrong: f64,
-    /// Those whose answer was left out or did not come in time.
-    pub(super) unanswered: f64,
-}
-
-impl Messages {
-    /// What of it is too much, in words.
-    fn in_words(self, allowed: &Allowed) -> Option<String> {
-        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
-        let of_sent = [
-            (self.lost, "lost in flight"),
-            (self.answers_wrong, "answered wrong"),
-            (self.unanswered, "not answered"),
-        ];
-        let too_many = |part: f64| share(part, self.sent) > WRONG_ALLOWED;
-        if let Some((part, what)) = of_sent.into_iter().find(|(part, _)| too_many(*part)) {
-            let share = share(part, self.sent);
-            return Some(format!("{} % {what}", digits(share * 100.0)));
-        }
-        let share = share(self.not_taken, self.due);
-        (share > allowed.back_pressure).then(|| format!("{} % not taken", digits(share * 100.0)))
-    }
+/// What of a run is too much, in words: the first of what its protocols declare. `count` is the sum of
+/// a metric over the populations.
+pub(super) fn too_much(
+    report: &Report,
+    declared: &[&Disqualifier],
+    count: &dyn Fn(&str) -> f64,
+) -> Option<String> {
+    declared.iter().find_map(|declared| {
+        let part: f64 = declared.parts.iter().map(|name| count(name)).sum();
+        let all = count(declared.of);
+        let share = if all > 0.0 { part / all } else { 0.0 };
+        let populations = report.populations.iter();
+        let allowed = populations
+            .filter_map(|population| written(report, &population.name, declared.allowed_by?))
+            .fold(WRONG_ALLOWED, f64::max);
+        (share > allowed).then(|| format!("{} % {}", digits(share * 100.0), declared.words))
+    })
 }
 
 /// Why the figures of a run say that it did not serve what was asked.
@@ -190,7 +173,7 @@ pub(super) fn why(
     figures: &Figures,
     allowed: &Allowed,
     broken: Broken,
-    messages: Messages,
+    too_much: Option<String>,
 ) -> Option<String> {
     let mut words = Vec::new();
     if figures.failed > 0 {
@@ -222,7 +205,7 @@ pub(super) fn why(
     } else if figures.loss.is_none() && broken.share() > most {
         words.push(format!("{} continuity errors", count(broken.errors)));
     }
-    words.extend(messages.in_words(allowed));
+    words.extend(too_much);
     let unserved = figures.asked - figures.served;
     if words.is_empty() && unserved > 0 {
         let (some, all) = (count(unserved as f64), count(figures.asked as f64));

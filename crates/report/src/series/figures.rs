@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use measure::metric::Source;
 use measure::totals::Statistic;
-use measure::{TableColumn, Totals, Unit, Window};
+use measure::{Disqualifier, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 use schemars::JsonSchema;
 
 use super::contest::{self, Allowed};
 use crate::ReportError;
 use crate::model::{Metrics, Report, tidy};
+
+/// The column of how many messages a second were acknowledged, and its name in the JSON report.
+pub(crate) const MESSAGES: &str = "messages";
 
 /// The figures of one run, over all its populations. What is null is unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
@@ -118,10 +121,8 @@ impl Sums {
                 if row.index < warm_up {
                     continue;
                 }
-                payload += counter(subject, window, "payload_bytes");
-                // Messages have no other media.
-                payload += counter(subject, window, "bytes_sent");
-                messages += counter(subject, window, "acknowledged");
+                payload += counter_behind(subject, window, "bitrate");
+                messages += counter_behind(subject, window, MESSAGES);
                 totals.add(window, row.seconds);
             }
             sums.playing = sums.playing.max(playing);
@@ -197,14 +198,11 @@ fn middle_of(rates: &mut [f64]) -> Option<f64> {
     Some(*rate)
 }
 
-fn counter(subject: &Subject, window: &Window, name: &str) -> f64 {
-    match subject.catalogue.find(name).map(|metric| metric.source) {
-        Some(Source::Counter(id)) => {
-            let count = window.counters.get(usize::from(id.0));
-            count.map_or(0.0, |count| *count as f64)
-        }
-        _ => 0.0,
-    }
+/// What the window counted of what a column of the table shows the rate of.
+fn counter_behind(subject: &Subject, window: &Window, column: &str) -> f64 {
+    let counter = subject.catalogue.counter_behind(column);
+    let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
+    count.map_or(0.0, |count| *count as f64)
 }
 
 fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
@@ -288,18 +286,14 @@ impl Figures {
             lost: sums.count("continuity_lost"),
             packets: sums.count("ts_packets"),
         };
-        let messages = contest::Messages {
-            sent: sums.count("sent"),
-            lost: sums.count("lost_in_flight"),
-            due: sums.count("due"),
-            not_taken: sums.count("due_not_sent"),
-            answers_wrong: sums.count("answers_wrong"),
-            unanswered: ["answers_missed", "answers_timed_out", "unanswered"]
-                .iter()
-                .map(|name| sums.count(name))
-                .sum(),
-        };
-        figures.contest = contest::why(report, &figures, &allowed, broken, messages);
+        let mut declared: Vec<&Disqualifier> = Vec::new();
+        for disqualifier in populations(reader).flat_map(|one| one.catalogue.disqualifiers()) {
+            if !declared.contains(&disqualifier) {
+                declared.push(disqualifier);
+            }
+        }
+        let too_much = contest::too_much(report, &declared, &|name| sums.count(name));
+        figures.contest = contest::why(report, &figures, &allowed, broken, too_much);
         Ok(figures)
     }
 
@@ -318,7 +312,7 @@ impl Figures {
             "server_cpu_peak" => self.server_cpu_peak,
             "cpu_per_gbit" => self.cpu_per_gbit,
             "cpu_per_message" => self.cpu_per_message,
-            "messages" => self.messages,
+            MESSAGES => self.messages,
             "server_memory" => self.server_memory,
             "failed" => Some(self.failed as f64),
             _ => return None,

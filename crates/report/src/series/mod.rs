@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 
 pub use capacity::Capacity;
 pub use figures::Figures;
+pub(crate) use figures::MESSAGES;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
 pub use table::table;

@@ -350,3 +350,67 @@ pub trait Tally: Debug {
 pub(crate) fn line(of: &impl serde::Serialize) -> String {
     serde_json::to_string(of).expect("reports are plain data with texts as keys")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::PROTOCOLS;
+
+    fn is_good(takes: Takes, value: &str) -> bool {
+        match takes {
+            Takes::Nothing => false,
+            Takes::File => true,
+            Takes::OneOf(_, values) => values.iter().any(|(name, _)| *name == value),
+            Takes::Number(_, least, most) => value
+                .parse()
+                .is_ok_and(|number: u64| (least..=most).contains(&number)),
+            Takes::Text(_, check) => check(value).is_ok(),
+        }
+    }
+
+    #[test]
+    fn every_server_can_be_made_without_flags() {
+        for protocol in PROTOCOLS {
+            let server = protocol.server;
+            let usual = Flags::usual(server.flags);
+            let settings = (server.read)(&usual).expect("defaults are good");
+            let made = settings.server(Duration::ZERO).expect("defaults agree");
+            assert_eq!(made.seed(), 1, "{}", protocol.name);
+            for name in [common::LISTEN, common::PORT] {
+                assert!(usual.has(name), "--{name} of {}", protocol.name);
+            }
+        }
+    }
+
+    #[test]
+    fn flags_name_each_other_and_have_good_defaults() {
+        for protocol in PROTOCOLS {
+            let flags = protocol.server.flags;
+            let known = |name: &str| flags.iter().filter(|flag| flag.name == name).count();
+            for flag in flags {
+                assert_eq!(known(flag.name), 1, "--{}", flag.name);
+                for other in flag.requires.iter().chain(flag.conflicts) {
+                    assert_eq!(known(other), 1, "--{other} of --{}", flag.name);
+                }
+                for value in flag.default.iter().chain(flag.bare.iter()) {
+                    assert!(is_good(flag.takes, value), "{value} of --{}", flag.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn schemes_of_servers_are_those_of_their_protocol() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        for protocol in PROTOCOLS {
+            let usual = Flags::usual(protocol.server.flags);
+            let settings = (protocol.server.read)(&usual).expect("defaults are good");
+            let made = settings.server(Duration::ZERO).expect("defaults agree");
+            for tls in [false, true] {
+                let url = made.url(address, tls);
+                let (scheme, _) = url.split_once("://").expect("it is a URL");
+                assert!(protocol.schemes.contains(&scheme), "{url}");
+            }
+        }
+    }
+}

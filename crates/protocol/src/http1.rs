@@ -11,7 +11,7 @@ mod head;
 mod url;
 
 pub use head::{Head, Headers};
-pub use url::{MAX_URL, Url, UrlError};
+pub use url::{Url, UrlError};
 
 /// The longest head of an answer that is taken, and the longest trailers, in bytes.
 pub const MAX_HEAD: usize = 16 * 1024;

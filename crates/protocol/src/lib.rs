@@ -26,3 +26,4 @@ mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;
+pub mod url;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The longest URL taken, in bytes.
-pub const MAX_URL: usize = 4096;
+pub use crate::url::UrlError;
+use crate::url::{Parts, Why, percent_decode};
 
 /// An absolute URL of HTTP.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,26 +20,6 @@ pub struct Url {
     credentials: Option<String>,
 }
 
-/// Why a text is no URL that a client can be sent to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlError {
-    /// Neither `http://` nor `https://`.
-    #[error("`{0}` is no HTTP URL: it must begin with http:// or https://")]
-    Scheme(String),
-    /// No host, or none that can be read.
-    #[error("`{0}` names no host")]
-    Host(String),
-    /// A port that is none.
-    #[error("`{0}` has a port that is not a number from 1 to 65535")]
-    Port(String),
-    /// Blanks or control characters.
-    #[error("`{0}` holds a blank or a control character; write a blank as %20")]
-    Character(String),
-    /// Longer than is taken.
-    #[error("the URL is longer than {MAX_URL} bytes")]
-    TooLong,
-}
-
 impl Url {
     /// The port of `http` where a URL names none (RFC 9110, 4.2.1).
     pub const DEFAULT_PORT: u16 = 80;
@@ -52,85 +32,30 @@ impl Url {
     /// # Errors
     /// [`UrlError`].
     pub fn parse(url: &str) -> Result<Url, UrlError> {
-        let shown = || without_credentials(url);
-        if url.len() > MAX_URL {
-            return Err(UrlError::TooLong);
-        }
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or_else(|| UrlError::Scheme(shown()))?;
-        let secure = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
-            _ => return Err(UrlError::Scheme(shown())),
-        };
-        if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(UrlError::Character(shown()));
-        }
-        let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // A fragment is the client's own.
-        let target = target.split_once('#').map_or(target, |(target, _)| target);
-        let target = match target.starts_with('/') {
-            true => target.to_owned(),
-            false => format!("/{target}"),
-        };
-        let (user, place) = match authority.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place),
-            None => (None, authority),
-        };
-        let (host, sent, port) = match place.strip_prefix('[') {
-            Some(bracketed) => {
-                let (host, port) = bracketed
-                    .split_once(']')
-                    .ok_or_else(|| UrlError::Host(shown()))?;
-                let (address, zone) = match host.split_once('%') {
-                    // As RFC 6874 writes it, and as people do.
-                    Some((address, zone)) => {
-                        (address, Some(zone.strip_prefix("25").unwrap_or(zone)))
-                    }
-                    None => (host, None),
+        let (secure, default) = match crate::url::scheme(url)?.as_str() {
+            "http" => (false, Url::DEFAULT_PORT),
+            "https" => (true, Url::DEFAULT_TLS_PORT),
+            _ => {
+                let why = Why::Scheme {
+                    kind: "HTTP URL",
+                    schemes: "http:// or https://",
                 };
-                if address.parse::<std::net::Ipv6Addr>().is_err()
-                    || zone == Some("")
-                    || !(port.is_empty() || port.starts_with(':'))
-                {
-                    return Err(UrlError::Host(shown()));
-                }
-                let host = match zone {
-                    Some(zone) => format!("{address}%{zone}"),
-                    None => address.to_owned(),
-                };
-                // A zone means something on this machine alone (RFC 6874, 4).
-                (
-                    host,
-                    format!("[{address}]{port}"),
-                    port.strip_prefix(':').unwrap_or(""),
-                )
-            }
-            None => {
-                let (host, port) = place.split_once(':').unwrap_or((place, ""));
-                (host.to_owned(), place.to_owned(), port)
+                return Err(why.of(url));
             }
         };
-        if host.is_empty() {
-            return Err(UrlError::Host(shown()));
-        }
-        let port = match port {
-            "" if secure => Url::DEFAULT_TLS_PORT,
-            "" => Url::DEFAULT_PORT,
-            port => port
-                .parse()
-                .ok()
-                .filter(|&port| port != 0)
-                .ok_or_else(|| UrlError::Port(shown()))?,
+        let parts = Parts::of(url)?;
+        let target = match parts.target.starts_with('/') {
+            true => parts.target.to_owned(),
+            false => format!("/{}", parts.target),
         };
+        let user_info = parts.user_info.filter(|user_info| !user_info.is_empty());
         Ok(Url {
             secure,
-            host,
-            port,
-            authority: sent,
+            host: parts.host,
+            port: parts.port.unwrap_or(default),
+            authority: parts.authority,
             target,
-            credentials: user.filter(|user| !user.is_empty()).map(decoded),
+            credentials: user_info.map(percent_decode),
         })
     }
 
@@ -179,7 +104,7 @@ impl Url {
         let location = location.trim();
         let scheme = if self.secure { "https" } else { "http" };
         let mut url = if location.is_empty() {
-            return Err(UrlError::Host(String::new()));
+            return Err(Why::Host.of(""));
         } else if location
             .split_once(':')
             .is_some_and(|(scheme, _)| is_scheme(scheme))
@@ -234,37 +159,6 @@ impl fmt::Debug for Url {
     }
 }
 
-/// A URL as it may be shown.
-fn without_credentials(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..end].rsplit_once('@') {
-        Some((_, place)) => format!("{scheme}://{place}{}", &rest[end..]),
-        None => url.to_owned(),
-    }
-}
-
-/// Percent-decoded; what is no code stays as it is.
-fn decoded(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| {
-            after
-                .get(at)
-                .and_then(|&byte| char::from(byte).to_digit(16))
-        };
-        if let (b'%', Some(high), Some(low)) = (first, digit(0), digit(1)) {
-            out.push((high * 16 + low) as u8);
-            rest = &after[2..];
-        } else {
-            out.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,8 +200,11 @@ mod tests {
             let error = Url::parse(wrong).expect_err(wrong).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
-        let long = format!("http://h/{}", "a".repeat(MAX_URL));
-        assert_eq!(Url::parse(&long), Err(UrlError::TooLong));
+        let long = format!("http://h/{}", "a".repeat(crate::url::MAX_URL));
+        assert_eq!(
+            Url::parse(&long).map_err(|error| error.why),
+            Err(Why::TooLong)
+        );
     }
 
     #[test]

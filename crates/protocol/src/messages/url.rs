@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::http1;
+use crate::url::{UrlError, Why, split_authority};
 
 /// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that ends it).
 pub const MAX_PATH: usize = 107;
@@ -29,61 +30,45 @@ pub enum Target {
     Unix(PathBuf),
 }
 
-/// Why a text is no URL that a client can be sent to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlError {
-    /// None of the schemes.
-    #[error(
-        "`{0}` is no URL of a server of messages: it must begin with tcp://, tls://, ws://, wss:// or unix://"
-    )]
-    Scheme(String),
-    /// Something else is wrong with it.
-    #[error("`{url}`: {why}")]
-    Other {
-        /// The URL.
-        url: String,
-        /// What is wrong.
-        why: String,
-    },
-}
-
 impl Target {
     /// Takes a URL apart.
     ///
     /// # Errors
     /// [`UrlError`].
     pub fn parse(url: &str) -> Result<Target, UrlError> {
-        let wrong = |why: &str| UrlError::Other {
+        let wrong = |why: Why| UrlError {
             url: url.to_owned(),
-            why: why.to_owned(),
+            why,
         };
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or_else(|| UrlError::Scheme(url.to_owned()))?;
-        let scheme = scheme.to_ascii_lowercase();
-        let (like, websocket) = match scheme.as_str() {
-            "unix" => return Target::unix(rest).map_err(wrong),
+        let other = |why: &str| wrong(Why::Other(why.to_owned()));
+        let no_scheme = || {
+            wrong(Why::Scheme {
+                kind: "URL of a server of messages",
+                schemes: "tcp://, tls://, ws://, wss:// or unix://",
+            })
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(no_scheme)?;
+        let (like, websocket) = match scheme.to_ascii_lowercase().as_str() {
+            "unix" => return Target::unix(rest).map_err(other),
             "tcp" => ("http", false),
             "tls" => ("https", false),
             "ws" => ("http", true),
             "wss" => ("https", true),
-            _ => return Err(UrlError::Scheme(url.to_owned())),
+            _ => return Err(no_scheme()),
         };
         // The rest is written as in URLs of HTTP.
-        let parsed = http1::Url::parse(&format!("{like}://{rest}")).map_err(|error| {
-            let text = error.to_string();
-            wrong(text.rsplit_once("` ").map_or(text.as_str(), |(_, why)| why))
-        })?;
+        let parsed = http1::Url::parse(&format!("{like}://{rest}"))
+            .map_err(|error| other(&error.why.to_string()))?;
         if !websocket {
-            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            if authority.len() < rest.trim_end_matches('/').len() {
-                return Err(wrong("it names a path, which means nothing here"));
+            let (authority, path) = split_authority(rest);
+            if !path.trim_end_matches('/').is_empty() {
+                return Err(other("it names a path, which means nothing here"));
             }
             let names_port = authority
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             if !names_port {
-                return Err(wrong("it names no port: write tcp://host:9000"));
+                return Err(other("it names no port: write tcp://host:9000"));
             }
         }
         Ok(Target::Port {

@@ -5,31 +5,14 @@
 
 use std::fmt;
 
+pub use crate::url::{Credentials, UrlError};
+use crate::url::{MAX_URL, Parts, Why, without_credentials};
+
 /// The port where a URL names none (RFC 2326, 3.2).
 pub const DEFAULT_PORT: u16 = 554;
 
 /// The same over TLS (RFC 7826, 4.2; of RTSP 1.0 it is custom).
 pub const DEFAULT_TLS_PORT: u16 = 322;
-
-/// The longest URL taken, in bytes.
-pub const MAX_URL: usize = 4096;
-
-/// A name with a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The password; empty where there is none.
-    pub password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
 
 /// An absolute URL of RTSP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,98 +29,40 @@ pub struct Url {
     credentials: Option<Credentials>,
 }
 
-/// Why a text is no URL that a client can be sent to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlError {
-    /// Neither `rtsp://` nor `rtsps://`.
-    #[error("`{0}` is no RTSP URL: it must begin with rtsp:// or rtsps://")]
-    Scheme(String),
-    /// RTSP over UDP.
-    #[error("`{0}`: RTSP requests over UDP (rtspu) are not supported; use rtsp://")]
-    OverUdp(String),
-    /// No host.
-    #[error("`{0}` names no host")]
-    Host(String),
-    /// A port that is none.
-    #[error("`{0}` has a port that is not a number from 1 to 65535")]
-    Port(String),
-    /// Blanks or control characters.
-    #[error("`{0}` holds a blank or a control character; write a blank as %20")]
-    Character(String),
-    /// Longer than is taken.
-    #[error("the URL is longer than {MAX_URL} bytes")]
-    TooLong,
-}
-
 impl Url {
     /// Takes an absolute URL apart.
     pub fn parse(url: &str) -> Result<Url, UrlError> {
-        let shown = || without_credentials(url);
-        if url.len() > MAX_URL {
-            return Err(UrlError::TooLong);
-        }
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or_else(|| UrlError::Scheme(shown()))?;
-        let secure = match scheme.to_ascii_lowercase().as_str() {
+        let secure = match crate::url::scheme(url)?.as_str() {
             "rtsp" => false,
             "rtsps" => true,
-            "rtspu" => return Err(UrlError::OverUdp(shown())),
-            _ => return Err(UrlError::Scheme(shown())),
-        };
-        if url.bytes().any(|b| b <= b' ' || b == 0x7f) {
-            return Err(UrlError::Character(shown()));
-        }
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        // A fragment is the client's own.
-        let path = path.split_once('#').map_or(path, |(path, _)| path);
-        let (credentials, place) = match authority.rsplit_once('@') {
-            Some((user_info, place)) => (Some(parse_user_info(user_info)), place),
-            None => (None, authority),
-        };
-        let (host, sent, port) = match place.strip_prefix('[') {
-            Some(bracketed) => {
-                let (host, port) = bracketed
-                    .split_once(']')
-                    .ok_or_else(|| UrlError::Host(shown()))?;
-                let (address, zone) = split_zone(host).ok_or_else(|| UrlError::Host(shown()))?;
-                if !(port.is_empty() || port.starts_with(':')) {
-                    return Err(UrlError::Host(shown()));
-                }
-                let host = match zone {
-                    Some(zone) => format!("{address}%{zone}"),
-                    None => address.to_owned(),
+            "rtspu" => {
+                let why = "RTSP requests over UDP (rtspu) are not supported; use rtsp://";
+                return Err(Why::Other(why.to_owned()).of(url));
+            }
+            _ => {
+                let why = Why::Scheme {
+                    kind: "RTSP URL",
+                    schemes: "rtsp:// or rtsps://",
                 };
-                // A zone means something on this machine alone (RFC 6874, 4).
-                let sent = format!("[{address}]{port}");
-                (host, sent, port.strip_prefix(':').unwrap_or(""))
-            }
-            None => {
-                let (host, port) = place.split_once(':').unwrap_or((place, ""));
-                (host.to_owned(), place.to_owned(), port)
+                return Err(why.of(url));
             }
         };
-        if host.is_empty() {
-            return Err(UrlError::Host(shown()));
+        let parts = Parts::of(url)?;
+        if !parts.zone.is_none_or(is_zone) {
+            return Err(Why::Host.of(url));
         }
-        let port = match port {
-            "" if secure => DEFAULT_TLS_PORT,
-            "" => DEFAULT_PORT,
-            port => port
-                .parse()
-                .ok()
-                .filter(|&port| port != 0)
-                .ok_or_else(|| UrlError::Port(shown()))?,
+        let (scheme, default) = match secure {
+            true => ("rtsps", DEFAULT_TLS_PORT),
+            false => ("rtsp", DEFAULT_PORT),
         };
-        let scheme = if secure { "rtsps" } else { "rtsp" };
-        let start = format!("{scheme}://{sent}");
+        let start = format!("{scheme}://{}", parts.authority);
+        let credentials = parts.user_info.map(Credentials::parse);
         Ok(Url {
             path: start.len(),
-            text: start + path,
+            text: start + parts.target,
             secure,
-            host,
-            port,
+            host: parts.host,
+            port: parts.port.unwrap_or(default),
             credentials: credentials.filter(|c| !c.user.is_empty() || !c.password.is_empty()),
         })
     }
@@ -194,7 +119,7 @@ impl Url {
         let mut target = if location.contains("://") {
             Url::parse(location)?
         } else if location.is_empty() {
-            return Err(UrlError::Host(String::new()));
+            return Err(Why::Host.of(""));
         } else if location.starts_with('/') {
             Url::parse(&format!("{}{location}", &self.text[..self.path]))?
         } else {
@@ -294,67 +219,10 @@ fn is_absolute(url: &str) -> bool {
         })
 }
 
-/// The URL without name and password, fit for requests and messages.
-fn without_credentials(url: &str) -> String {
-    let Some(start) = url.find("://").map(|at| at + 3) else {
-        return url.to_owned();
-    };
-    let end = url[start..]
-        .find(['/', '?', '#'])
-        .map_or(url.len(), |at| start + at);
-    match url[start..end].rfind('@') {
-        Some(at) => format!("{}{}", &url[..start], &url[start + at + 1..]),
-        None => url.to_owned(),
-    }
-}
-
-/// An IPv6 address as URLs write it, and its zone, where it has one: `fe80::1%25eth0` (RFC 6874, 2), or with a bare
-/// `%` as people write it.
-fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
-    let (address, zone) = match host.split_once('%') {
-        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
-        None => (host, None),
-    };
-    address.parse::<std::net::Ipv6Addr>().ok()?;
-    let named = |zone: &str| {
-        !zone.is_empty()
-            && zone
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
-    };
-    zone.is_none_or(named).then_some((address, zone))
-}
-
-fn parse_user_info(user_info: &str) -> Credentials {
-    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    Credentials {
-        user: percent_decode(user),
-        password: percent_decode(password),
-    }
-}
-
-/// Decodes `%41`; a `%` that begins no such thing stands for itself.
-fn percent_decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digit = |offset: usize| {
-            bytes
-                .get(at + offset)
-                .and_then(|&b| char::from(b).to_digit(16))
-        };
-        if bytes[at] == b'%'
-            && let (Some(high), Some(low)) = (digit(1), digit(2))
-        {
-            out.push((high * 16 + low) as u8);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+/// Whether that can be the zone of an address: characters that need no coding (RFC 6874, 2).
+fn is_zone(zone: &str) -> bool {
+    zone.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
 }
 
 #[cfg(test)]
@@ -426,8 +294,8 @@ mod tests {
             assert!(!error.contains("secret"), "{error}");
         }
         assert_eq!(
-            Url::parse(&format!("rtsp://h/{}", "a".repeat(MAX_URL))),
-            Err(UrlError::TooLong)
+            Url::parse(&format!("rtsp://h/{}", "a".repeat(MAX_URL))).map_err(|error| error.why),
+            Err(Why::TooLong)
         );
     }
 

@@ -1,16 +1,19 @@
-//! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): requests are written, answers are read, whatever is in them.
+//! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): heads of requests and answers are read and
+//! written, and bodies of answers are read, whatever is in them.
 //!
 //! The body of an answer is handed on as it comes and is never gathered. A head, a line of a chunk's size and trailers are bounded, so that no
 //! answer makes this hold more than [`MAX_HEAD`] bytes.
-
-use std::fmt::Write as _;
 
 use crate::steps;
 
 mod head;
 mod url;
 
-pub use head::{Head, Headers};
+pub(crate) use head::{
+    FieldError, FieldRules, HeadReader, RequestLine, TooLong, lines, parse_status_line, start_line,
+    write_field, write_head,
+};
+pub use head::{Head, Headers, is_token, is_value};
 pub use url::{Url, UrlError};
 
 /// The longest head of an answer that is taken, and the longest trailers, in bytes.
@@ -33,31 +36,10 @@ pub fn write_request(
     version: Version,
     headers: &[(&str, &str)],
 ) -> Vec<u8> {
-    let version = version.name();
-    let mut text = format!(
-        "{method} {} {version}\r\nHost: {}\r\n",
-        url.target(),
-        url.authority()
-    );
-    for (name, value) in headers {
-        debug_assert!(is_token(name) && is_value(value));
-        // Writing to a string does not fail.
-        let _ = write!(text, "{name}: {value}\r\n");
-    }
-    text.push_str("\r\n");
-    text.into_bytes()
-}
-
-/// Whether a text can be the name of a header field (RFC 9110, 5.6.2).
-pub fn is_token(text: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(token)
-}
-
-/// Whether a text can be the value of a header field (RFC 9110, 5.5): one line without control characters.
-pub fn is_value(text: &str) -> bool {
-    text.bytes()
-        .all(|byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
+    let line = format!("{method} {} {}", url.target(), version.name());
+    let mut fields = vec![("Host", url.authority())];
+    fields.extend_from_slice(headers);
+    write_head(&line, &fields)
 }
 
 /// A version of HTTP that speaks in lines of text.

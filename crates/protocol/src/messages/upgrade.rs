@@ -4,8 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::mix;
-use crate::http1::{self, Decoder, Item, Url, Version};
-use crate::steps;
+use crate::http1::{self, Decoder, FieldRules, HeadReader, Headers, Item, TooLong, Url, Version};
 
 /// What the server adds to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -102,9 +101,17 @@ impl Upgrade {
 }
 
 /// A server's handshake: the request, as far as it has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Acceptance {
-    request: Vec<u8>,
+    request: HeadReader,
+}
+
+impl Default for Acceptance {
+    fn default() -> Acceptance {
+        Acceptance {
+            request: HeadReader::new(REQUEST_MAX),
+        }
+    }
 }
 
 impl Acceptance {
@@ -113,50 +120,30 @@ impl Acceptance {
     /// # Errors
     /// What is wrong with the request.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
-        const END: &[u8] = b"\r\n\r\n";
-        // The end may begin in what was there before.
-        let from = self.request.len().saturating_sub(END.len() - 1);
-        let before = self.request.len();
-        let room = REQUEST_MAX - before;
-        self.request
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
-        steps::took(self.request.len() - from);
-        let end = self.request[from..]
-            .windows(END.len())
-            .position(|window| window == END);
-        match end {
-            Some(end) => {
-                *bytes = &bytes[from + end + END.len() - before..];
-                let request = std::mem::take(&mut self.request);
-                steps::took(from + end);
-                answer_to(&request[..from + end]).map(Some)
-            }
-            None if self.request.len() == REQUEST_MAX => Err("a request that does not end"),
-            None => {
-                *bytes = &[];
-                Ok(None)
-            }
+        match self.request.take(bytes) {
+            Ok(Some(request)) => answer_to(&request).map(Some),
+            Ok(None) => Ok(None),
+            Err(TooLong) => Err("a request that does not end"),
         }
     }
 }
 
 /// The answer to a request, of which the empty line at the end is left out.
 fn answer_to(request: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let key = request
-        .split(|&byte| byte == b'\n')
-        .filter_map(|line| {
-            let colon = line.iter().position(|&byte| byte == b':')?;
-            Some((line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()))
-        })
-        .find(|(name, _)| name.eq_ignore_ascii_case(b"Sec-WebSocket-Key"));
-    let Some((_, key)) = key else {
-        return Err("a request without `Sec-WebSocket-Key`");
-    };
-    let answer = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n",
-        accept_of(key)
-    );
-    Ok(answer.into_bytes())
+    const NO_KEY: &str = "a request without `Sec-WebSocket-Key`";
+    let lines = http1::lines(request).skip(1);
+    let fields = Headers::parse(lines, FieldRules::Lenient, usize::MAX).map_err(|_| NO_KEY)?;
+    let key = fields.get("Sec-WebSocket-Key").ok_or(NO_KEY)?;
+    let accept = accept_of(key.as_bytes());
+    let fields = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Accept", accept.as_str()),
+    ];
+    Ok(http1::write_head(
+        "HTTP/1.1 101 Switching Protocols",
+        &fields,
+    ))
 }
 
 fn accept_of(key: &[u8]) -> String {
@@ -221,6 +208,7 @@ fn sha1(bytes: &[u8]) -> [u8; 20] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steps;
 
     #[test]
     fn the_hash_is_that_of_the_standard() {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::steps;
+use crate::http1::{HeadReader, RequestLine, TooLong, Version, start_line};
 
 /// How long the head of a request may be.
 const HEAD_MAX: usize = 8 << 10;
@@ -26,51 +26,33 @@ pub(super) enum Unreadable {
 }
 
 /// Reads the head of one request.
-#[derive(Debug, Default)]
-pub(super) struct Reader {
-    head: Vec<u8>,
+#[derive(Debug)]
+pub(super) struct Reader(HeadReader);
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader(HeadReader::new(HEAD_MAX))
+    }
 }
 
 impl Reader {
-    /// Takes in bytes, and gives the request when its head is whole. What comes after it is of no interest.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
-        let room = HEAD_MAX - self.head.len();
-        // The end may begin in what was there before.
-        let from = self.head.len().saturating_sub(3);
-        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        steps::took(self.head.len() - from);
-        let end = self.head[from..]
-            .windows(4)
-            .position(|end| end == b"\r\n\r\n");
-        match end {
-            Some(end) => {
-                steps::took(from + end);
-                Some(parse(&self.head[..from + end]))
-            }
-            None if self.head.len() == HEAD_MAX => Some(Err(Unreadable::TooLong)),
-            None => None,
+    /// Takes in bytes, and gives the request when its head is whole. What comes after it is of no
+    /// interest.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
+        match self.0.take(&mut bytes) {
+            Ok(None) => None,
+            Ok(Some(head)) => Some(parse(&head).ok_or(Unreadable::Malformed)),
+            Err(TooLong) => Some(Err(Unreadable::TooLong)),
         }
     }
 }
 
-fn parse(head: &[u8]) -> Result<Request, Unreadable> {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let line = std::str::from_utf8(line).map_err(|_| Unreadable::Malformed)?;
-    let mut words = line.split(' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Err(Unreadable::Malformed);
-    };
-    let takes_chunks = match version {
-        "HTTP/1.0" => false,
-        "HTTP/1.1" => true,
-        _ => return Err(Unreadable::Malformed),
-    };
-    Ok(Request {
-        target: target.to_owned(),
-        is_get: method == "GET",
-        takes_chunks,
+fn parse(head: &[u8]) -> Option<Request> {
+    let line = RequestLine::parse(start_line(head))?;
+    Some(Request {
+        target: line.target.to_owned(),
+        is_get: line.method == "GET",
+        takes_chunks: line.version == Version::Http11,
     })
 }
 
@@ -112,7 +94,7 @@ pub fn read_any(bytes: &[u8], size: usize) {
     let mut pieces = bytes.chunks(size.max(1));
     let found = pieces.find_map(|piece| reader.feed(piece));
     assert_eq!(found, whole);
-    assert!(reader.head.len() <= HEAD_MAX);
+    assert!(reader.0.held() <= HEAD_MAX);
     if let Some(Ok(request)) = whole
         && let Some(wanted) = Wanted::parse(&request.target)
     {
@@ -127,6 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::steps;
 
     fn read(text: &str) -> Option<Result<Request, Unreadable>> {
         Reader::default().feed(text.as_bytes())
@@ -224,7 +207,7 @@ mod tests {
                 if reader.feed(&piece).is_some() {
                     break;
                 }
-                prop_assert!(reader.head.len() < HEAD_MAX);
+                prop_assert!(reader.0.held() < HEAD_MAX);
             }
         }
 

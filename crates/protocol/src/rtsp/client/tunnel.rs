@@ -9,12 +9,16 @@ use measure::Time;
 use rand::Rng;
 
 use super::{Client, Phase};
+use crate::http1::{self, HeadReader, TooLong, Version};
 use crate::rtsp::config::Transport;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Output, Port, Times};
 
-/// The longest head of an answer to GET.
-const MOST_HEAD: usize = 8 * 1024;
+/// The longest head of an answer to GET, the empty line at its end included.
+const MOST_HEAD: usize = 8 * 1024 + 4;
+
+/// What both bodies hold.
+const MEDIA_TYPE: &str = "application/x-rtsp-tunnelled";
 
 /// What the body of POST is said to be long. It is not: nobody counts, and no length would do.
 const SAID_LENGTH: u32 = 32_767;
@@ -24,7 +28,7 @@ const SAID_LENGTH: u32 = 32_767;
 pub(super) struct Tunnel {
     cookie: String,
     /// What has come of the answer to GET; nothing once it is whole.
-    head: Option<Vec<u8>>,
+    head: Option<HeadReader>,
     /// Until when the answer is waited for.
     deadline: Option<Time>,
     /// The connection of POST.
@@ -48,7 +52,7 @@ impl Client {
     pub(super) fn new_tunnel(&mut self) -> Option<Tunnel> {
         (self.config.transport == Transport::Http).then(|| Tunnel {
             cookie: format!("{:016x}", self.random.next_u64()),
-            head: Some(Vec::new()),
+            head: Some(HeadReader::new(MOST_HEAD)),
             deadline: None,
             post: None,
         })
@@ -75,20 +79,33 @@ impl Client {
             return false;
         };
         tunnel.deadline = Some(cx.now + self.config.request_timeout.0);
-        let asked = format!(
-            "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: {}\r\nx-sessioncookie: {}\r\n\
-             Accept: application/x-rtsp-tunnelled\r\nPragma: no-cache\r\nCache-Control: no-cache\r\n\r\n",
-            self.url.target(),
-            self.url.authority(),
-            self.config.user_agent,
-            tunnel.cookie
-        );
+        let cookie = tunnel.cookie.clone();
+        let asked = self.ask_http("GET", &cookie, &[("Accept", MEDIA_TYPE)], &[]);
         cx.out.push_back(Output::Send {
             channel: self.connection.channel,
             port: Port::Media,
-            bytes: asked.into_bytes(),
+            bytes: asked,
         });
         true
+    }
+
+    /// The head of one of the two requests: fields that both have stand between `first` and `last`.
+    fn ask_http(
+        &self,
+        method: &str,
+        cookie: &str,
+        first: &[(&str, &str)],
+        last: &[(&str, &str)],
+    ) -> Vec<u8> {
+        let version = Version::Http10.name();
+        let line = format!("{method} {} {version}", self.url.target());
+        let own = [
+            ("Host", self.url.authority()),
+            ("User-Agent", &self.config.user_agent),
+            ("x-sessioncookie", cookie),
+        ];
+        let not_kept = [("Pragma", "no-cache"), ("Cache-Control", "no-cache")];
+        http1::write_head(&line, &[&own, first, &not_kept, last].concat())
     }
 
     /// Whether what comes is still the answer to GET.
@@ -103,24 +120,20 @@ impl Client {
             return;
         };
         let Some(head) = &mut tunnel.head else { return };
-        let before = head.len();
-        head.extend_from_slice(&bytes[..bytes.len().min(MOST_HEAD + 4 - before.min(MOST_HEAD))]);
-        let from = before.saturating_sub(3);
-        let end = head[from..].windows(4).position(|end| end == b"\r\n\r\n");
-        let Some(end) = end.map(|end| from + end + 4) else {
-            if head.len() > MOST_HEAD {
+        let mut rest = bytes;
+        let head = match head.take(&mut rest) {
+            Ok(Some(head)) => head,
+            Ok(None) => return,
+            Err(TooLong) => {
                 let detail = format!("an answer to GET without an end, {}", self.ends());
-                self.fail(cx, Failure::MessageTooLarge, detail);
+                return self.fail(cx, Failure::MessageTooLarge, detail);
             }
-            return;
         };
-        let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line).into_owned();
         tunnel.head = None;
         tunnel.deadline = None;
-        let status = line
-            .strip_prefix("HTTP/1.")
-            .and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
+        let line = String::from_utf8_lossy(http1::start_line(&head));
+        let status = http1::parse_status_line(&line).ok();
+        let status = status.map(|(_, status, _)| status);
         let detail = format!("`{line}` to GET, {}", self.ends());
         match status {
             Some(200..=299) => {}
@@ -138,7 +151,6 @@ impl Client {
             channel: post,
             open,
         });
-        let rest = &bytes[end - before..];
         if !rest.is_empty() {
             let (at, _) = times.clone().of(bytes.len());
             self.bytes(cx, rest, Times::new(&[], at));
@@ -151,19 +163,17 @@ impl Client {
             return;
         };
         let Some(channel) = tunnel.post else { return };
-        let asked = format!(
-            "POST {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: {}\r\nx-sessioncookie: {}\r\n\
-             Content-Type: application/x-rtsp-tunnelled\r\nPragma: no-cache\r\n\
-             Cache-Control: no-cache\r\nContent-Length: {SAID_LENGTH}\r\n\r\n",
-            self.url.target(),
-            self.url.authority(),
-            self.config.user_agent,
-            tunnel.cookie
+        let length = SAID_LENGTH.to_string();
+        let asked = self.ask_http(
+            "POST",
+            &tunnel.cookie,
+            &[("Content-Type", MEDIA_TYPE)],
+            &[("Content-Length", &length)],
         );
         cx.out.push_back(Output::Send {
             channel,
             port: Port::Media,
-            bytes: asked.into_bytes(),
+            bytes: asked,
         });
     }
 

@@ -1,76 +1,14 @@
 //! Requests and responses, parsed and written.
 
 use super::{MAX_BODY, MAX_HEADERS, Malformed, Method};
+pub use crate::http1::Headers;
+use crate::http1::{self, FieldError, FieldRules};
 use crate::rtsp::headers;
 
-/// Header fields in the order in which they stand in the message. Names are case-insensitive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Vec<(String, String)>);
-
 impl Headers {
-    /// No header.
-    pub const fn new() -> Headers {
-        Headers(Vec::new())
-    }
-
-    /// The value of the first header of that name.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// The values of all headers of that name.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0
-            .iter()
-            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// Adds a header after those that stand already.
-    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.0.push((name.into(), value.into()));
-    }
-
-    /// Takes all headers of that name out, and adds one.
-    pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.remove(name);
-        self.push(name, value);
-    }
-
-    /// Takes all headers of that name out.
-    pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
-    }
-
-    /// All headers, as name and value.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
     /// The sequence number of the message (RFC 2326, 12.17).
     pub fn cseq(&self) -> Option<u32> {
         self.get("CSeq").and_then(headers::parse_cseq)
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        for (name, value) in &self.0 {
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b": ");
-            // A line end in a value would begin another header.
-            out.extend(value.bytes().map(|b| {
-                if matches!(b, b'\r' | b'\n' | 0) {
-                    b' '
-                } else {
-                    b
-                }
-            }));
-            out.extend_from_slice(b"\r\n");
-        }
     }
 }
 
@@ -197,9 +135,11 @@ pub(super) fn reason(status: u16) -> &'static str {
 fn encode(start_line: &str, headers: &Headers, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + body.len());
     out.extend_from_slice(start_line.as_bytes());
-    headers.encode(&mut out);
+    for (name, value) in headers.iter() {
+        http1::write_field(name, value, &mut out);
+    }
     if !body.is_empty() && headers.get("Content-Length").is_none() {
-        out.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+        http1::write_field("Content-Length", &body.len().to_string(), &mut out);
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
@@ -234,11 +174,9 @@ pub(super) enum HeadError {
 /// Takes apart the head of a message, from the start line to the empty line, and says how long the
 /// body is. The start line has been found plausible.
 pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
-    let text = String::from_utf8_lossy(head);
-    let mut lines = text
-        .split('\n')
-        .map(|line| line.strip_suffix('\r').unwrap_or(line));
-    let start_line = lines.next().unwrap_or_default();
+    let mut lines = http1::lines(head);
+    let start_line = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let start_line = &*start_line;
     let Some(mut parsed) = parse_start_line(start_line) else {
         return Err(HeadError::Malformed(malformed(
             "start line",
@@ -246,30 +184,13 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
             None,
         )));
     };
-    let headers = parsed.headers_mut();
-    for line in lines {
-        if line.is_empty() {
-            continue;
-        }
-        if line.starts_with([' ', '\t']) {
-            // A folded line continues the value before it (RFC 2326, 4.2 by RFC 2068, 4.2).
-            if let Some((_, value)) = headers.0.last_mut() {
-                if !value.is_empty() {
-                    value.push(' ');
-                }
-                value.push_str(line.trim());
-            }
-            continue;
-        }
-        // A line without a colon is no header: skipped, as every client does.
-        let Some((name, value)) = line.split_once(':') else {
-            continue;
-        };
-        if headers.0.len() == MAX_HEADERS {
-            return Err(HeadError::TooLarge("too many headers"));
-        }
-        headers.push(name.trim(), value.trim());
-    }
+    // A line without a colon is no header: skipped, as every client does.
+    let headers = Headers::parse(lines, FieldRules::Lenient, MAX_HEADERS).map_err(|error| {
+        HeadError::TooLarge(match error {
+            FieldError::TooMany => "too many headers",
+            FieldError::Unreadable => unreachable!("lenient rules find no line unreadable"),
+        })
+    })?;
     // One body length, said once or several times the same; anything else cannot be trusted.
     let mut length = None;
     for value in headers.all("Content-Length") {
@@ -297,6 +218,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     if length > MAX_BODY {
         return Err(HeadError::TooLarge("body too long"));
     }
+    *parsed.headers_mut() = headers;
     Ok((parsed, length))
 }
 

@@ -7,6 +7,7 @@
 //! line in [`registry`].
 
 pub mod apart;
+pub mod auth;
 pub mod descriptor;
 mod failure;
 pub mod follow;
@@ -15,6 +16,7 @@ pub mod http_ts;
 pub mod media;
 pub mod messages;
 pub mod metrics;
+mod mix;
 pub mod reference;
 pub mod registry;
 pub mod rtsp;
@@ -27,3 +29,4 @@ mod summary;
 pub mod testing;
 pub mod tls;
 pub mod url;
+pub mod websocket;

@@ -3,7 +3,7 @@
 use protocol::http1;
 use protocol::messages::frame::{Framing, Item, LengthPrefix, Malformed, Order, Reader, Wanted};
 use protocol::messages::template::{Filling, Template};
-use protocol::messages::upgrade::{Acceptance, Upgrade};
+use protocol::websocket::{Acceptance, Upgrade};
 
 use crate::input::{Cuts, Input, text};
 
@@ -191,7 +191,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
         );
     }
     let url = http1::Url::parse("http://h/a").expect("a URL");
-    let (mut upgrade, request) = Upgrade::begin(&url, 1);
+    let (mut upgrade, request) = Upgrade::begin(&url, &[], 1);
     let (right, _) = accepted(&[&request])
         .expect("it is a request")
         .expect("it is whole");
@@ -208,7 +208,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     }
     assert_eq!(taken, right.len());
     let result = |pieces: &[&[u8]]| {
-        let (mut upgrade, _) = Upgrade::begin(&url, 1);
+        let (mut upgrade, _) = Upgrade::begin(&url, &[], 1);
         for mut piece in pieces.iter().copied() {
             match upgrade.answered(&mut piece) {
                 Ok(false) => {}

@@ -1,12 +1,14 @@
 //! RTSP: the stream of a connection, header fields, descriptions.
 
+use protocol::auth::{
+    Accepts, Algorithm, Answer, Authenticator, Verifier, parse_challenges, parse_params,
+};
 use protocol::media::sdp::Description;
-use protocol::rtsp::auth::{Accepts, Algorithm, Answer, Authenticator, Verifier};
 use protocol::rtsp::codec::{
     Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, Request, Response,
 };
 use protocol::rtsp::headers::{
-    Range, RtpInfo, Session, Transport, parse_challenges, parse_cseq, parse_methods, parse_params,
+    Range, RtpInfo, Session, Transport, parse_cseq, parse_methods,
 };
 use protocol::rtsp::url::Url;
 

@@ -7,13 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use measure::Time;
 
 use super::config::{AtClose, ClientConfig};
 use super::failure::Failure;
 use super::metrics as m;
+use crate::auth;
 use crate::http1::{self, Decoder, Head, Item, Url, UrlError};
 use crate::media::rtp::StreamSummary;
 use crate::media::silence;
@@ -182,10 +181,7 @@ impl Client {
             cx.recorder
                 .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
         }
-        let credentials = self
-            .url
-            .user_info()
-            .map(|user| format!("Basic {}", STANDARD.encode(user)));
+        let credentials = self.url.user_info().map(auth::basic);
         let mut headers = vec![
             ("User-Agent", self.config.user_agent.as_str()),
             // What is packed cannot be checked as it comes.

@@ -14,9 +14,10 @@ use super::frame::{Item, Reader, Wanted};
 use super::metrics as m;
 use super::template::{Filling, Template};
 use super::url::Target;
-use super::{mix, upgrade};
 use crate::metrics as clients;
+use crate::mix::mix;
 use crate::session::{ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session};
+use crate::websocket::{self as ws, Upgrade};
 
 /// The only channel.
 const CHANNEL: ChannelId = ChannelId(0);
@@ -90,7 +91,7 @@ struct Greeting {
     /// The next step.
     step: usize,
     /// The handshake of a WebSocket, where it is not over.
-    upgrade: Option<upgrade::Upgrade>,
+    upgrade: Option<Upgrade>,
     reader: Reader,
     /// Without framing: what came, and no step has used.
     heard: Vec<u8>,
@@ -162,7 +163,7 @@ impl Client {
                 websocket: Some(url),
                 ..
             } => {
-                let (upgrade, request) = upgrade::Upgrade::begin(url, self.seed);
+                let (upgrade, request) = Upgrade::begin(url, &[], self.seed);
                 send(cx, request);
                 Some(upgrade)
             }
@@ -340,8 +341,8 @@ impl Greeting {
                     }
                     Some(Item::Ping(payload)) => {
                         let mut pong = Vec::new();
-                        super::ws::write_control(
-                            super::ws::PONG,
+                        ws::write_control(
+                            ws::PONG,
                             payload,
                             Some(mix(&[seed, 9]) as u32),
                             &mut pong,

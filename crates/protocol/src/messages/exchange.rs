@@ -13,13 +13,13 @@ use super::config::{Answers, ClientConfig};
 use super::failure::Failure;
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics as m;
-use super::mix;
 use super::schedule::Pace;
 use super::server::Answerer;
 use super::template::{Filling, Template};
-use super::ws;
+use crate::mix::mix;
 use crate::session;
 use crate::steps;
+use crate::websocket as ws;
 
 /// How many messages before and behind the one that is due an answer is compared with.
 const LOOK_AROUND: u64 = 16;

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ws;
 use crate::steps;
+use crate::websocket as ws;
+pub use crate::websocket::{Frame, Item};
 
 /// The longest delimiter.
 pub const MAX_DELIMITER: usize = 16;
@@ -107,24 +108,13 @@ pub enum Malformed {
     WebSocket(&'static str),
 }
 
-/// A message that has come as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// How long it is, framing not counted.
-    pub length: u64,
-    /// What it holds; none where it is longer than was to be kept.
-    pub body: Option<&'a [u8]>,
-}
-
-/// Something that has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
-    /// A message.
-    Frame(Frame<'a>),
-    /// A ping of a WebSocket, to be answered with the same bytes (RFC 6455, 5.5.2).
-    Ping(&'a [u8]),
-    /// That the other side closes the WebSocket, with the code it gives (RFC 6455, 5.5.1).
-    Close(Option<u16>),
+impl From<ws::Malformed> for Malformed {
+    fn from(malformed: ws::Malformed) -> Malformed {
+        match malformed {
+            ws::Malformed::TooLong(length) => Malformed::TooLong(length),
+            ws::Malformed::Rule(rule) => Malformed::WebSocket(rule),
+        }
+    }
 }
 
 impl Framing {
@@ -269,7 +259,11 @@ impl Reader {
             Framing::WebSocket { masked, .. } => {
                 let ws = self.ws.get_or_insert_with(Box::default);
                 // What comes is masked where what we send is not.
-                return ws.next(!masked, wanted, input);
+                let limits = ws::Limits {
+                    keep: wanted.keep,
+                    longest: wanted.longest,
+                };
+                return Ok(ws.next(!masked, &limits, input)?);
             }
         };
         Ok(frame.map(Item::Frame))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::mix;
+use crate::mix::mix;
 
 /// By what messages are planned.
 #[derive(Clone, Copy, Debug, PartialEq)]

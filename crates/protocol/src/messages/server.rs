@@ -13,10 +13,10 @@ use super::exchange::{After, Ended, Exchange, Tools, one_ping_more};
 use super::failure::Failure;
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics::{self as m, SERVED};
-use super::upgrade::Acceptance;
-use super::{mix, ws};
 use crate::metrics::CLIENTS;
+use crate::mix::mix;
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
+use crate::websocket::{self as ws, Acceptance};
 
 /// The longest message that the server takes apart in order to spoil, to delay or to leave out the answer.
 const KEEP: usize = 64 * 1024;

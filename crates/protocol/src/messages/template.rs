@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::messages::mix;
+use crate::mix::mix;
 
 /// The longest message, in bytes, framing not counted.
 pub const MAX_MESSAGE: usize = 1 << 20;

@@ -5,12 +5,10 @@ use std::fmt;
 
 use super::codec::Method;
 
-mod challenge;
 mod range;
 mod rtp_info;
 mod transport;
 
-pub use challenge::{Challenge, parse_challenges, parse_params};
 pub use range::{NptStart, Range};
 pub use rtp_info::RtpInfo;
 pub use transport::{Cast, Lower, Ports, Transport};

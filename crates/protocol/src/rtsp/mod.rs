@@ -1,7 +1,6 @@
 //! RTSP 1.0 (RFC 2326): client, reference server, and the codec they share.
 
 pub mod actions;
-pub mod auth;
 pub mod client;
 pub mod codec;
 pub mod config;

@@ -27,12 +27,12 @@ use measure::Catalogue;
 pub use config::{AuthScheme, MulticastConfig, ServerConfig, Transports};
 pub use faults::{ControlFaults, ServerFaults};
 
-use super::auth::{Accepts, Algorithm, Verifier};
-use super::url::Credentials;
+use crate::auth::{Accepts, Algorithm, Verifier};
 use crate::media::clip::Clip;
 use crate::media::h264::H264Settings;
 use crate::metrics::CLIENTS;
 use crate::session::Session;
+use crate::url::Credentials;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-pub use crate::url::{Credentials, UrlError};
-use crate::url::{MAX_URL, Parts, Why, without_credentials};
+pub use crate::url::UrlError;
+use crate::url::{Credentials, MAX_URL, Parts, Why, without_credentials};
 
 /// The port where a URL names none (RFC 2326, 3.2).
 pub const DEFAULT_PORT: u16 = 554;

@@ -149,7 +149,7 @@ impl Client {
             cx.recorder.record(histogram, delay.as_nanos() as u64);
         }
         let refused = if response.status == 401 {
-            use crate::rtsp::auth::Answer;
+            use crate::auth::Answer;
             match self
                 .auth
                 .challenged(&response.headers, pending.authorized, pending.again)

@@ -182,44 +182,15 @@ fn ranges_as_they_are_written() {
     assert_eq!(Range::FROM_START.to_string(), "npt=0.000-");
 }
 
-#[test]
-fn challenges_as_servers_write_them() {
-    // Several in one value, as RFC 7235 allows.
-    let both = parse_challenges(
-        "Digest realm=\"a, \\\"b\\\"\", nonce=\"n=\", algorithm=SHA-256,stale=TRUE, Basic realm=\"x\"",
-    );
-    assert_eq!(both.len(), 2);
-    assert_eq!(both[0].scheme, "Digest");
-    assert_eq!(both[0].param("Realm"), Some("a, \"b\""));
-    assert_eq!(both[0].param("nonce"), Some("n="));
-    assert_eq!(both[0].param("algorithm"), Some("SHA-256"));
-    assert_eq!(both[0].param("stale"), Some("TRUE"));
-    assert_eq!(both[1].scheme, "Basic");
-    // A camera's blanks around the sign, and no closing mark.
-    let camera = parse_challenges("Digest realm = \"IPCAM\",nonce=\"abc");
-    assert_eq!(camera[0].param("realm"), Some("IPCAM"));
-    assert_eq!(camera[0].param("nonce"), Some("abc"));
-    assert_eq!(parse_challenges("Basic")[0].scheme, "Basic");
-    assert_eq!(
-        parse_params("username=\"u\", response=\"r\""),
-        [
-            ("username".to_owned(), "u".to_owned()),
-            ("response".to_owned(), "r".to_owned())
-        ]
-    );
-}
-
 proptest! {
     #[test]
-    fn no_value_breaks_a_parser(value in "\\PC{0,60}|[a-z=;,\" 0-9/.:-]{0,60}|(npt=|url=|RTP/AVP;|Digest )[a-z=;,\" 0-9-]{0,40}") {
+    fn no_value_breaks_a_parser(value in "\\PC{0,60}|[a-z=;,\" 0-9/.:-]{0,60}|(npt=|url=|RTP/AVP;)[a-z=;,\" 0-9-]{0,40}") {
         parse_cseq(&value);
         parse_methods(&value);
         Session::parse(&value);
         Transport::parse_all(&value);
         RtpInfo::parse_all(&value);
         Range::parse(&value);
-        parse_challenges(&value);
-        parse_params(&value);
     }
 
     #[test]

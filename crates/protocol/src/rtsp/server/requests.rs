@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::sdp;
 use super::session::{Conversation, ServerSession};
-use crate::rtsp::auth::Verdict;
+use crate::auth::Verdict;
 use crate::rtsp::codec::{Method, Request, Response};
 use crate::rtsp::headers::{Session as SessionHeader, write_methods};
 use crate::session::Context;

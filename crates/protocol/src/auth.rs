@@ -1,4 +1,4 @@
-//! Basic and Digest authentication (RFC 7617; RFC 2617 and RFC 7616), both sides.
+//! Basic and Digest authentication (RFC 7617; RFC 2617 and RFC 7616), both sides, of HTTP and RTSP.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,9 +7,12 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use sha2::Sha256;
 
-use super::codec::Headers;
-use super::headers::{Challenge, parse_challenges, parse_params};
-use super::url::Credentials;
+use crate::http1::Headers;
+use crate::url::Credentials;
+
+mod challenge;
+
+pub use challenge::{Challenge, parse_challenges, parse_params};
 
 /// The hash of a Digest (RFC 7616, 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +42,11 @@ impl Algorithm {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The value of `Authorization` that states `user:password` (RFC 7617, 2).
+pub fn basic(user_info: &str) -> String {
+    format!("Basic {}", BASE64.encode(user_info))
 }
 
 /// What goes into the response of a Digest.
@@ -220,8 +228,8 @@ impl Authenticator {
         let credentials = self.credentials.as_ref()?;
         match self.scheme.as_ref()? {
             Scheme::Basic => {
-                let pair = format!("{}:{}", credentials.user, credentials.password);
-                Some(format!("Basic {}", BASE64.encode(pair)))
+                let Credentials { user, password } = credentials;
+                Some(basic(&format!("{user}:{password}")))
             }
             Scheme::Digest {
                 algorithm,

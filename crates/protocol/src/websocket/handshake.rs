@@ -1,10 +1,11 @@
-//! How a connection becomes a WebSocket (RFC 6455, 4), for both sides, without I/O.
+//! How a connection becomes a WebSocket (RFC 6455, 4), and what is spoken over it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::mix;
+use crate::auth;
 use crate::http1::{self, Decoder, FieldRules, HeadReader, Headers, Item, TooLong, Url, Version};
+use crate::mix::mix;
 
 /// What the server adds to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -12,23 +13,28 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest request that a server takes.
 const REQUEST_MAX: usize = 16 * 1024;
 
+/// The field that names subprotocols (RFC 6455, 11.3.4).
+const PROTOCOL: &str = "Sec-WebSocket-Protocol";
+
 /// A client's handshake.
 #[derive(Debug)]
 pub struct Upgrade {
     decoder: Decoder,
     accept: String,
+    offered: Vec<String>,
+    protocol: Option<String>,
 }
 
 impl Upgrade {
-    /// A handshake, and the request that begins it.
-    pub fn begin(url: &Url, seed: u64) -> (Upgrade, Vec<u8>) {
+    /// A handshake, and the request that begins it. `protocols` are the subprotocols that the client
+    /// speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
+    pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
         nonce[8..].copy_from_slice(&mix(&[seed, 12]).to_be_bytes());
         let key = STANDARD.encode(nonce);
-        let credentials = url
-            .user_info()
-            .map(|user| format!("Basic {}", STANDARD.encode(user)));
+        let credentials = url.user_info().map(auth::basic);
+        let offered = protocols.join(", ");
         let mut headers = vec![
             ("Upgrade", "websocket"),
             ("Connection", "Upgrade"),
@@ -39,6 +45,9 @@ impl Upgrade {
                 concat!("streamgauge/", env!("CARGO_PKG_VERSION")),
             ),
         ];
+        if !offered.is_empty() {
+            headers.push((PROTOCOL, &offered));
+        }
         if let Some(credentials) = &credentials {
             headers.push(("Authorization", credentials));
         }
@@ -46,8 +55,15 @@ impl Upgrade {
         let upgrade = Upgrade {
             decoder: Decoder::new(),
             accept: accept_of(key.as_bytes()),
+            offered: protocols.iter().map(|&name| name.to_owned()).collect(),
+            protocol: None,
         };
         (upgrade, request)
+    }
+
+    /// The subprotocol that the server chose, once it has answered; none where it chose none.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
     }
 
     /// Takes the answer in, out of `bytes`; says whether it is whole. What is behind it is left in `bytes`.
@@ -85,13 +101,22 @@ impl Upgrade {
         if !words.any(|word| word.eq_ignore_ascii_case("upgrade")) {
             return Err("it answered 101 without `Connection: Upgrade`".to_owned());
         }
-        // None was asked for (RFC 6455, 4.1).
-        for name in ["Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol"] {
-            if let Some(chosen) = head.headers.get(name).filter(|chosen| !chosen.is_empty()) {
-                return Err(format!(
-                    "it chose `{name}: {chosen}`, for which nobody asked"
-                ));
+        let chosen = |name: &str| head.headers.get(name).filter(|chosen| !chosen.is_empty());
+        let unasked = |name: &str, chosen: &str| {
+            Err(format!(
+                "it chose `{name}: {chosen}`, for which nobody asked"
+            ))
+        };
+        // No extension was asked for (RFC 6455, 4.1).
+        const EXTENSIONS: &str = "Sec-WebSocket-Extensions";
+        if let Some(extension) = chosen(EXTENSIONS) {
+            return unasked(EXTENSIONS, extension);
+        }
+        match chosen(PROTOCOL) {
+            Some(protocol) if !self.offered.iter().any(|own| own == protocol) => {
+                return unasked(PROTOCOL, protocol);
             }
+            protocol => self.protocol = protocol.map(str::to_owned),
         }
         match head.headers.get("Sec-WebSocket-Accept") {
             Some(accept) if accept == self.accept => Ok(true),
@@ -104,46 +129,71 @@ impl Upgrade {
 #[derive(Debug)]
 pub struct Acceptance {
     request: HeadReader,
+    known: Vec<String>,
+    protocol: Option<String>,
 }
 
 impl Default for Acceptance {
     fn default() -> Acceptance {
-        Acceptance {
-            request: HeadReader::new(REQUEST_MAX),
-        }
+        Acceptance::new(&[])
     }
 }
 
 impl Acceptance {
-    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What is behind it is left in `bytes`.
+    /// One of a server that speaks these subprotocols.
+    pub fn new(protocols: &[&str]) -> Acceptance {
+        Acceptance {
+            request: HeadReader::new(REQUEST_MAX),
+            known: protocols.iter().map(|&name| name.to_owned()).collect(),
+            protocol: None,
+        }
+    }
+
+    /// The subprotocol that was chosen, once the request was answered: of those that the client
+    /// offered the first that is known; none where there is none.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
+    }
+
+    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What is
+    /// behind it is left in `bytes`.
     ///
     /// # Errors
     /// What is wrong with the request.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         match self.request.take(bytes) {
-            Ok(Some(request)) => answer_to(&request).map(Some),
+            Ok(Some(request)) => self.answer(&request).map(Some),
             Ok(None) => Ok(None),
             Err(TooLong) => Err("a request that does not end"),
         }
     }
-}
 
-/// The answer to a request, of which the empty line at the end is left out.
-fn answer_to(request: &[u8]) -> Result<Vec<u8>, &'static str> {
-    const NO_KEY: &str = "a request without `Sec-WebSocket-Key`";
-    let lines = http1::lines(request).skip(1);
-    let fields = Headers::parse(lines, FieldRules::Lenient, usize::MAX).map_err(|_| NO_KEY)?;
-    let key = fields.get("Sec-WebSocket-Key").ok_or(NO_KEY)?;
-    let accept = accept_of(key.as_bytes());
-    let fields = [
-        ("Upgrade", "websocket"),
-        ("Connection", "Upgrade"),
-        ("Sec-WebSocket-Accept", accept.as_str()),
-    ];
-    Ok(http1::write_head(
-        "HTTP/1.1 101 Switching Protocols",
-        &fields,
-    ))
+    /// The answer to a request, of which the empty line at the end is left out.
+    fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, &'static str> {
+        const NO_KEY: &str = "a request without `Sec-WebSocket-Key`";
+        let lines = http1::lines(request).skip(1);
+        let asked = Headers::parse(lines, FieldRules::Lenient, usize::MAX).map_err(|_| NO_KEY)?;
+        let key = asked.get("Sec-WebSocket-Key").ok_or(NO_KEY)?;
+        self.protocol = asked
+            .all(PROTOCOL)
+            .flat_map(|names| names.split(','))
+            .map(str::trim)
+            .find(|name| self.known.iter().any(|known| known == name))
+            .map(str::to_owned);
+        let accept = accept_of(key.as_bytes());
+        let mut fields = vec![
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Accept", accept.as_str()),
+        ];
+        if let Some(protocol) = &self.protocol {
+            fields.push((PROTOCOL, protocol));
+        }
+        Ok(http1::write_head(
+            "HTTP/1.1 101 Switching Protocols",
+            &fields,
+        ))
+    }
 }
 
 fn accept_of(key: &[u8]) -> String {
@@ -240,7 +290,7 @@ mod tests {
     #[test]
     fn both_sides_understand_each_other() {
         let url = Url::parse("http://h:9000/chat?x=1").expect("a URL");
-        let (mut client, request) = Upgrade::begin(&url, 3);
+        let (mut client, request) = Upgrade::begin(&url, &[], 3);
         let mut server = Acceptance::default();
         let (first, last) = request.split_at(request.len() - 1);
         assert_eq!(server.take(&mut &*first), Ok(None));
@@ -254,6 +304,47 @@ mod tests {
         assert_eq!(client.answered(&mut first), Ok(false));
         assert_eq!(client.answered(&mut rest), Ok(true));
         assert_eq!(rest, b"frames");
+    }
+
+    /// What both sides agree on.
+    fn agreed(offered: &[&str], known: &[&str]) -> (Option<String>, Option<String>) {
+        let url = Url::parse("http://h/").expect("a URL");
+        let (mut client, request) = Upgrade::begin(&url, offered, 3);
+        let mut server = Acceptance::new(known);
+        let answer = server.take(&mut &*request).expect("a good request");
+        let answer = answer.expect("it is whole");
+        assert_eq!(client.answered(&mut &*answer), Ok(true));
+        let own = |name: Option<&str>| name.map(str::to_owned);
+        (own(client.protocol()), own(server.protocol()))
+    }
+
+    #[test]
+    fn both_sides_agree_on_the_first_subprotocol_that_both_know() {
+        let both = |name: &str| (Some(name.to_owned()), Some(name.to_owned()));
+        assert_eq!(
+            agreed(&["janus-protocol"], &["janus-protocol"]),
+            both("janus-protocol")
+        );
+        assert_eq!(agreed(&["a", "b", "c"], &["c", "b"]), both("b"));
+        for (offered, known) in [(&["a"][..], &["A"][..]), (&["a"], &[]), (&[], &["a"])] {
+            assert_eq!(agreed(offered, known), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_subprotocol_that_nobody_offered_is_refused() {
+        let url = Url::parse("http://h/").expect("a URL");
+        for offered in [&[][..], &["a", "b"]] {
+            let (mut client, request) = Upgrade::begin(&url, offered, 3);
+            let request = String::from_utf8(request).expect("text");
+            let says = request.contains("Sec-WebSocket-Protocol: a, b\r\n");
+            assert_eq!(says, !offered.is_empty(), "{request}");
+            let answer = "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                          Sec-WebSocket-Protocol: c\r\n\r\n";
+            let error = client.answered(&mut answer.as_bytes());
+            let error = error.expect_err("nobody offered it");
+            assert!(error.contains("Protocol: c`"), "{error}");
+        }
     }
 
     #[test]
@@ -279,7 +370,7 @@ mod tests {
             ),
             ("SSH-2.0-OpenSSH\r\n", "HTTP"),
         ] {
-            let (mut client, _) = Upgrade::begin(&url, 3);
+            let (mut client, _) = Upgrade::begin(&url, &[], 3);
             let error = client
                 .answered(&mut answer.as_bytes())
                 .expect_err("it is no WebSocket");

@@ -1,6 +1,5 @@
-//! Frames of WebSockets (RFC 6455, 5), without I/O.
+//! Frames of WebSockets (RFC 6455, 5).
 
-use super::frame::{Frame, Item, Malformed, Wanted};
 use crate::steps;
 
 /// The opcode of text (RFC 6455, 5.2).
@@ -79,6 +78,47 @@ pub fn mask(key: u32, offset: usize, bytes: &mut [u8]) {
     }
 }
 
+/// What is wrong with bytes that ought to be frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// A message longer than is taken.
+    #[error("a message of {0} bytes or more, which is longer than is taken")]
+    TooLong(u64),
+    /// What no frame is.
+    #[error("a frame that RFC 6455 does not know: {0}")]
+    Rule(&'static str),
+}
+
+/// A message that has come as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// How long it is, framing not counted.
+    pub length: u64,
+    /// What it holds; none where it is longer than was to be kept.
+    pub body: Option<&'a [u8]>,
+}
+
+/// Something that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A message.
+    Frame(Frame<'a>),
+    /// A ping, to be answered with the same bytes (RFC 6455, 5.5.2).
+    Ping(&'a [u8]),
+    /// That the other side closes the WebSocket, with the code it gives (RFC 6455, 5.5.1).
+    Close(Option<u16>),
+}
+
+/// How much of a message is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Up to what length a message that comes in pieces is kept; of longer ones just the length is
+    /// told.
+    pub keep: usize,
+    /// Above what length a message is refused.
+    pub longest: u64,
+}
+
 /// A header, taken apart.
 #[derive(Clone, Copy, Debug)]
 struct Header {
@@ -96,7 +136,7 @@ struct Open {
     come: u64,
 }
 
-/// Puts messages together out of frames. What it keeps is bounded as [`Wanted`] says.
+/// Puts messages together out of frames. What it keeps is bounded by [`Limits::keep`].
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
     head: Vec<u8>,
@@ -120,7 +160,7 @@ impl Assembly {
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         masked: bool,
-        wanted: &Wanted,
+        limits: &Limits,
         input: &mut &'i [u8],
     ) -> Result<Option<Item<'s>>, Malformed> {
         loop {
@@ -130,7 +170,7 @@ impl Assembly {
                     let Some(header) = self.header(masked, input)? else {
                         return Ok(None);
                     };
-                    self.begin(&header, wanted)?;
+                    self.begin(&header, limits)?;
                     let whole = header.fin
                         && header.opcode != CONTINUATION
                         && header.opcode < CLOSE
@@ -159,7 +199,7 @@ impl Assembly {
             let keeps = is_control
                 || self
                     .message
-                    .is_some_and(|length| length <= wanted.keep as u64);
+                    .is_some_and(|length| length <= limits.keep as u64);
             let into = if is_control {
                 &mut self.control
             } else {
@@ -193,7 +233,7 @@ impl Assembly {
                 _ if !open.header.fin => {}
                 _ => {
                     let length = self.message.take().unwrap_or(0);
-                    let body = (self.kept.len() as u64 == length && length <= wanted.keep as u64)
+                    let body = (self.kept.len() as u64 == length && length <= limits.keep as u64)
                         .then_some(&*self.kept);
                     return Ok(Some(Item::Frame(Frame { length, body })));
                 }
@@ -202,7 +242,7 @@ impl Assembly {
     }
 
     /// What a frame's header begins.
-    fn begin(&mut self, header: &Header, wanted: &Wanted) -> Result<(), Malformed> {
+    fn begin(&mut self, header: &Header, limits: &Limits) -> Result<(), Malformed> {
         if header.opcode >= CLOSE {
             self.control.clear();
             return Ok(());
@@ -210,16 +250,16 @@ impl Assembly {
         let before = match (header.opcode, self.message) {
             (CONTINUATION, Some(length)) => length,
             (CONTINUATION, None) => {
-                return Err(Malformed::WebSocket("the continuation of nothing"));
+                return Err(Malformed::Rule("the continuation of nothing"));
             }
-            (_, Some(_)) => return Err(Malformed::WebSocket("a message within another")),
+            (_, Some(_)) => return Err(Malformed::Rule("a message within another")),
             (_, None) => {
                 self.kept.clear();
                 0
             }
         };
         let length = before.saturating_add(header.length);
-        if length > wanted.longest {
+        if length > limits.longest {
             return Err(Malformed::TooLong(length));
         }
         self.message = Some(length);
@@ -254,12 +294,12 @@ fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malform
         return Ok(None);
     };
     if first & RESERVED != 0 {
-        return Err(Malformed::WebSocket(
+        return Err(Malformed::Rule(
             "reserved bits are set, and no extension was agreed",
         ));
     }
     if (second & MASKED != 0) != masked {
-        return Err(Malformed::WebSocket(match masked {
+        return Err(Malformed::Rule(match masked {
             true => "a client's frame without a mask",
             false => "a server's frame with a mask",
         }));
@@ -279,12 +319,12 @@ fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malform
     match opcode {
         CONTINUATION | TEXT | BINARY => {}
         CLOSE | PING | PONG if length > CONTROL_MAX || !fin => {
-            return Err(Malformed::WebSocket(
+            return Err(Malformed::Rule(
                 "a control frame that is too long or in pieces",
             ));
         }
         CLOSE | PING | PONG => {}
-        _ => return Err(Malformed::WebSocket("an opcode that is not defined")),
+        _ => return Err(Malformed::Rule("an opcode that is not defined")),
     }
     let (mask, size) = match masked {
         false => (None, size),

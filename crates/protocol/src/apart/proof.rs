@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 /// What a receiver and those who may use it know. It is shown nowhere.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -62,20 +63,8 @@ pub(super) fn proves(said: &str, secret: &Secret, challenge: &str) -> bool {
 
 /// HMAC with SHA-256 (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    const BLOCK: usize = 64;
-    let mut block = [0u8; BLOCK];
-    if key.len() > BLOCK {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let with = |pad: u8| {
-        let mut hash = Sha256::new();
-        hash.update(block.map(|byte| byte ^ pad));
-        hash
-    };
-    let inner = with(0x36).chain_update(message).finalize();
-    with(0x5c).chain_update(inner).finalize().into()
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of HMAC has any length");
+    mac.chain_update(message).finalize().into_bytes().into()
 }
 
 fn hex(bytes: &[u8]) -> String {

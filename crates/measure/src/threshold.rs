@@ -8,6 +8,7 @@
 //! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of clients
 //!   is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
 //!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all.
+//!   A reason counts those that say it more exactly, too: `failures.tls` counts `tls_expired`.
 //! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9` (also
 //!   written `p999`), or `count`. A distribution needs one. A counter, or what is derived from
 //!   counters, has none. A level without one is compared by its mean.
@@ -22,6 +23,7 @@
 
 mod judge;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::metric::Statistic;
@@ -464,9 +466,7 @@ impl Resolved {
             }
             Reads::Metric(..) => None,
             Reads::Failures(None) => Some(window.failures.values().sum::<u64>() as i64),
-            Reads::Failures(Some(reason)) => {
-                Some(window.failures.get(reason).copied().unwrap_or(0) as i64)
-            }
+            Reads::Failures(Some(reason)) => Some(of_reason(&window.failures, reason) as i64),
         }
     }
 
@@ -474,9 +474,7 @@ impl Resolved {
         let value = match &self.reads {
             Reads::Metric(metric, statistic) => totals.figure(metric, *statistic),
             Reads::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
-            Reads::Failures(Some(reason)) => {
-                Some(totals.failures().get(reason).copied().unwrap_or(0) as f64)
-            }
+            Reads::Failures(Some(reason)) => Some(of_reason(totals.failures(), reason) as f64),
         };
         // Without a second of measurement even a count of nothing is no figure.
         value.filter(|value| !value.is_nan() && totals.seconds() > 0.0)
@@ -516,6 +514,16 @@ pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<S
         }
     }
     found
+}
+
+/// How many failed for a reason, or for one whose name goes on behind it and a `_`.
+fn of_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
+    let finer = |name: &str| {
+        name.strip_prefix(reason)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let own = failures.iter().filter(|(name, _)| finer(name));
+    own.map(|(_, count)| count).sum()
 }
 
 const FAILURES: &str = "failures";

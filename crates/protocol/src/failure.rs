@@ -3,34 +3,65 @@
 use std::fmt::Write as _;
 
 /// The longest detail of a failure, in bytes.
-pub(crate) const MAX_DETAIL: usize = 400;
+const MAX_DETAIL: usize = 400;
 
+/// Declares why something fails: rows, each with its meaning and its stable name. `with` names
+/// reasons that are shared, which come before.
 macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $Reason:ident = $name:literal;)*) => {
-        /// Why a client failed: a row of the report.
+    (
+        $(#[$meta:meta])*
+        $Name:ident $(with $Shared:ident($Of:ty))? {
+            $($(#[doc = $doc:literal])+ $Reason:ident = $name:literal;)*
+        }
+    ) => {
+        $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Failure {
+        pub enum $Name {
+            $(
+                /// A reason that other protocols know too.
+                $Shared($Of),
+            )?
             $($(#[doc = $doc])+ $Reason,)*
         }
 
-        impl Failure {
-            /// Every reason there is.
-            pub const ALL: &'static [Failure] = &[$(Failure::$Reason),*];
+        impl $Name {
+            /// Every reason there is, but for shared ones.
+            pub const ALL: &'static [$Name] = &[$($Name::$Reason),*];
 
             /// The stable name.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Failure::$Reason => $name,)*
+                    $($Name::$Shared(shared) => shared.name(),)?
+                    $($Name::$Reason => $name,)*
                 }
             }
 
             /// What it means.
             pub const fn doc(self) -> &'static str {
                 match self {
-                    $(Failure::$Reason => measure::metric::trim_doc(concat!($($doc),+)),)*
+                    $($Name::$Shared(shared) => shared.doc(),)?
+                    $($Name::$Reason => measure::metric::trim_doc(concat!($($doc),+)),)*
                 }
             }
         }
+
+        $(
+            impl $Name {
+                /// The failure with what exactly happened.
+                pub fn with(self, detail: impl Into<String>) -> $crate::session::Failure {
+                    $crate::session::Failure {
+                        reason: self.name(),
+                        detail: $crate::failure::bounded(detail.into()),
+                    }
+                }
+            }
+
+            impl From<$Of> for $Name {
+                fn from(shared: $Of) -> $Name {
+                    $Name::$Shared(shared)
+                }
+            }
+        )?
     };
 }
 
@@ -51,4 +82,45 @@ pub(crate) fn bounded(detail: String) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::connect_failure::ConnectFailure;
+
+    /// Demands of a protocol's own reasons what holds for all: names are words that differ, also
+    /// from shared ones, and none is that of a group, since a threshold on it would count them all.
+    pub(crate) fn assert_reasons(own: impl Iterator<Item = (&'static str, &'static str)>) {
+        let shared = ConnectFailure::ALL.iter();
+        let shared = shared.map(|failure| (failure.name(), failure.doc()));
+        let mut names = Vec::new();
+        for (name, doc) in own.chain(shared) {
+            let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            assert!(
+                name.bytes().all(|byte| letter(byte) || byte == b'_'),
+                "{name}"
+            );
+            assert!(!doc.is_empty(), "{name}");
+            names.push(name);
+        }
+        for name in &names {
+            let group = format!("{name}_");
+            let same = names.iter().filter(|other| other == &name).count();
+            assert_eq!(same, 1, "{name}");
+            assert!(
+                !names.iter().any(|other| other.starts_with(&group)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn details_are_bounded_and_plain() {
+        let detail = bounded(format!("a\r\n\u{1b}{}", "ä".repeat(1000)));
+        assert!(detail.len() <= MAX_DETAIL);
+        assert!(detail.starts_with("a\\r\\n\\u{1b}ä"));
+        assert!(detail.ends_with('…'));
+        assert_eq!(bounded("short".to_owned()), "short");
+    }
 }

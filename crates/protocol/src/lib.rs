@@ -8,6 +8,7 @@
 
 pub mod apart;
 pub mod auth;
+pub mod connect_failure;
 pub mod descriptor;
 mod failure;
 pub mod follow;

@@ -354,6 +354,22 @@ fn failures_are_counted_by_reason_and_in_all() {
 }
 
 #[test]
+fn a_reason_counts_those_that_say_it_more_exactly() {
+    let mut viewers = Recorder::new(VIEWERS);
+    for reason in ["tls_expired", "tls_alert", "tlsx", "tls"] {
+        viewers.fail(reason);
+    }
+    let window = BTreeMap::from([("viewers".to_owned(), viewers.take_window())]);
+    for (reason, count) in [("tls", 3.0), ("tls_alert", 1.0), ("tl", 0.0)] {
+        for statistic in ["", ".worst"] {
+            let text = format!("viewers.failures.{reason}{statistic} <= 9");
+            let results = judge(&[&text], 0, std::slice::from_ref(&window));
+            assert_eq!(results[0].value, Some(count), "{text}");
+        }
+    }
+}
+
+#[test]
 fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
     let window = |received: u64, failed: u64| {
         let mut viewers = Recorder::new(VIEWERS);

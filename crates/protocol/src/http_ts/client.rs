@@ -13,6 +13,7 @@ use super::config::{AtClose, ClientConfig};
 use super::failure::Failure;
 use super::metrics as m;
 use crate::auth;
+use crate::connect_failure::ConnectFailure;
 use crate::http1::{self, Decoder, Head, Item, Url, UrlError};
 use crate::media::rtp::StreamSummary;
 use crate::media::silence;
@@ -567,7 +568,7 @@ impl Client {
                 format!("no answer in {waited} ({})", self.ends()),
             ),
             _ => (
-                Failure::ConnectTimeout,
+                ConnectFailure::TimedOut.into(),
                 format!("no connection in {waited} ({})", self.ends()),
             ),
         })
@@ -668,7 +669,7 @@ impl Session for Client {
             Input::OpenFailed { channel, error } if channel == self.channel => {
                 self.open = false;
                 let detail = format!("{error} ({})", self.ends());
-                self.fail(cx, Failure::of_connect(error), detail);
+                self.fail(cx, Failure::Connect(error.into()), detail);
             }
             Input::Bytes {
                 channel,

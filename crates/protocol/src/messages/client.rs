@@ -14,6 +14,7 @@ use super::frame::{Item, Reader, Wanted};
 use super::metrics as m;
 use super::template::{Filling, Template};
 use super::url::Target;
+use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
 use crate::mix::mix;
 use crate::session::{ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session};
@@ -246,7 +247,7 @@ impl Client {
                     "no connection in {:.3} s, until the client was stopped",
                     waited.as_secs_f64()
                 );
-                self.fail(cx, Failure::ConnectTimeout, detail);
+                self.fail(cx, ConnectFailure::TimedOut.into(), detail);
             }
             State::Greeting(greeting) if waited >= IN_VAIN => {
                 let detail = greeting.waits_for(&self.plan);
@@ -450,7 +451,7 @@ impl Session for Client {
                 self.opened(cx, (local, remote))
             }
             (State::Connecting, Input::OpenFailed { error, .. }) => {
-                self.fail(cx, Failure::of_connect(error), error.to_string());
+                self.fail(cx, Failure::Connect(error.into()), error.to_string());
             }
             (State::Greeting(_), Input::Bytes { bytes, .. }) => self.greet(cx, bytes),
             (State::Greeting(greeting), Input::Closed { how, .. }) => {

@@ -563,7 +563,7 @@ impl Session for Client {
                 } else if channel == self.connection.channel || self.is_post(channel) {
                     let detail = format!("{error} ({})", self.ends());
                     self.connection.open = false;
-                    self.fail(cx, Failure::of_connect(error), detail);
+                    self.fail(cx, Failure::Connect(error.into()), detail);
                 } else if let Some(publishing) = &mut self.publishing {
                     publishing.lost_ports(channel);
                     if self.ending.is_none() {

@@ -253,12 +253,8 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::TooManyRedirects
         | Failure::BadRedirect
         | Failure::RedirectRefused => m::ZAPS_FAILED_STATUS,
-        Failure::Refused
-        | Failure::Unreachable
-        | Failure::NameNotFound
-        | Failure::ConnectTimeout
-        | Failure::ConnectOther
-        | Failure::Tls => m::ZAPS_FAILED_CONNECT,
+        Failure::Connect(failure) if failure.is_local() => m::ZAPS_FAILED_LOCAL,
+        Failure::Connect(_) => m::ZAPS_FAILED_CONNECT,
         Failure::TimeoutResponse
         | Failure::NoMedia
         | Failure::EmptyBody
@@ -275,6 +271,5 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::Stuck => m::ZAPS_FAILED_BROKEN,
         Failure::NotTs => m::ZAPS_FAILED_NOT_TS,
         Failure::WrongChannel => m::ZAPS_FAILED_WRONG_CHANNEL,
-        Failure::LocalPorts | Failure::LocalFiles => m::ZAPS_FAILED_LOCAL,
     }
 }

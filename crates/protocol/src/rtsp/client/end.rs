@@ -5,6 +5,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
+use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
@@ -44,7 +45,7 @@ impl Client {
                 format!("{} was not published", self.url),
             ),
             Phase::Connecting => (
-                Failure::ConnectTimeout,
+                ConnectFailure::TimedOut.into(),
                 self.started,
                 "no connection".to_owned(),
             ),

@@ -24,7 +24,8 @@ reasons! {
         TlsUnknownIssuer = "tls_unknown_issuer";
         /// The server's certificate is for another name.
         TlsWrongName = "tls_wrong_name";
-        /// Something else is wrong with the server's certificate: its purpose, its form, or that it is revoked.
+        /// Something else is wrong with the server's certificate: its purpose, its form, or that it
+        /// is revoked.
         TlsBadCertificate = "tls_bad_certificate";
         /// Server and client have no version, cipher or signature of TLS in common.
         TlsIncompatible = "tls_incompatible";

@@ -1,11 +1,11 @@
-//! WebSockets (RFC 6455) without I/O, for both sides: the handshake that makes a connection one, and
-//! the frames that then go over it.
+//! WebSockets (RFC 6455) without I/O, for both sides: the handshake that makes a connection one,
+//! and the frames that then go over it.
 
 mod frames;
 mod handshake;
 
 pub use frames::{
     Assembly, BINARY, CLOSE, Frame, Item, Limits, Malformed, NORMAL, PING, PONG, TEXT, mask,
-    overhead, write_control, write_header,
+    overhead, write_control, write_header, write_message,
 };
-pub use handshake::{Acceptance, Upgrade};
+pub use handshake::{Acceptance, Upgrade, parse_url};

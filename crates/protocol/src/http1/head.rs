@@ -244,8 +244,8 @@ fn is_digit(text: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Gathers a head whose lines end in CRLF, out of pieces cut anywhere. It holds no more than it may,
-/// and looks at each byte once or twice.
+/// Gathers a head whose lines end in CRLF, out of pieces cut anywhere. It holds no more than it
+/// may, and looks at each byte once or twice.
 #[derive(Debug)]
 pub(crate) struct HeadReader {
     head: Vec<u8>,

@@ -40,8 +40,8 @@ reasons! {
         TooManyRedirects = "too_many_redirects";
         /// The server sent the client on to nowhere: no `Location`, or none that is a URL of HTTP.
         BadRedirect = "bad_redirect";
-        /// The server sent the client on to another host, which the detail names, and `follow` does not allow that. Write the URL of
-        /// that host, or `follow: any`.
+        /// The server sent the client on to another host, which the detail names, and `follow` does
+        /// not allow that. Write the URL of that host, or `follow: any`.
         RedirectRefused = "redirect_refused";
         /// What the server answered is not HTTP/1.
         NotHttp = "not_http";
@@ -49,11 +49,13 @@ reasons! {
         MalformedResponse = "malformed_response";
         /// The head of the answer is longer than is taken, and may be endless.
         HeaderTooLong = "header_too_long";
-        /// The framing of the body is wrong: a chunk whose size cannot be read, or that is not over where its size says.
+        /// The framing of the body is wrong: a chunk whose size cannot be read, or that is not over
+        /// where its size says.
         BadChunk = "bad_chunk";
         /// The server sent the body in chunks so small that most of what came was their framing.
         Flooded = "flooded";
-        /// What the server sends is no transport stream: the detail says what it looks like, such as HTML or gzip.
+        /// What the server sends is no transport stream: the detail says what it looks like, such
+        /// as HTML or gzip.
         NotTs = "not_ts";
         /// The head of the answer came, and then no packet in time.
         NoMedia = "no_media";
@@ -61,7 +63,8 @@ reasons! {
         EmptyBody = "empty_body";
         /// No packet came for so long that media had stopped.
         MediaStopped = "media_stopped";
-        /// The server closed the connection while media came, and nothing had said that the stream is over.
+        /// The server closed the connection while media came, and nothing had said that the stream
+        /// is over.
         ClosedInMedia = "closed_in_media";
         /// The body ended before its stated length or its last chunk.
         CutOff = "cut_off";
@@ -69,7 +72,8 @@ reasons! {
         Reset = "reset";
         /// The server took nothing off the connection until the bounded queue of requests ran over.
         Stuck = "stuck";
-        /// After a change of channel, datagrams of other channels came and none of the new one. Of changes only, never of clients.
+        /// After a change of channel, datagrams of other channels came and none of the new one. Of
+        /// changes only, never of clients.
         WrongChannel = "wrong_channel";
     }
 }

@@ -24,7 +24,8 @@ reasons! {
         MalformedAnswer = "malformed_answer";
         /// The server sent more pings at once than a client answers.
         Flooded = "flooded";
-        /// The server took nothing off the connection until the bounded queue of the greeting ran over.
+        /// The server took nothing off the connection until the bounded queue of the greeting ran
+        /// over.
         Stuck = "stuck";
     }
 }

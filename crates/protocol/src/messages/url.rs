@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::http1;
-use crate::url::{UrlError, Why, split_authority};
+use crate::url::{Parts, UrlError, Why, split_authority};
+use crate::{http1, websocket};
 
 /// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that ends it).
 pub const MAX_PATH: usize = 107;
@@ -47,35 +47,36 @@ impl Target {
                 schemes: "tcp://, tls://, ws://, wss:// or unix://",
             })
         };
+        let malformed = |error: UrlError| other(&error.why.to_string());
         let (scheme, rest) = url.split_once("://").ok_or_else(no_scheme)?;
-        let (like, websocket) = match scheme.to_ascii_lowercase().as_str() {
+        let secure = match scheme.to_ascii_lowercase().as_str() {
             "unix" => return Target::unix(rest).map_err(other),
-            "tcp" => ("http", false),
-            "tls" => ("https", false),
-            "ws" => ("http", true),
-            "wss" => ("https", true),
+            "ws" | "wss" => {
+                let parsed = websocket::parse_url(url).map_err(malformed)?;
+                return Ok(Target::Port {
+                    host: parsed.host().to_owned(),
+                    port: parsed.port(),
+                    secure: parsed.is_secure(),
+                    websocket: Some(Box::new(parsed)),
+                });
+            }
+            "tcp" => false,
+            "tls" => true,
             _ => return Err(no_scheme()),
         };
-        // The rest is written as in URLs of HTTP.
-        let parsed = http1::Url::parse(&format!("{like}://{rest}"))
-            .map_err(|error| other(&error.why.to_string()))?;
-        if !websocket {
-            let (authority, path) = split_authority(rest);
-            if !path.trim_end_matches('/').is_empty() {
-                return Err(other("it names a path, which means nothing here"));
-            }
-            let names_port = authority
-                .rsplit_once(':')
-                .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            if !names_port {
-                return Err(other("it names no port: write tcp://host:9000"));
-            }
+        let parts = Parts::of(url).map_err(malformed)?;
+        let (_, path) = split_authority(rest);
+        if !path.trim_end_matches('/').is_empty() {
+            return Err(other("it names a path, which means nothing here"));
         }
+        let port = parts
+            .port
+            .ok_or_else(|| other("it names no port: write tcp://host:9000"))?;
         Ok(Target::Port {
-            host: parsed.host().to_owned(),
-            port: parsed.port(),
-            secure: parsed.is_secure(),
-            websocket: websocket.then(|| Box::new(parsed)),
+            host: parts.host,
+            port,
+            secure,
+            websocket: None,
         })
     }
 

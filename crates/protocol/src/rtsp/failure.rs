@@ -56,11 +56,12 @@ reasons! {
         TooManyRedirects = "too_many_redirects";
         /// The server sent the client on to nowhere: no `Location`, or none that is a URL of RTSP.
         BadRedirect = "bad_redirect";
-        /// The server sent the client on to another host, which the detail names, and `follow` does not allow that. Write the URL of
-        /// that host, or `follow: any`.
+        /// The server sent the client on to another host, which the detail names, and `follow` does
+        /// not allow that. Write the URL of that host, or `follow: any`.
         RedirectRefused = "redirect_refused";
-        /// The server said in its answer to SETUP that media comes from another host (`source`), which the detail names: receiver reports would
-        /// go there, and `follow` does not allow that. Where that host is the server's own, write `follow: any`.
+        /// The server said in its answer to SETUP that media comes from another host (`source`),
+        /// which the detail names: receiver reports would go there, and `follow` does not allow
+        /// that. Where that host is the server's own, write `follow: any`.
         SourceRefused = "source_refused";
         /// The server closed the connection before OPTIONS was answered.
         ClosedInOptions = "closed_in_options";
@@ -90,7 +91,8 @@ reasons! {
         Stuck = "stuck";
         /// No packet of any stream arrived in time after PLAY was answered.
         NoMedia = "no_media";
-        /// No stream brought a packet for so long that media had stopped, well before its known end.
+        /// No stream brought a packet for so long that media had stopped, well before its known
+        /// end.
         MediaStopped = "media_stopped";
         /// An answer could not be read, or lacks what it must state.
         MalformedResponse = "malformed_response";
@@ -100,28 +102,34 @@ reasons! {
         NoStreams = "no_streams";
         /// The server answered with another transport than was asked for.
         UnsupportedTransportAnswer = "unsupported_transport_answer";
-        /// The server refused to send media to another address than the one that requests come from (`media.address`): it
-        /// answered SETUP with 400, 403, 451, 461 or 463. Let it, if it can be told to; else leave `media.address` out.
+        /// The server refused to send media to another address than the one that requests come from
+        /// (`media.address`): it answered SETUP with 400, 403, 451, 461 or 463. Let it, if it can
+        /// be told to; else leave `media.address` out.
         DestinationRefused = "destination_refused";
-        /// The server answered SETUP with another `destination` than was asked for, so media would go there. Let it send media to
-        /// other addresses, if it can be told to; else leave `media.address` out.
+        /// The server answered SETUP with another `destination` than was asked for, so media would
+        /// go there. Let it send media to other addresses, if it can be told to; else leave
+        /// `media.address` out.
         DestinationChanged = "destination_changed";
-        /// The server's answer to SETUP named no `destination`, and no packet came to the one that was asked for: it has most likely sent
-        /// the media to where requests come from. Let it send media to other addresses, if it can be told to; else leave `media.address` out.
+        /// The server's answer to SETUP named no `destination`, and no packet came to the one that
+        /// was asked for: it has most likely sent the media to where requests come from. Let it
+        /// send media to other addresses, if it can be told to; else leave `media.address` out.
         DestinationIgnored = "destination_ignored";
-        /// The machine that is to receive the media (`media.receiver`) could not be reached, refused, or was lost: see the detail. Its
-        /// ports are closed then, and what came to them since it was last heard of is unknown.
+        /// The machine that is to receive the media (`media.receiver`) could not be reached,
+        /// refused, or was lost: see the detail. Its ports are closed then, and what came to them
+        /// since it was last heard of is unknown.
         ReceiverLost = "receiver_lost";
         /// A message was larger than is taken.
         MessageTooLarge = "message_too_large";
-        /// The server sent more messages at once than a client takes. They would keep all other clients of a worker waiting.
+        /// The server sent more messages at once than a client takes. They would keep all other
+        /// clients of a worker waiting.
         Flooded = "flooded";
         /// The server sent more than 64 KiB that are neither message nor packet, and little else.
         Garbage = "garbage";
-        /// This machine granted no membership in a multicast group: a limit of the kernel's, which the detail names, or there
-        /// is no such network interface.
+        /// This machine granted no membership in a multicast group: a limit of the kernel's, which
+        /// the detail names, or there is no such network interface.
         LocalMembership = "local_membership";
-        /// This machine could not open a pair of UDP ports for another reason, which the detail names.
+        /// This machine could not open a pair of UDP ports for another reason, which the detail
+        /// names.
         LocalOther = "local_other";
     }
 }

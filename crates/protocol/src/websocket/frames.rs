@@ -61,6 +61,12 @@ pub fn write_header(opcode: u8, length: usize, mask: Option<u32>, out: &mut Vec<
 /// Writes a control frame, of which the payload is cut off where it is too long.
 pub fn write_control(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Vec<u8>) {
     let payload = &payload[..payload.len().min(CONTROL_MAX as usize)];
+    write_message(opcode, payload, mask, out);
+}
+
+/// Writes a frame that is a whole message. Clients mask theirs with a number that nobody can
+/// foretell (RFC 6455, 5.3), servers do not.
+pub fn write_message(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Vec<u8>) {
     write_header(opcode, payload.len(), mask, out);
     let from = out.len();
     out.extend_from_slice(payload);

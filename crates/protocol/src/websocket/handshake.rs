@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::auth;
 use crate::http1::{self, Decoder, FieldRules, HeadReader, Headers, Item, TooLong, Url, Version};
 use crate::mix::mix;
+use crate::url::{UrlError, Why};
 
 /// What the server adds to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -15,6 +16,27 @@ const REQUEST_MAX: usize = 16 * 1024;
 
 /// The field that names subprotocols (RFC 6455, 11.3.4).
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
+
+/// The URL whose server is asked for a WebSocket by `ws://host/chat` or `wss://host/chat`
+/// (RFC 6455, 3).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_url(url: &str) -> Result<Url, UrlError> {
+    match crate::url::scheme(url)?.as_str() {
+        "ws" | "wss" => {}
+        _ => {
+            let why = Why::Scheme {
+                kind: "WebSocket URL",
+                schemes: "ws:// or wss://",
+            };
+            return Err(why.of(url));
+        }
+    }
+    // All but the scheme is as in URLs of HTTP, and `s` behind it says that it is over TLS.
+    let like = format!("http{}", &url["ws".len()..]);
+    Url::parse(&like).map_err(|error| error.why.of(url))
+}
 
 /// A client's handshake.
 #[derive(Debug)]
@@ -26,8 +48,8 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// A handshake, and the request that begins it. `protocols` are the subprotocols that the client
-    /// speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
+    /// A handshake, and the request that begins it. `protocols` are the subprotocols that the
+    /// client speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
     pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
@@ -155,8 +177,8 @@ impl Acceptance {
         self.protocol.as_deref()
     }
 
-    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What is
-    /// behind it is left in `bytes`.
+    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What
+    /// is behind it is left in `bytes`.
     ///
     /// # Errors
     /// What is wrong with the request.
@@ -285,6 +307,30 @@ mod tests {
             accept_of(b"dGhlIHNhbXBsZSBub25jZQ=="),
             "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         );
+    }
+
+    #[test]
+    fn urls_name_a_server_of_http() {
+        for (url, like) in [
+            ("ws://u:p@h/chat?a", "http://h/chat?a"),
+            ("WSS://[::1]:7", "https://[::1]:7/"),
+            ("wsS://h", "https://h/"),
+        ] {
+            let url = parse_url(url).expect(url);
+            assert_eq!(
+                (url.to_string().as_str(), url.is_secure()),
+                (like, like.starts_with("https"))
+            );
+        }
+        for (wrong, why) in [
+            ("http://h", "ws:// or wss://"),
+            ("wsss://h", "ws:// or wss://"),
+            ("h", "ws:// or wss://"),
+            ("ws://u:secret@h:0/", "`ws://h:0/` has a port"),
+        ] {
+            let error = parse_url(wrong).expect_err(wrong).to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

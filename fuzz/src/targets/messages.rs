@@ -169,9 +169,12 @@ pub(super) fn websocket(bytes: &[u8]) {
     }
 }
 
+/// The subprotocols that both sides of a handshake speak.
+const PROTOCOLS: &[&str] = &["janus-protocol", "b"];
+
 fn handshake(stream: &[u8], cuts: &Cuts) {
     let accepted = |pieces: &[&[u8]]| {
-        let (mut acceptance, mut taken) = (Acceptance::default(), 0);
+        let (mut acceptance, mut taken) = (Acceptance::new(PROTOCOLS), 0);
         for piece in pieces {
             let mut rest = *piece;
             let answer = acceptance.take(&mut rest)?;
@@ -191,7 +194,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
         );
     }
     let url = http1::Url::parse("http://h/a").expect("a URL");
-    let (mut upgrade, request) = Upgrade::begin(&url, &[], 1);
+    let (mut upgrade, request) = Upgrade::begin(&url, PROTOCOLS, 1);
     let (right, _) = accepted(&[&request])
         .expect("it is a request")
         .expect("it is whole");
@@ -207,8 +210,9 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
         }
     }
     assert_eq!(taken, right.len());
+    assert_eq!(upgrade.protocol(), Some(PROTOCOLS[0]));
     let result = |pieces: &[&[u8]]| {
-        let (mut upgrade, _) = Upgrade::begin(&url, &[], 1);
+        let (mut upgrade, _) = Upgrade::begin(&url, PROTOCOLS, 1);
         for mut piece in pieces.iter().copied() {
             match upgrade.answered(&mut piece) {
                 Ok(false) => {}

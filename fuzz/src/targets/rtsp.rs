@@ -7,9 +7,7 @@ use protocol::media::sdp::Description;
 use protocol::rtsp::codec::{
     Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, Request, Response,
 };
-use protocol::rtsp::headers::{
-    Range, RtpInfo, Session, Transport, parse_cseq, parse_methods,
-};
+use protocol::rtsp::headers::{Range, RtpInfo, Session, Transport, parse_cseq, parse_methods};
 use protocol::rtsp::url::Url;
 
 use crate::input::{Input, text};

@@ -1,4 +1,5 @@
-//! Serde over the tree: how a protocol reads its own keys, each error with its place.
+//! Serde over the tree: how keys are read, each error with its place. A protocol's keys are read up
+//! to the first error; those of a [`Section`] all, and every error of them is collected.
 
 use std::fmt;
 
@@ -8,8 +9,10 @@ use serde::de::{
 };
 
 use crate::error::Problem;
+use crate::fields::{node_text, wrong_type};
 use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
+use crate::section::{self, Section};
 use crate::source::{Origin, SourceKind};
 
 /// What a `Deserialize` had to say, and where.
@@ -27,6 +30,8 @@ enum Kind {
     UnknownKey(String, &'static [&'static str]),
     Missing(&'static str),
     UnknownWord(String, &'static [&'static str]),
+    /// What is wanted, what is there, and how it is written.
+    Type(String, String, &'static str),
     Other(String),
 }
 
@@ -88,6 +93,11 @@ impl KeyError {
                 Problem::new(origin, format!("`{full}` cannot be `{}`", shown(word)))
                     .help(suggest(word, words.iter().copied()))
             }
+            Kind::Type(wanted, found, help) => Problem::new(
+                origin,
+                format!("`{full}`: must be {wanted}, and is {found}"),
+            )
+            .help(*help),
             Kind::Other(message) => match message.split_once("; ") {
                 Some((message, help)) if message.starts_with("must be ") => {
                     Problem::new(origin, format!("`{full}`: {message}")).help(help)
@@ -95,6 +105,32 @@ impl KeyError {
                 Some((message, help)) => Problem::new(origin, message).help(help),
                 None => Problem::new(origin, format!("`{full}`: {message}")),
             },
+        }
+    }
+
+    /// The same of the key at `path` of a section, whose value is `node`.
+    pub(crate) fn section_problem(&self, path: &str, node: &Node) -> Problem {
+        let origin = self.origin.as_ref().unwrap_or(&node.origin);
+        match &self.kind {
+            Kind::Type(wanted, _, help) => {
+                // Quantities name their kind, a colon, and how they are written.
+                let wanted = match wanted.contains(": ") {
+                    true => "a number with its unit",
+                    false => wanted,
+                };
+                wrong_type(node, path, wanted).help(*help)
+            }
+            Kind::Other(message) => {
+                let (message, help) = message.split_once("; ").unwrap_or((message, ""));
+                let message = match message.strip_prefix(section::OUT_OF_RANGE) {
+                    Some(rest) => {
+                        format!("`{path}: {}` is out of range{rest}", node_text(node))
+                    }
+                    None => message.to_owned(),
+                };
+                Problem::new(origin, message).help(help)
+            }
+            _ => self.problem(path, origin, &[]),
         }
     }
 }
@@ -105,6 +141,7 @@ impl fmt::Display for KeyError {
             Kind::UnknownKey(key, _) => write!(f, "unknown key `{key}`"),
             Kind::Missing(key) => write!(f, "`{key}` is missing"),
             Kind::UnknownWord(word, _) => write!(f, "unknown word `{word}`"),
+            Kind::Type(wanted, found, _) => write!(f, "must be {wanted}, and is {found}"),
             Kind::Other(message) => f.write_str(message),
         }
     }
@@ -136,17 +173,34 @@ impl de::Error for KeyError {
             Unexpected::Unit => "nothing".to_owned(),
             other => other.to_string(),
         };
-        KeyError::new(Kind::Other(format!("must be {expected}, and is {found}")))
+        KeyError::new(Kind::Type(expected.to_string(), found, ""))
     }
 }
 
 /// Reads a value from a node.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a>(pub(crate) &'a Node);
+pub(crate) struct Reader<'a> {
+    pub(crate) node: &'a Node,
+    /// The place of its key, where it is the value of one.
+    key: Option<&'a Origin>,
+    /// The section that it is of.
+    section: Option<&'a Section>,
+    /// How it is written, where the section says so.
+    help: &'static str,
+}
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(node: &'a Node, section: Option<&'a Section>) -> Reader<'a> {
+        Reader {
+            node,
+            key: None,
+            section,
+            help: "",
+        }
+    }
+
     fn text(self) -> Option<&'a str> {
-        match &self.0.value {
+        match &self.node.value {
             Value::Scalar { text, .. } => Some(text),
             _ => None,
         }
@@ -157,11 +211,8 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(self, wanted: &str) -> KeyError {
-        KeyError::new(Kind::Other(format!(
-            "must be {wanted}, and is {}",
-            self.0.kind()
-        )))
-        .at(&self.0.origin)
+        KeyError::new(Kind::Type(wanted.to_owned(), self.node.kind(), self.help))
+            .at(&self.node.origin)
     }
 }
 
@@ -180,11 +231,13 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = KeyError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match &self.0.value {
+        match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::List(_) => self.deserialize_seq(visitor),
             Value::Map(_) => self.deserialize_map(visitor),
-            Value::Scalar { text, quoted: true } => visitor.visit_borrowed_str(text),
+            Value::Scalar { text, quoted } if *quoted || self.section.is_some() => {
+                visitor.visit_borrowed_str(text)
+            }
             Value::Scalar { text, .. } => match text.as_str() {
                 "true" => visitor.visit_bool(true),
                 "false" => visitor.visit_bool(false),
@@ -226,7 +279,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match self.0.value {
+        match self.node.value {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -234,42 +287,71 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        visitor.visit_newtype_struct(self)
+        match self.section {
+            Some(_) if name == section::KEY => visitor.visit_seq(Attempt(self)),
+            Some(section) => visitor.visit_newtype_struct(Reader {
+                help: section.form(name).help,
+                ..self
+            }),
+            None => visitor.visit_newtype_struct(self),
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match &self.0.value {
-            Value::List(items) => visitor.visit_seq(Items(items.iter())),
+        match &self.node.value {
+            Value::List(items) => visitor.visit_seq(Items {
+                items: items.iter().enumerate(),
+                section: self.section,
+            }),
+            _ if self.section.is_some() => Err(self.wrong("a list")),
             _ => Err(KeyError::new(Kind::Other(format!(
                 "must be a list, and is {}; write each item on a line that begins with `- `",
-                self.0.kind()
+                self.node.kind()
             )))
-            .at(&self.0.origin)),
+            .at(&self.node.origin)),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match &self.0.value {
+        match &self.node.value {
             Value::Map(entries) => visitor
                 .visit_map(Entries {
                     entries: entries.iter(),
                     value: None,
+                    section: self.section,
+                    known: None,
                 })
-                .map_err(|error| error.at(&self.0.origin)),
+                .map_err(|error| error.at(&self.node.origin)),
             _ => Err(self.wrong("a mapping")),
         }
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
-        _fields: &'static [&'static str],
+        name: &'static str,
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        self.deserialize_map(visitor)
+        let Some(section) = self.section else {
+            return self.deserialize_map(visitor);
+        };
+        let form = section.form(name);
+        let Value::Map(entries) = &self.node.value else {
+            let help = form.help;
+            return Err(Reader { help, ..self }.wrong("a mapping"));
+        };
+        section.needs(self.node, entries, form);
+        let read = visitor.visit_map(Entries {
+            entries: entries.iter(),
+            value: None,
+            section: self.section,
+            known: Some(fields),
+        });
+        section.unknown(entries, fields);
+        read
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -278,17 +360,18 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        match &self.0.value {
+        match &self.node.value {
             Value::Scalar { text, .. } => visitor
                 .visit_enum(Word(text))
-                .map_err(|error: KeyError| error.at(&self.0.origin)),
+                .map_err(|error: KeyError| error.at(&self.node.origin)),
+            _ if self.section.is_some() => Err(self.wrong("a text")),
             Value::Map(entries) => match entries.as_slice() {
                 [entry] => visitor.visit_enum(Choice(entry)),
                 [] => Err(KeyError::new(Kind::Other(format!(
                     "must be one key with its value, and has none; there are: {}",
                     variants.join(", ")
                 )))
-                .at(&self.0.origin)),
+                .at(&self.node.origin)),
                 several => {
                     let keys: Vec<&str> = several.iter().map(|entry| entry.key.as_str()).collect();
                     let list = shown(&keys.join(", "));
@@ -297,7 +380,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                          keep one, or write each on a line of its own that begins with `- ` where there may be several",
                         several.len(),
                     );
-                    Err(KeyError::new(Kind::Other(text)).at(&self.0.origin))
+                    Err(KeyError::new(Kind::Other(text)).at(&self.node.origin))
                 }
             },
             _ => Err(self.wrong("a word")),
@@ -313,7 +396,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 }
 
-struct Items<'a>(std::slice::Iter<'a, Node>);
+struct Items<'a> {
+    items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+    section: Option<&'a Section>,
+}
 
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = KeyError;
@@ -322,18 +408,49 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, KeyError> {
-        let Some(node) = self.0.next() else {
+        let Some((index, node)) = self.items.next() else {
             return Ok(None);
         };
-        seed.deserialize(Reader(node))
-            .map(Some)
-            .map_err(|error| error.at(&node.origin))
+        let reader = Reader::new(node, self.section);
+        match self.section {
+            Some(section) => section.inside(&index.to_string(), || seed.deserialize(reader)),
+            None => seed.deserialize(reader),
+        }
+        .map(Some)
+        .map_err(|error| error.at(&node.origin))
+    }
+}
+
+/// One value, or none where it is wrong: its section has the error.
+struct Attempt<'a>(Reader<'a>);
+
+impl<'de> SeqAccess<'de> for Attempt<'de> {
+    type Error = KeyError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, KeyError> {
+        let Reader {
+            node, key, section, ..
+        } = self.0;
+        Ok(match (&node.value, key, section) {
+            (Value::Null, Some(key), Some(section)) => {
+                section.no_value(key);
+                None
+            }
+            (_, _, Some(section)) => section.attempt(seed, self.0),
+            _ => Some(seed.deserialize(self.0)?),
+        })
     }
 }
 
 struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
+    section: Option<&'a Section>,
+    /// The keys that are read. All, where nothing is said.
+    known: Option<&'static [&'static str]>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de> {
@@ -343,7 +460,9 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, KeyError> {
-        let Some(entry) = self.entries.next() else {
+        let known = self.known;
+        let read = |entry: &&Entry| known.is_none_or(|known| known.contains(&entry.key.as_str()));
+        let Some(entry) = self.entries.find(read) else {
             return Ok(None);
         };
         self.value = Some(entry);
@@ -357,7 +476,14 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .value
             .take()
             .ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
-        seed.deserialize(Reader(&entry.node)).map_err(|error| {
+        let reader = Reader {
+            key: Some(&entry.key_origin),
+            ..Reader::new(&entry.node, self.section)
+        };
+        if let Some(section) = self.section {
+            return section.inside(&entry.key, || seed.deserialize(reader));
+        }
+        seed.deserialize(reader).map_err(|error| {
             let mut error: KeyError = error.at(&entry.node.origin);
             error.keys.push(entry.key.clone());
             error
@@ -446,20 +572,21 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     fn unit_variant(self) -> Result<(), KeyError> {
         match self.0.node.value {
             Value::Null => Ok(()),
-            _ => Err(Reader(&self.0.node).wrong("nothing")),
+            _ => Err(Reader::new(&self.0.node, None).wrong("nothing")),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
-        seed.deserialize(Reader(&self.0.node)).map_err(|error| {
-            let mut error: KeyError = error.at(&self.0.node.origin);
-            error.keys.push(self.0.key.clone());
-            error
-        })
+        seed.deserialize(Reader::new(&self.0.node, None))
+            .map_err(|error| {
+                let mut error: KeyError = error.at(&self.0.node.origin);
+                error.keys.push(self.0.key.clone());
+                error
+            })
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, KeyError> {
-        Reader(&self.0.node).deserialize_seq(visitor)
+        Reader::new(&self.0.node, None).deserialize_seq(visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -467,6 +594,6 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        Reader(&self.0.node).deserialize_map(visitor)
+        Reader::new(&self.0.node, None).deserialize_map(visitor)
     }
 }

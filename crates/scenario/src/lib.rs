@@ -22,6 +22,7 @@ mod population;
 mod read;
 mod schema;
 mod secrets;
+mod section;
 mod server;
 mod source;
 mod sources;

@@ -8,7 +8,7 @@ use load::Load;
 use measure::HealthBounds;
 use measure::units::{BitRate, duration, optional_duration};
 use protocol::registry::ClientConfig;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::entry::Group;
 use crate::network::Network;
@@ -106,7 +106,7 @@ impl Default for Tester {
 }
 
 /// How media over UDP is received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
     /// As is best where nothing is known of the machine: from the clients' own sockets.
@@ -133,7 +133,7 @@ impl Receive {
 }
 
 /// How the tester's workers stand among all that wants a processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// As everybody.

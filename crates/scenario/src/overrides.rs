@@ -6,7 +6,8 @@ use crate::error::Problem;
 use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, Source, SourceKind};
-use crate::{read, server, tester, yaml};
+use crate::tester::{HealthKeys, TesterKeys};
+use crate::{read, section, server, yaml};
 
 /// What every variable begins with that sets a key: `STREAMGAUGE_DURATION=60s`,
 /// `STREAMGAUGE_CLIENTS__VIEWERS__LOAD__CLIENTS=500`. Two underscores stand for the dot of a path,
@@ -152,8 +153,8 @@ impl Overrides {
             keys.iter().map(|key| format!("{outer}__{key}")).collect()
         };
         let mut known: Vec<String> = read::KEYS.map(str::to_owned).to_vec();
-        known.extend(nested("tester", &tester::KEYS));
-        known.extend(nested("tester__health", &tester::HEALTH_KEYS));
+        known.extend(nested("tester", section::keys::<TesterKeys>()));
+        known.extend(nested("tester__health", section::keys::<HealthKeys>()));
         known.extend(nested("server", &server::KEYS));
         known.extend(self.reserved.iter().filter_map(|name| {
             let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;

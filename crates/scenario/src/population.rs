@@ -500,7 +500,7 @@ fn config(
     let mut own = Node::map(rest, node.origin.clone());
     let mut whole = true;
     loop {
-        let error = match protocol.decode_config(Reader(&own)) {
+        let error = match protocol.decode_config(Reader::new(&own, None)) {
             Ok(config) if !whole => {
                 drop(config);
                 return None;

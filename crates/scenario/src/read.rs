@@ -11,8 +11,10 @@ use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, ServerStart, Thre
 use crate::network::{self, Network};
 use crate::node::{Node, Value, shown};
 use crate::overrides::Overrides;
+use crate::section;
 use crate::source::Origin;
-use crate::{population, server, sources, tester};
+use crate::tester::{self, TesterKeys};
+use crate::{population, server, sources};
 
 /// The keys of a scenario.
 pub(crate) const KEYS: [&str; 15] = [
@@ -112,7 +114,8 @@ pub(crate) fn scenario(
         .and_then(|workers| u32::try_from(workers).ok());
     let tester = fields
         .get("tester", problems)
-        .and_then(|node| tester::read(node, problems));
+        .and_then(|node| section::read(node, "tester", tester::FORMS, problems))
+        .map(|keys: TesterKeys| keys.into());
     let populations = fields
         .need("clients", EXAMPLE, problems)
         .map(|node| populations(node, network, duration.map(|span| span.0), problems))

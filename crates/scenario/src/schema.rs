@@ -1,5 +1,7 @@
 //! The JSON Schema of the scenario file, for editors.
 
+use crate::section;
+use crate::tester::TesterKeys;
 use load::LoadSpec;
 use measure::units::{BitRate, TimeSpan};
 use protocol::registry::{PROTOCOLS, Protocol};
@@ -21,7 +23,7 @@ pub fn schema() -> Value {
     };
     let server = server(&duration, &mut generator);
     let sources = crate::sources::schema(&mut generator);
-    let tester = crate::tester::schema(&duration, &mut generator);
+    let tester = section::schema::<TesterKeys>(&mut generator);
     let described = |schema: &Value, text: &str| with_description(schema, text);
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

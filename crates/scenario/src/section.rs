@@ -1,0 +1,372 @@
+//! Sections of a scenario and of a server's entry: structs that serde reads, each key a [`Key`], so
+//! that every mistake in a section is found, and not the first one alone.
+
+#![allow(dead_code)]
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor,
+};
+use serde_json::Value as Json;
+
+use crate::error::Problem;
+use crate::fields::unknown_key;
+use crate::keys::{KeyError, Reader};
+use crate::node::{Entry, Node};
+use crate::source::{Origin, Source, SourceKind};
+
+/// How the value of a type is written.
+pub(crate) struct Form {
+    /// The type's name in the code.
+    name: &'static str,
+    pub(crate) help: &'static str,
+    /// The keys that it must have, each with how it is written.
+    needs: &'static [(&'static str, &'static str)],
+}
+
+impl Form {
+    pub(crate) const fn new(
+        name: &'static str,
+        help: &'static str,
+        needs: &'static [(&'static str, &'static str)],
+    ) -> Form {
+        Form { name, help, needs }
+    }
+}
+
+/// What is known and found while a section is read.
+pub(crate) struct Section {
+    forms: &'static [Form],
+    /// The dotted path of the value that is being read.
+    path: RefCell<String>,
+    problems: RefCell<Vec<Problem>>,
+    /// How long that of the whole section is.
+    outermost: usize,
+    /// Whether other keys of the outermost mapping are somebody else's.
+    open: bool,
+    /// The keys of the outermost mapping.
+    keys: Cell<&'static [&'static str]>,
+}
+
+/// Reads the value of the key at `path`. Nothing where it cannot be read at all; a key of it that
+/// cannot be is as one that is not there.
+pub(crate) fn read<T: DeserializeOwned>(
+    node: &Node,
+    path: &str,
+    forms: &'static [Form],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let section = Section::new(path, forms, false);
+    let value = section.attempt(PhantomData, Reader::new(node, Some(&section)));
+    problems.append(&mut section.problems.into_inner());
+    value
+}
+
+/// The same of a mapping that has keys of others beside its own.
+pub(crate) fn read_open<T: DeserializeOwned>(
+    node: &Node,
+    path: &str,
+    forms: &'static [Form],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let section = Section::new(path, forms, true);
+    let value = section.attempt(PhantomData, Reader::new(node, Some(&section)));
+    problems.append(&mut section.problems.into_inner());
+    value
+}
+
+/// The keys of a section, in their order.
+pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
+    let source = Source::new(SourceKind::File, "", "");
+    let empty = Node::map(Vec::new(), Origin::whole(&source));
+    let section = Section::new("", &[], false);
+    section.attempt(PhantomData::<T>, Reader::new(&empty, Some(&section)));
+    section.keys.get()
+}
+
+/// The JSON Schema of a section, in place: each description in one line.
+pub(crate) fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Json {
+    fn one_line(schema: &mut Schema) {
+        if let Some(Json::String(text)) = schema.get_mut("description") {
+            *text = text.replace('\n', " ");
+        }
+        transform_subschemas(&mut one_line, schema);
+    }
+    let mut schema = T::json_schema(generator);
+    one_line(&mut schema);
+    schema.to_value()
+}
+
+impl Section {
+    fn new(path: &str, forms: &'static [Form], open: bool) -> Section {
+        Section {
+            forms,
+            path: RefCell::new(path.to_owned()),
+            outermost: path.len(),
+            problems: RefCell::default(),
+            open,
+            keys: Cell::default(),
+        }
+    }
+
+    /// How a value of the type of that name is written.
+    pub(crate) fn form(&self, name: &str) -> &'static Form {
+        const NONE: Form = Form::new("", "", &[]);
+        let found = self.forms.iter().find(|form| form.name == name);
+        found.unwrap_or(&NONE)
+    }
+
+    fn push(&self, problem: Problem) {
+        self.problems.borrow_mut().push(problem);
+    }
+
+    /// Reads the value of a key.
+    pub(crate) fn inside<T>(&self, key: &str, read: impl FnOnce() -> T) -> T {
+        let length = self.path.borrow().len();
+        self.path.replace_with(|path| join(path, key));
+        let value = read();
+        self.path.borrow_mut().truncate(length);
+        value
+    }
+
+    /// The value, or nothing and a problem more.
+    pub(crate) fn attempt<'de, T: DeserializeSeed<'de>>(
+        &self,
+        seed: T,
+        reader: Reader<'de>,
+    ) -> Option<T::Value> {
+        seed.deserialize(reader)
+            .map_err(|error: KeyError| {
+                self.push(error.section_problem(&self.path.borrow(), reader.node));
+            })
+            .ok()
+    }
+
+    pub(crate) fn no_value(&self, key: &Origin) {
+        let text = format!("`{}` has no value", self.path.borrow());
+        self.push(Problem::new(key, text).help("write one after the colon, or take the key out"));
+    }
+
+    /// Reports what a mapping needs and has not.
+    pub(crate) fn needs(&self, node: &Node, entries: &[Entry], form: &Form) {
+        for (key, how) in form.needs {
+            if entries.iter().all(|entry| entry.key != *key) {
+                let text = match self.path.borrow().as_str() {
+                    "" => format!("`{key}` is missing"),
+                    path => format!("`{key}` is missing in `{path}`"),
+                };
+                let problem = Problem::new(&node.origin, text).label(format!("has no `{key}`"));
+                self.push(problem.help(*how));
+            }
+        }
+    }
+
+    /// Reports every key that is none of `known`.
+    pub(crate) fn unknown(&self, entries: &[Entry], known: &'static [&'static str]) {
+        if self.path.borrow().len() == self.outermost {
+            self.keys.set(known);
+            if self.open {
+                return;
+            }
+        }
+        for entry in entries {
+            if !known.contains(&entry.key.as_str()) {
+                let path = self.path.borrow();
+                self.push(unknown_key(entry, &path, known.iter().copied()));
+            }
+        }
+    }
+}
+
+/// The dotted path of a key in a mapping; the path of the outermost is empty.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    }
+}
+
+/// How [`Key`] is known to [`Reader`].
+pub(crate) const KEY: &str = "section::Key";
+
+/// What messages begin with that are to be read as "`KEY: VALUE` is out of range".
+pub(crate) const OUT_OF_RANGE: &str = "is out of range";
+
+/// The value of a key, or nothing where it was left out or is wrong.
+#[derive(Debug)]
+pub(crate) struct Key<T>(pub(crate) Option<T>);
+
+impl<T> Default for Key<T> {
+    fn default() -> Key<T> {
+        Key(None)
+    }
+}
+
+impl<T> Key<T> {
+    pub(crate) fn or(self, default: T) -> T {
+        self.0.unwrap_or(default)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key<T>, D::Error> {
+        struct Attempt<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Attempt<T> {
+            type Value = Key<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Key<T>, A::Error> {
+                values.next_element().map(Key)
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(KEY, Attempt(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Key<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+/// A value that is read by other means.
+#[derive(Debug, Default)]
+pub(crate) struct Raw;
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Raw)
+    }
+}
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+
+impl<const MIN: u64, const MAX: u64> Visitor<'_> for Whole<MIN, MAX> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {MIN}")?;
+        match MAX {
+            u64::MAX => Ok(()),
+            _ => write!(f, " to {MAX}"),
+        }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self, E> {
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(E::invalid_type(Unexpected::Str(text), &self));
+        }
+        match text.parse() {
+            Ok(value) if (MIN..=MAX).contains(&value) => Ok(Whole(value)),
+            _ => {
+                let wanted: &dyn serde::de::Expected = &self;
+                Err(E::custom(format!("{OUT_OF_RANGE}; write {wanted}")))
+            }
+        }
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Whole(0))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Whole_{MIN}_{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        match MAX {
+            u64::MAX => json_schema!({ "type": "integer", "minimum": MIN }),
+            _ => json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX }),
+        }
+    }
+}
+
+/// The values that a quantity may have, from one to another.
+pub(crate) trait Range {
+    type Value: DeserializeOwned + JsonSchema + PartialOrd + Display;
+    const LEAST: Self::Value;
+    const MOST: Self::Value;
+
+    /// What is said of another value; after a semicolon how it is mended.
+    fn refusal(_value: &Self::Value) -> String {
+        let (least, most) = (Self::LEAST, Self::MOST);
+        format!("{OUT_OF_RANGE}; write one from {least} to {most}")
+    }
+}
+
+/// A quantity that is in its range.
+pub(crate) struct Within<R: Range>(pub(crate) R::Value);
+
+impl<'de, R: Range> Deserialize<'de> for Within<R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = R::Value::deserialize(deserializer)?;
+        match value >= R::LEAST && value <= R::MOST {
+            true => Ok(Within(value)),
+            false => Err(D::Error::custom(R::refusal(&value))),
+        }
+    }
+}
+
+impl<R: Range> JsonSchema for Within<R> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        R::Value::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<R::Value>()
+    }
+}
+
+/// Has an enum of words read as they are named, and in the JSON Schema as no more than its words.
+macro_rules! words {
+    ($($Word:ty),*) => { $(
+        impl schemars::JsonSchema for $Word {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Word).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "enum": <$Word>::ALL.map(<$Word>::name) })
+            }
+        }
+    )* };
+}
+
+pub(crate) use words;

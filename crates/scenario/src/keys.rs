@@ -199,6 +199,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Section>) -> Reader<'a> {
+        Reader {
+            key: Some(&entry.key_origin),
+            ..Reader::new(&entry.node, section)
+        }
+    }
+
     fn text(self) -> Option<&'a str> {
         match &self.node.value {
             Value::Scalar { text, .. } => Some(text),
@@ -476,10 +483,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .value
             .take()
             .ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
-        let reader = Reader {
-            key: Some(&entry.key_origin),
-            ..Reader::new(&entry.node, self.section)
-        };
+        let reader = Reader::value(entry, self.section);
         if let Some(section) = self.section {
             return section.inside(&entry.key, || seed.deserialize(reader));
         }

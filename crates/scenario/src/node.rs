@@ -51,6 +51,25 @@ impl Node {
         }
     }
 
+    /// A key of it with its value, where it is a mapping that has the key.
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.key == key)
+    }
+
+    /// What it holds, where it is a mapping.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// What is written as the value of a key, where it is a mapping that has the key.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        let node = &self.entry(key)?.node;
+        (node.value != Value::Null).then_some(node)
+    }
+
     /// What it is, in a sentence.
     pub(crate) fn kind(&self) -> String {
         match &self.value {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::error::Problem;
 use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
+use crate::server::ServerKeys;
 use crate::source::{Origin, Source, SourceKind};
 use crate::tester::{HealthKeys, TesterKeys};
-use crate::{read, section, server, yaml};
+use crate::{read, section, yaml};
 
 /// What every variable begins with that sets a key: `STREAMGAUGE_DURATION=60s`,
 /// `STREAMGAUGE_CLIENTS__VIEWERS__LOAD__CLIENTS=500`. Two underscores stand for the dot of a path,
@@ -155,7 +156,7 @@ impl Overrides {
         let mut known: Vec<String> = read::KEYS.map(str::to_owned).to_vec();
         known.extend(nested("tester", section::keys::<TesterKeys>()));
         known.extend(nested("tester__health", section::keys::<HealthKeys>()));
-        known.extend(nested("server", &server::KEYS));
+        known.extend(nested("server", section::keys::<ServerKeys>()));
         known.extend(self.reserved.iter().filter_map(|name| {
             let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
             Some(rest.to_lowercase())

@@ -1,9 +1,10 @@
 //! The JSON Schema of the scenario file, for editors.
 
 use crate::section;
+use crate::server::ServerKeys;
 use crate::tester::TesterKeys;
 use load::LoadSpec;
-use measure::units::{BitRate, TimeSpan};
+use measure::units::TimeSpan;
 use protocol::registry::{PROTOCOLS, Protocol};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -21,7 +22,7 @@ pub fn schema() -> Value {
         Ok([one]) => one,
         Err(several) => json!({ "anyOf": several }),
     };
-    let server = server(&duration, &mut generator);
+    let server = section::schema::<ServerKeys>(&mut generator);
     let sources = crate::sources::schema(&mut generator);
     let tester = section::schema::<TesterKeys>(&mut generator);
     let described = |schema: &Value, text: &str| with_description(schema, text);
@@ -159,107 +160,5 @@ fn population(protocol: &Protocol, duration: &Value, generator: &mut SchemaGener
         "additionalProperties": false,
         "required": ["urls", "load"],
         "properties": properties
-    })
-}
-
-fn server(duration: &Value, generator: &mut SchemaGenerator) -> Value {
-    let bit_rate = generator.subschema_for::<BitRate>().to_value();
-    let port = |text: &str| json!({ "type": "integer", "minimum": 1, "maximum": 65535, "description": text });
-    json!({
-        "type": "object",
-        "description": "The server under test: launched (`launch` or `command`) or only watched (`observe`).",
-        "additionalProperties": false,
-        "oneOf": [
-            { "required": ["launch"] },
-            { "required": ["command"] },
-            { "required": ["observe"] }
-        ],
-        "properties": {
-            "launch": { "type": "string", "description": "One of the catalogue of known servers, such as `vlc` (`streamgauge servers` lists them); or the path of a file that is such an entry, relative to the scenario file." },
-            "port": port("With `launch`: the port that it is to serve on."),
-            "interface": { "type": "string", "description": "With `launch`: the network interface that it receives multicast on. Default lo; with `network: veth` the one towards the sources." },
-            "groups": {
-                "type": ["array", "string"],
-                "items": { "type": "string" },
-                "description": "With `launch`: the multicast groups that it is to relay, such as rtp://239.81.0.{1..8}:5000, for servers that must be told."
-            },
-            "command": {
-                "type": "array",
-                "items": { "type": ["string", "number", "boolean"] },
-                "minItems": 1,
-                "description": "The program and its arguments."
-            },
-            "observe": {
-                "type": "object",
-                "additionalProperties": false,
-                "anyOf": [
-                    { "required": ["pid"] },
-                    { "required": ["node"] },
-                    { "required": ["process"] }
-                ],
-                "properties": {
-                    "pid": { "type": "integer", "minimum": 1, "description": "A process of this machine." },
-                    "node": { "type": "string", "description": "Of a server on another machine: the URL of node_exporter there, such as http://10.0.0.5:9100/metrics." },
-                    "process": { "type": "string", "description": "The URL of process-exporter there, such as http://10.0.0.5:9256/metrics." },
-                    "group": { "type": "string", "description": "Which of process-exporter's groups the server is. Default: the only one." }
-                },
-                "description": "A server that runs already, on this machine or another."
-            },
-            "clips": {
-                "type": "object",
-                "description": "Test media: clip1.mp4 and so on, made with ffmpeg where they are missing.",
-                "additionalProperties": false,
-                "required": ["directory"],
-                "properties": {
-                    "directory": { "type": "string", "description": "Where they are, relative to the scenario file." },
-                    "count": { "type": "integer", "minimum": 1, "maximum": 1000, "description": "How many. Default 10." },
-                    "length": with_description(duration, "How long each is. Default 60s."),
-                    "video": with_description(&bit_rate, "The bit rate of the video. Default 1Mbps."),
-                    "audio": with_description(&bit_rate, "The bit rate of the audio. Default: no audio."),
-                    "frame_rate": { "type": "integer", "minimum": 1, "maximum": 240, "description": "Frames per second. Default 25." }
-                }
-            },
-            "ready": {
-                "description": "How the server shows that it is ready.",
-                "type": "object",
-                "additionalProperties": false,
-                "minProperties": 1,
-                "maxProperties": 1,
-                "properties": {
-                    "port": port("It listens on this TCP port."),
-                    "line": { "type": "string", "description": "It writes a line that contains this text." },
-                    "pattern": { "type": "string", "description": "It writes a line that matches this regular expression." }
-                }
-            },
-            "ready_timeout": with_description(duration, "How long it may take until it is ready. Default 10s."),
-            "stop_timeout": with_description(duration, "How long it may take to end after it was asked to. Default 5s."),
-            "linger": with_description(duration, "How long it is looked at after the last client has left, for what it gives back: multicast groups, file descriptors, memory. Default: not."),
-            "environment": {
-                "type": "object",
-                "additionalProperties": { "type": ["string", "number", "boolean"] },
-                "description": "With `command`: its variables, beside PATH, HOME, USER, LOGNAME, LANG, LC_*, TZ and TMPDIR. Their values are in no report."
-            },
-            "user": {
-                "type": ["string", "integer"],
-                "description": "With `launch` or `command`: whom it runs as, by name or number; only root can change that. Default: a server of the catalogue as `nobody` where it does not need root, any other as streamgauge does."
-            },
-            "log": {
-                "type": "object",
-                "additionalProperties": false,
-                "minProperties": 1,
-                "properties": {
-                    "file": { "type": "string", "description": "A file that the server writes its log to, relative to the scenario file. What a launched server prints is read anyway." },
-                    "match": {
-                        "type": "array",
-                        "items": { "type": "string" },
-                        "minItems": 1,
-                        "maxItems": 32,
-                        "description": "Regular expressions: a line that matches one is counted as a complaint. Default: the usual words for what went wrong."
-                    }
-                },
-                "description": "The server's log, and what is looked for in it."
-            },
-            "directory": { "type": "string", "description": "With `command`: where it runs, relative to the scenario file. Default: where streamgauge was started." }
-        }
     })
 }

@@ -81,6 +81,21 @@ pub(crate) fn read_open<T: DeserializeOwned>(
     value
 }
 
+/// Reads the value of a key of a mapping at `path`, which may be left out.
+pub(crate) fn value_of<T: DeserializeOwned>(
+    (map, key): (&Node, &str),
+    path: &str,
+    forms: &'static [Form],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let entry = map.entry(key)?;
+    let section = Section::new(&join(path, key), forms, false);
+    let reader = Reader::value(entry, Some(&section));
+    let value = section.attempt(PhantomData::<Key<T>>, reader);
+    problems.append(&mut section.problems.into_inner());
+    value?.0
+}
+
 /// The keys of a section, in their order.
 pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     let source = Source::new(SourceKind::File, "", "");

@@ -5,90 +5,268 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use measure::units::{BitRate, TimeSpan};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 
 use crate::entry::Group;
 use crate::error::Problem;
-use crate::fields::{Fields, text, wrong_type};
+use crate::fields::{text, wrong_type};
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
-use crate::nearest::suggest;
+use crate::nearest::{nearest, suggest};
 use crate::node::{Node, Value, shown};
+use crate::section::{self, Form, Key, Range, Raw, Whole, Within};
+use crate::urls;
 
-/// The keys of the server.
-pub(crate) const KEYS: [&str; 15] = [
-    "launch",
-    "command",
-    "observe",
-    "port",
-    "interface",
-    "groups",
-    "clips",
-    "ready",
-    "ready_timeout",
-    "stop_timeout",
-    "linger",
-    "environment",
-    "user",
-    "directory",
-    "log",
-];
+/// The server under test: launched (`launch` or `command`) or only watched (`observe`).
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("oneOf" = [
+    { "required": ["launch"] }, { "required": ["command"] }, { "required": ["observe"] }
+]))]
+pub(crate) struct ServerKeys {
+    /// One of the catalogue of known servers, such as `vlc` (`streamgauge servers` lists them); or
+    /// the path of a file that is such an entry, relative to the scenario file.
+    #[schemars(with = "String")]
+    launch: Raw,
+    /// The program and its arguments.
+    #[schemars(with = "Vec<Scalar>", length(min = 1))]
+    command: Raw,
+    /// A server that runs already, on this machine or another.
+    #[schemars(with = "ObserveKeys")]
+    observe: Raw,
+    /// With `launch`: the port that it is to serve on.
+    #[schemars(with = "Port")]
+    port: Raw,
+    /// With `launch`: the network interface that it receives multicast on. Default lo; with
+    /// `network: veth` the one towards the sources.
+    interface: Key<String>,
+    /// With `launch`: the multicast groups that it is to relay, such as
+    /// rtp://239.81.0.{1..8}:5000, for servers that must be told.
+    #[schemars(schema_with = "urls::schema")]
+    groups: Key<Raw>,
+    clips: Key<ClipKeys>,
+    ready: Key<ReadyKeys>,
+    /// How long it may take until it is ready. Default 10s.
+    ready_timeout: Key<TimeSpan>,
+    /// How long it may take to end after it was asked to. Default 5s.
+    stop_timeout: Key<TimeSpan>,
+    /// How long it is looked at after the last client has left, for what it gives back: multicast
+    /// groups, file descriptors, memory. Default: not.
+    linger: Key<Within<Linger>>,
+    /// With `command`: its variables, beside PATH, HOME, USER, LOGNAME, LANG, LC_*, TZ and TMPDIR.
+    /// Their values are in no report.
+    #[schemars(with = "BTreeMap<String, Scalar>")]
+    environment: Key<Raw>,
+    /// With `launch` or `command`: whom it runs as, by name or number; only root can change that.
+    /// Default: a server of the catalogue as `nobody` where it does not need root, any other as
+    /// streamgauge does.
+    #[schemars(extend("type" = ["string", "integer"]))]
+    user: Key<String>,
+    /// With `command`: where it runs, relative to the scenario file. Default: where streamgauge was
+    /// started.
+    #[schemars(with = "String")]
+    directory: Key<PathBuf>,
+    log: Key<LogKeys>,
+}
 
-/// The keys of clips.
-pub(crate) const CLIP_KEYS: [&str; 6] = [
-    "directory",
-    "count",
-    "length",
-    "video",
-    "audio",
-    "frame_rate",
-];
+type Port = Whole<1, 65_535>;
+
+/// What may be written where a text is wanted.
+struct Scalar;
+
+impl JsonSchema for Scalar {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Scalar".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+/// Who is observed.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("anyOf" = [
+    { "required": ["pid"] }, { "required": ["node"] }, { "required": ["process"] }
+]))]
+struct ObserveKeys {
+    /// A process of this machine.
+    #[schemars(with = "Whole<1, { u64::MAX }>")]
+    pid: Key<Whole<1, 0x7fff_ffff>>,
+    /// Of a server on another machine: the URL of node_exporter there, such as
+    /// http://10.0.0.5:9100/metrics.
+    node: Key<String>,
+    /// The URL of process-exporter there, such as http://10.0.0.5:9256/metrics.
+    process: Key<String>,
+    /// Which of process-exporter's groups the server is. Default: the only one.
+    group: Key<String>,
+}
+
+/// Test media: clip1.mp4 and so on, made with ffmpeg where they are missing.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("required" = ["directory"]))]
+struct ClipKeys {
+    /// Where they are, relative to the scenario file.
+    #[schemars(with = "String")]
+    directory: Key<PathBuf>,
+    /// How many. Default 10.
+    count: Key<Whole<1, 1_000>>,
+    /// How long each is. Default 60s.
+    length: Key<Within<ClipLength>>,
+    /// The bit rate of the video. Default 1Mbps.
+    video: Key<Within<ClipRate<10_000>>>,
+    /// The bit rate of the audio. Default: no audio.
+    audio: Key<Within<ClipRate<8_000>>>,
+    /// Frames per second. Default 25.
+    frame_rate: Key<Whole<1, 240>>,
+}
+
+/// How the server shows that it is ready.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("minProperties" = 1, "maxProperties" = 1))]
+struct ReadyKeys {
+    /// It listens on this TCP port.
+    port: Key<Port>,
+    /// It writes a line that contains this text.
+    line: Key<String>,
+    /// It writes a line that matches this regular expression.
+    pattern: Key<String>,
+}
+
+/// The server's log, and what is looked for in it.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("minProperties" = 1))]
+struct LogKeys {
+    /// A file that the server writes its log to, relative to the scenario file. What a launched
+    /// server prints is read anyway.
+    #[schemars(with = "String")]
+    file: Key<PathBuf>,
+    /// Regular expressions: a line that matches one is counted as a complaint. Default: the usual
+    /// words for what went wrong.
+    #[serde(rename = "match")]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 32))]
+    patterns: Key<Patterns>,
+}
+
+#[derive(Deserialize)]
+struct Patterns(Vec<Key<String>>);
+
+#[derive(Deserialize)]
+struct Command(Vec<Key<String>>);
 
 const FORM: &str = "write `server: {launch: vlc}`, `{command: [\"./server\", \"--port\", \"8554\"], ready: {port: 8554}}` or `{observe: {pid: 123}}`";
+
+const OBSERVE_FORM: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
+
+const READY_FORM: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular expression\"}`";
+
+const LOG_FORM: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular expressions, or both";
+
+const COMMAND_FORM: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \"8554\"]`";
+
+const CLIPS_FORM: &str =
+    "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";
+
+const FORMS: &[Form] = &[
+    Form::new("ServerKeys", FORM, &[]),
+    Form::new("ObserveKeys", OBSERVE_FORM, &[]),
+    Form::new("ClipKeys", CLIPS_FORM, &[("directory", CLIPS_FORM)]),
+    Form::new("ReadyKeys", READY_FORM, &[]),
+    Form::new("LogKeys", LOG_FORM, &[]),
+    Form::new("Patterns", LOG_FORM, &[]),
+    Form::new("Command", COMMAND_FORM, &[]),
+];
+
+/// How long a server may be looked at after its last client.
+struct Linger;
+
+impl Range for Linger {
+    type Value = TimeSpan;
+    const LEAST: TimeSpan = TimeSpan(Duration::from_nanos(1));
+    const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
+
+    fn refusal(_: &TimeSpan) -> String {
+        "a server is not looked at for so long after its last client; \
+         write a time up to 1h, such as `linger: 5s`"
+            .to_owned()
+    }
+}
+
+struct ClipLength;
+
+impl Range for ClipLength {
+    type Value = TimeSpan;
+    const LEAST: TimeSpan = TimeSpan(Duration::from_secs(1));
+    const MOST: TimeSpan = TimeSpan(Duration::from_secs(6 * 3600));
+
+    fn refusal(_: &TimeSpan) -> String {
+        "clips of this length cannot be made; write a length from 1s to 6h".to_owned()
+    }
+}
+
+/// From so many bit/s to 1 Gb/s.
+struct ClipRate<const LEAST: u64>;
+
+impl<const LEAST: u64> Range for ClipRate<LEAST> {
+    type Value = BitRate;
+    const LEAST: BitRate = BitRate(LEAST);
+    const MOST: BitRate = BitRate(1_000_000_000);
+
+    fn refusal(rate: &BitRate) -> String {
+        let least = Self::LEAST;
+        format!("clips cannot have {rate}; write a bit rate from {least} to 1Gbps")
+    }
+}
 
 pub(crate) fn read(
     node: &Node,
     known_servers: &[String],
     problems: &mut Vec<Problem>,
 ) -> Option<Server> {
-    let mut fields = Fields::of(node, "server", FORM, problems)?;
-    let start = start(&mut fields, known_servers, problems);
+    let start = start(node, known_servers, problems);
+    let keys: ServerKeys = section::read(node, "server", FORMS, problems)?;
     let server = Server {
-        interface: fields.text("interface", problems),
-        groups: fields
-            .get("groups", problems)
+        interface: keys.interface.0,
+        groups: node
+            .get("groups")
             .map(|node| groups(node, problems))
             .unwrap_or_default(),
-        clips: fields
-            .get("clips", problems)
-            .and_then(|node| clips(node, problems)),
-        ready: fields
-            .get("ready", problems)
-            .and_then(|node| ready(node, problems)),
-        ready_timeout: fields
-            .quantity::<TimeSpan>("ready_timeout", problems)
+        clips: keys.clips.0.and_then(clips),
+        ready: keys
+            .ready
+            .0
+            .and_then(|keys| ready(keys, node.get("ready")?, problems)),
+        ready_timeout: keys
+            .ready_timeout
+            .0
             .map_or(DEFAULT_READY_TIMEOUT, |span| span.0),
-        stop_timeout: fields
-            .quantity::<TimeSpan>("stop_timeout", problems)
+        stop_timeout: keys
+            .stop_timeout
+            .0
             .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
-        linger: linger(&mut fields, problems),
-        environment: fields
-            .get("environment", problems)
+        linger: keys.linger.0.map(|linger| linger.0.0),
+        environment: node
+            .get("environment")
             .map(|node| environment(node, problems))
             .unwrap_or_default(),
-        user: user(&mut fields, problems),
-        directory: fields.text("directory", problems).map(PathBuf::from),
-        log: fields
-            .get("log", problems)
-            .and_then(|node| log(node, problems))
+        user: keys.user.0.filter(|user| check_user(user, node, problems)),
+        directory: keys.directory.0,
+        log: keys
+            .log
+            .0
+            .map(|keys| log(keys, node, problems))
             .unwrap_or_default(),
-        start: match start {
-            Some(start) => start,
-            None => {
-                fields.finish(&KEYS, problems);
-                return None;
-            }
-        },
+        start: start?,
     };
     let (kind, without): (&str, &[&str]) = match server.start {
         ServerStart::Launch { .. } => ("launch", &["environment", "directory", "ready"]),
@@ -109,7 +287,7 @@ pub(crate) fn read(
         ),
     };
     for key in without {
-        if let Some(entry) = fields.entry(key) {
+        if let Some(entry) = node.entry(key) {
             problems.push(
                 Problem::new(
                     &entry.key_origin,
@@ -120,7 +298,7 @@ pub(crate) fn read(
         }
     }
     if matches!(server.start, ServerStart::Exporters { .. })
-        && let Some(entry) = fields.entry("linger")
+        && let Some(entry) = node.entry("linger")
     {
         let text = "what a server gives back is looked at on its own machine";
         problems.push(
@@ -136,7 +314,7 @@ pub(crate) fn read(
     if only_observed
         && !server.log.patterns.is_empty()
         && server.log.file.is_none()
-        && let Some(entry) = fields.entry("log")
+        && let Some(entry) = node.entry("log")
     {
         let text = "what a server prints that is only observed cannot be read";
         problems.push(
@@ -144,30 +322,30 @@ pub(crate) fn read(
                 .help("say where its log is: `log: {file: server.log, match: [...]}`"),
         );
     }
-    fields.finish(&KEYS, problems);
     Some(server)
 }
 
 fn start(
-    fields: &mut Fields<'_>,
+    node: &Node,
     known_servers: &[String],
     problems: &mut Vec<Problem>,
 ) -> Option<ServerStart> {
     let ways: Vec<_> = ["launch", "command", "observe"]
         .into_iter()
-        .filter_map(|key| fields.entry(key))
+        .filter_map(|key| node.entry(key))
         .collect();
     match ways.as_slice() {
         [] => {
             // A key that is nearly right is reported as such.
-            let typo = fields.rest().iter().any(|entry| {
-                !KEYS.contains(&entry.key.as_str())
-                    && crate::nearest::nearest(&entry.key, KEYS).is_some()
+            let known = section::keys::<ServerKeys>();
+            let typo = node.entries().iter().any(|entry| {
+                let key = entry.key.as_str();
+                !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
             });
-            if !typo {
+            if !typo && matches!(node.value, Value::Map(_)) {
                 problems.push(
                     Problem::new(
-                        &fields.node.origin,
+                        &node.origin,
                         "`server` does not say where the server comes from",
                     )
                     .help(FORM),
@@ -188,104 +366,85 @@ fn start(
             return None;
         }
     }
-    match ways[0].key.as_str() {
+    let way = ways[0].key.as_str();
+    match way {
         "launch" => {
-            let port = port(fields, problems);
-            let node = fields.get("launch", problems)?;
-            let name = text(node, "server.launch", problems)?;
+            let port: Option<Port> = section::value_of((node, "port"), "server", FORMS, problems);
+            let name: String = section::value_of((node, way), "server", FORMS, problems)?;
             if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
                 problems.push(
                     Problem::new(
-                        &node.origin,
+                        &ways[0].node.origin,
                         format!("there is no server `{}` in the catalogue", shown(&name)),
                     )
                     .help(suggest(&name, known_servers.iter().map(String::as_str))),
                 );
                 return None;
             }
+            let port = port.and_then(|port| u16::try_from(port.0).ok());
             Some(ServerStart::Launch { name, port })
         }
         "command" => {
-            let node = fields.get("command", problems)?;
-            command(node, problems).map(ServerStart::Command)
+            let Command(words) = section::value_of((node, way), "server", FORMS, problems)?;
+            let words: Vec<String> = words
+                .into_iter()
+                .map(|word| word.0)
+                .collect::<Option<_>>()?;
+            if words.first().is_none_or(String::is_empty) {
+                let text = "`server.command` names no program";
+                problems.push(Problem::new(&ways[0].node.origin, text).help(COMMAND_FORM));
+                return None;
+            }
+            Some(ServerStart::Command(words))
         }
-        _ => {
-            let node = fields.get("observe", problems)?;
-            observe(node, problems)
-        }
+        _ => observe(node, problems),
     }
 }
 
-fn observe(node: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
-    const HELP: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
-    let mut fields = Fields::of(node, "server.observe", HELP, problems)?;
+fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
     let before = problems.len();
-    let urls: Vec<Option<String>> = ["node", "process"]
-        .into_iter()
-        .map(|key| exporter(&mut fields, key, problems))
-        .collect();
-    let group = fields.text("group", problems);
-    let pid = fields.integer("pid", 1..=u64::from(u32::MAX >> 1), problems);
-    let given = |key: &str, fields: &mut Fields<'_>| fields.entry(key).is_some();
-    let (by_pid, by_node, by_process, by_group) = (
-        given("pid", &mut fields),
-        given("node", &mut fields),
-        given("process", &mut fields),
-        given("group", &mut fields),
-    );
-    fields.finish(&["pid", "node", "process", "group"], problems);
+    let keys: ObserveKeys = section::value_of((server, "observe"), "server", FORMS, problems)?;
+    let node = server.get("observe")?;
+    for (key, url) in [("node", &keys.node.0), ("process", &keys.process.0)] {
+        if let (Some(url), Some(entry)) = (url, node.entry(key))
+            && !url.starts_with("http://")
+        {
+            let url = shown(url);
+            let text = format!("`server.observe.{key}` is not a URL of an exporter: `{url}`");
+            problems.push(
+                Problem::new(&entry.node.origin, text)
+                    .help("write it with `http://`, such as `http://10.0.0.5:9100/metrics`"),
+            );
+        }
+    }
     if problems.len() > before {
         return None;
     }
-    let wrong = match (by_pid, by_node || by_process) {
-        (true, true) => {
+    let (node_url, process, group) = (keys.node.0, keys.process.0, keys.group.0);
+    let wrong = match (&keys.pid.0, node_url.is_some() || process.is_some()) {
+        (Some(_), true) => {
             Some("`pid` is of this machine, and exporters are of another: one of them is meant")
         }
-        (false, false) => Some("`server.observe` does not say what is observed"),
-        _ if by_group && !by_process => {
+        (None, false) => Some("`server.observe` does not say what is observed"),
+        _ if group.is_some() && process.is_none() => {
             Some("`group` is one of process-exporter's, whose URL is missing")
         }
         _ => None,
     };
     if let Some(wrong) = wrong {
-        problems.push(Problem::new(&node.origin, wrong).help(HELP));
+        problems.push(Problem::new(&node.origin, wrong).help(OBSERVE_FORM));
         return None;
     }
-    match pid {
+    match keys.pid.0 {
         Some(pid) => Some(ServerStart::Observe {
-            pid: u32::try_from(pid).ok()?,
+            pid: u32::try_from(pid.0).ok()?,
         }),
-        None => {
-            let [node, process] = urls.try_into().ok()?;
-            Some(ServerStart::Exporters {
-                node,
-                process,
-                group,
-            })
-        }
+        None => Some(ServerStart::Exporters {
+            node: node_url,
+            process,
+            group,
+        }),
     }
-}
-
-/// The URL of an exporter.
-fn exporter(fields: &mut Fields<'_>, key: &str, problems: &mut Vec<Problem>) -> Option<String> {
-    let url = fields.text(key, problems)?;
-    if !url.starts_with("http://")
-        && let Some(entry) = fields.entry(key)
-    {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!(
-                    "`{}` is not a URL of an exporter: `{}`",
-                    fields.path_of(key),
-                    shown(&url)
-                ),
-            )
-            .help("write it with `http://`, such as `http://10.0.0.5:9100/metrics`"),
-        );
-        return None;
-    }
-    Some(url)
 }
 
 /// Whether `launch` names a file of the user's own, and not an entry of the catalogue.
@@ -297,7 +456,7 @@ pub(crate) fn is_path(name: &str) -> bool {
 const GROUPS_MAX: usize = 1_000;
 
 fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
-    let urls = crate::urls::read(node, "server.groups", None, problems);
+    let urls = urls::read(node, "server.groups", None, problems);
     if urls.len() > GROUPS_MAX {
         problems.push(Problem::new(
             &node.origin,
@@ -322,119 +481,59 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
         .collect()
 }
 
-/// The longest time that a server is looked at after its last client.
-const LINGER_MAX: Duration = Duration::from_secs(3600);
-
-fn linger(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Duration> {
-    let linger = fields.quantity::<TimeSpan>("linger", problems)?.0;
-    if (linger.is_zero() || linger > LINGER_MAX)
-        && let Some(entry) = fields.entry("linger")
-    {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                "a server is not looked at for so long after its last client",
-            )
-            .help("write a time up to 1h, such as `linger: 5s`"),
-        );
-    }
-    Some(linger)
-}
-
-fn user(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<String> {
-    let user = fields.text("user", problems)?;
+/// Whether a user may be called so.
+fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
     let fits = |c: char| !(c.is_whitespace() || c.is_control() || c == ':');
-    if (user.is_empty() || !user.chars().all(fits))
-        && let Some(entry) = fields.entry("user")
-    {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("`{}` is no name of a user", shown(&user)),
-            )
-            .help("write a name or a number of this machine: `user: nobody`"),
-        );
-        return None;
-    }
-    Some(user)
-}
-
-fn port(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<u16> {
-    let port = fields.integer("port", 1..=65_535, problems)?;
-    u16::try_from(port).ok()
-}
-
-fn command(node: &Node, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
-    const HELP: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \"8554\"]`";
-    let Value::List(items) = &node.value else {
-        problems.push(wrong_type(node, "server.command", "a list").help(HELP));
-        return None;
-    };
-    let words: Vec<String> = items
-        .iter()
-        .enumerate()
-        .filter_map(|(index, item)| text(item, &format!("server.command.{index}"), problems))
-        .collect();
-    if words.first().is_none_or(String::is_empty) && words.len() == items.len() {
-        problems.push(Problem::new(&node.origin, "`server.command` names no program").help(HELP));
-        return None;
-    }
-    (words.len() == items.len()).then_some(words)
-}
-
-fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<Ready> {
-    const HELP: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular expression\"}`";
-    let mut fields = Fields::of(node, "server.ready", HELP, problems)?;
-    let port = port(&mut fields, problems).map(Ready::Port);
-    let line = fields.text("line", problems).map(Ready::Line);
-    let pattern = fields.text("pattern", problems).map(Ready::Pattern);
-    let before = problems.len();
-    let given = ["port", "line", "pattern"]
-        .into_iter()
-        .filter(|key| fields.entry(key).is_some())
-        .count();
-    fields.finish(&["port", "line", "pattern"], problems);
-    if given != 1 && problems.len() == before {
+    let good = !user.is_empty() && user.chars().all(fits);
+    if let (false, Some(node)) = (good, server.get("user")) {
         problems.push(
             Problem::new(
                 &node.origin,
-                "`server.ready` must say one thing to wait for",
+                format!("`{}` is no name of a user", shown(user)),
             )
-            .help(HELP),
+            .help("write a name or a number of this machine: `user: nobody`"),
         );
     }
-    port.or(line).or(pattern)
+    good
+}
+
+fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Ready> {
+    let known = section::keys::<ReadyKeys>();
+    let given = node.entries();
+    if given.len() != 1
+        && given
+            .iter()
+            .all(|entry| known.contains(&entry.key.as_str()))
+    {
+        let text = "`server.ready` must say one thing to wait for";
+        problems.push(Problem::new(&node.origin, text).help(READY_FORM));
+    }
+    let port = keys.port.0.and_then(|port| u16::try_from(port.0).ok());
+    port.map(Ready::Port)
+        .or(keys.line.0.map(Ready::Line))
+        .or(keys.pattern.0.map(Ready::Pattern))
 }
 
 /// The most patterns that a log is held against.
 const PATTERNS_MAX: usize = 32;
 
-fn log(node: &Node, problems: &mut Vec<Problem>) -> Option<ServerLog> {
-    const HELP: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular expressions, or both";
-    let mut fields = Fields::of(node, "server.log", HELP, problems)?;
-    let file = fields.text("file", problems).map(PathBuf::from);
-    let patterns = match fields.get("match", problems) {
-        None => Vec::new(),
-        Some(node) => {
-            let Value::List(items) = &node.value else {
-                problems.push(wrong_type(node, "server.log.match", "a list").help(HELP));
-                return None;
-            };
-            if items.is_empty() || items.len() > PATTERNS_MAX {
-                let text = format!("`server.log.match` needs 1 to {PATTERNS_MAX} patterns");
-                problems.push(Problem::new(&node.origin, text).help(HELP));
-            }
-            items
-                .iter()
-                .enumerate()
-                .filter_map(|(index, item)| {
-                    text(item, &format!("server.log.match.{index}"), problems)
-                })
-                .collect()
-        }
-    };
-    fields.finish(&["file", "match"], problems);
-    Some(ServerLog { file, patterns })
+fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {
+    let patterns = keys.patterns.0.map(|patterns| patterns.0);
+    let node = server.get("log").and_then(|log| log.get("match"));
+    if let (Some(patterns), Some(node)) = (&patterns, node)
+        && (patterns.is_empty() || patterns.len() > PATTERNS_MAX)
+    {
+        let text = format!("`server.log.match` needs 1 to {PATTERNS_MAX} patterns");
+        problems.push(Problem::new(&node.origin, text).help(LOG_FORM));
+    }
+    ServerLog {
+        file: keys.file.0,
+        patterns: patterns
+            .into_iter()
+            .flatten()
+            .filter_map(|key| key.0)
+            .collect(),
+    }
 }
 
 fn environment(node: &Node, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
@@ -461,56 +560,16 @@ fn environment(node: &Node, problems: &mut Vec<Problem>) -> BTreeMap<String, Str
         .collect()
 }
 
-fn clips(node: &Node, problems: &mut Vec<Problem>) -> Option<Clips> {
-    const HELP: &str =
-        "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";
-    let mut fields = Fields::of(node, "server.clips", HELP, problems)?;
-    let directory = fields
-        .need("directory", HELP, problems)
-        .and_then(|node| text(node, "server.clips.directory", problems));
-    let count = fields.integer("count", 1..=1_000, problems).unwrap_or(10);
-    let length = fields
-        .quantity::<TimeSpan>("length", problems)
-        .map_or(Duration::from_secs(60), |span| span.0);
-    if (length < Duration::from_secs(1) || length > Duration::from_secs(6 * 3600))
-        && let Some(entry) = fields.entry("length")
-    {
-        problems.push(
-            Problem::new(&entry.node.origin, "clips of this length cannot be made")
-                .help("write a length from 1s to 6h"),
-        );
-    }
-    let video = bit_rate(&mut fields, "video", 10_000, problems).unwrap_or(BitRate(1_000_000));
-    let audio = bit_rate(&mut fields, "audio", 8_000, problems);
-    let frame_rate = fields
-        .integer("frame_rate", 1..=240, problems)
-        .unwrap_or(25);
-    fields.finish(&CLIP_KEYS, problems);
+fn clips(keys: ClipKeys) -> Option<Clips> {
     Some(Clips {
-        directory: PathBuf::from(directory?),
-        count: u32::try_from(count).ok()?,
-        length,
-        video,
-        audio,
-        frame_rate: u32::try_from(frame_rate).ok()?,
+        directory: keys.directory.0?,
+        count: u32::try_from(keys.count.or(Whole(10)).0).ok()?,
+        length: keys
+            .length
+            .0
+            .map_or(Duration::from_secs(60), |length| length.0.0),
+        video: keys.video.0.map_or(BitRate(1_000_000), |rate| rate.0),
+        audio: keys.audio.0.map(|rate| rate.0),
+        frame_rate: u32::try_from(keys.frame_rate.or(Whole(25)).0).ok()?,
     })
-}
-
-/// A bit rate from `least` bit/s to 1 Gb/s.
-fn bit_rate(
-    fields: &mut Fields<'_>,
-    key: &str,
-    least: u64,
-    problems: &mut Vec<Problem>,
-) -> Option<BitRate> {
-    let rate = fields.quantity::<BitRate>(key, problems)?;
-    if !(least..=1_000_000_000).contains(&rate.0)
-        && let Some(entry) = fields.entry(key)
-    {
-        problems.push(
-            Problem::new(&entry.node.origin, format!("clips cannot have {rate}"))
-                .help(format!("write a bit rate from {} to 1Gbps", BitRate(least))),
-        );
-    }
-    Some(rate)
 }

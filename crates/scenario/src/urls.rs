@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use schemars::{Schema, SchemaGenerator, json_schema};
+
 use crate::error::Problem;
 use crate::fields::{text, wrong_type};
 use crate::node::{Node, Value};
@@ -80,6 +82,11 @@ pub(crate) fn read<'a>(
         }
     }
     urls
+}
+
+/// The JSON Schema of what [`read`] takes.
+pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["array", "string"], "items": { "type": "string" } })
 }
 
 /// Expands every `{a..b}`, the last one fastest.

@@ -148,6 +148,13 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Reports every key of a mapping at `path` that is none of `known`.
+pub(crate) fn unknown_keys(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Problem>) {
+    let unknown = |entry: &&Entry| !known.contains(&entry.key.as_str());
+    let unknown = node.entries().iter().filter(unknown);
+    problems.extend(unknown.map(|entry| unknown_key(entry, path, known.iter().copied())));
+}
+
 pub(crate) fn unknown_key<'a>(
     entry: &Entry,
     path: &str,

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Problem;
-use crate::fields::text;
 use crate::model::{Population, Server, ServerStart};
-use crate::nearest::suggest;
-use crate::node::{Entry, shown};
+use crate::node::Entry;
+use crate::section::words;
+
+words!(Network);
 
 /// The network that clients, sources and the server of a run are in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
     /// That of this machine.
@@ -90,22 +90,6 @@ impl Network {
     }
 }
 
-/// The network that a scenario names.
-pub(crate) fn read(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Network> {
-    let word = text(&entry.node, "network", problems)?;
-    let found = Network::ALL.into_iter().find(|own| own.name() == word);
-    if found.is_none() {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("`network` cannot be `{}`", shown(&word)),
-            )
-            .help(suggest(&word, Network::ALL.map(Network::name))),
-        );
-    }
-    found
-}
-
 /// Whether what the scenario names can be in a network that is made for the run. `ready` says that all of it could be read.
 pub(crate) fn check(
     entry: &Entry,
@@ -142,12 +126,4 @@ pub(crate) fn check(
             .help("let the run start the server (`launch` or `command`), or take `network` out"),
         );
     }
-}
-
-/// What an editor is told of it.
-pub(crate) fn schema() -> Json {
-    json!({
-        "enum": Network::ALL.map(Network::name),
-        "description": "The network of clients, sources and server: this machine's `own` (default); a namespace with a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN."
-    })
 }

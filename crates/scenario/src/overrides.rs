@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::error::Problem;
 use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
+use crate::read::ScenarioKeys;
 use crate::server::ServerKeys;
 use crate::source::{Origin, Source, SourceKind};
 use crate::tester::{HealthKeys, TesterKeys};
-use crate::{read, section, yaml};
+use crate::{section, yaml};
 
 /// What every variable begins with that sets a key: `STREAMGAUGE_DURATION=60s`,
 /// `STREAMGAUGE_CLIENTS__VIEWERS__LOAD__CLIENTS=500`. Two underscores stand for the dot of a path,
@@ -106,7 +107,7 @@ impl Overrides {
                 .to_lowercase();
             let path_at = name.len() - path.len();
             let places = places(&source, &path, "__", path_at);
-            if !read::KEYS.contains(&places[0].key.as_str()) {
+            if !section::keys::<ScenarioKeys>().contains(&places[0].key.as_str()) {
                 problems.push(self.unknown_variable(root, name, &path, &places[0]));
                 continue;
             }
@@ -153,7 +154,8 @@ impl Overrides {
         let nested = |outer: &str, keys: &[&str]| -> Vec<String> {
             keys.iter().map(|key| format!("{outer}__{key}")).collect()
         };
-        let mut known: Vec<String> = read::KEYS.map(str::to_owned).to_vec();
+        let top = section::keys::<ScenarioKeys>().iter();
+        let mut known: Vec<String> = top.map(|&key| key.to_owned()).collect();
         known.extend(nested("tester", section::keys::<TesterKeys>()));
         known.extend(nested("tester__health", section::keys::<HealthKeys>()));
         known.extend(nested("server", section::keys::<ServerKeys>()));

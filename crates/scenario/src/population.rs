@@ -7,6 +7,9 @@ use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
 
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value as Json, json};
+
 use crate::error::Problem;
 use crate::fields::{Fields, integer, quantity, unknown_key, wrong_type};
 use crate::keys::Reader;
@@ -14,6 +17,7 @@ use crate::model::{Leave, Pick, Population};
 use crate::nearest::suggest;
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
+use crate::schema::named;
 use crate::urls;
 
 /// The keys of a population beside those of its protocol.
@@ -35,6 +39,68 @@ const RESERVED: [&str; 2] = ["server", "tester"];
 
 /// The longest name of a population.
 const MAX_NAME: usize = 64;
+
+/// The JSON Schema of the populations, the keys of every protocol included.
+pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut all: Vec<Json> = PROTOCOLS
+        .iter()
+        .map(|protocol| one_schema(protocol, generator))
+        .collect();
+    named(match all.len() {
+        1 => all.remove(0),
+        _ => json!({ "anyOf": all }),
+    })
+}
+
+fn one_schema(protocol: &Protocol, generator: &mut SchemaGenerator) -> Json {
+    let config = protocol.config_schema(generator).to_value();
+    let mut properties = Map::new();
+    if let Some(own) = config.get("properties").and_then(Json::as_object) {
+        properties.extend(own.clone());
+    }
+    let own = json!({
+        "protocol": {
+            "const": protocol.name,
+            "description": "What the clients speak. Default: as the URLs tell."
+        },
+        "urls": {
+            "type": ["array", "string"],
+            "items": { "type": "string" },
+            "minItems": 1,
+            "description": "What the clients ask for; `{1..10}` expands, and `{server}` is the server's address in the run's network. Each client picks one."
+        },
+        "pick": {
+            "enum": ["random", "in_turn", "own"],
+            "description": "Which of the URLs a client asks for. Default `random`, by the seed; of clients that publish `own`."
+        },
+        "leave": {
+            "anyOf": [
+                { "const": "at_end" },
+                {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["after"],
+                    "properties": { "after": generator.subschema_for::<TimeSpan>().to_value() }
+                }
+            ],
+            "description": "When a client leaves: `at_end` of its media (default), or `{after: 60s}`."
+        },
+        "rejoin": {
+            "type": "boolean",
+            "description": "Whether another client takes the place of one that ended or died. Default false."
+        },
+        "load": generator.subschema_for::<LoadSpec>().to_value()
+    });
+    if let Json::Object(own) = own {
+        properties.extend(own);
+    }
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["urls", "load"],
+        "properties": properties
+    })
+}
 
 /// Reads a population of a run that lasts so long, where that is written.
 pub(crate) fn read(

@@ -4,35 +4,107 @@ use std::time::Duration;
 
 use measure::units::TimeSpan;
 use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::error::{Problem, ScenarioError};
-use crate::fields::{Fields, text, wrong_type};
+use crate::fields::{text, unknown_keys, wrong_type};
 use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, ServerStart, Threshold};
 use crate::network::{self, Network};
 use crate::node::{Node, Value, shown};
 use crate::overrides::Overrides;
-use crate::section;
+use crate::section::{self, Form, Key, Raw, Whole, one_line};
+use crate::server::{self, ServerKeys};
 use crate::source::Origin;
 use crate::tester::{self, TesterKeys};
-use crate::{population, server, sources};
+use crate::vary::{self, StopAt};
+use crate::{population, sources};
 
-/// The keys of a scenario.
-pub(crate) const KEYS: [&str; 15] = [
-    "name",
-    "server",
-    "network",
-    "sources",
-    "clients",
-    "duration",
-    "warm_up",
-    "thresholds",
-    "seed",
-    "stop_timeout",
-    "workers",
-    "tester",
-    "vary",
-    "settle",
-    "stop_at",
+/// What a run is to do: whom it measures, with how many clients, and what must hold.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(transform = one_line, extend("required" = ["clients"], "title" = "streamgauge scenario"))]
+pub(crate) struct ScenarioKeys {
+    /// What the run is called in reports. Default: the name of the file.
+    name: Key<String>,
+    #[schemars(with = "ServerKeys")]
+    server: Key<Raw>,
+    /// The network of clients, sources and server: this machine's `own` (default); a namespace with
+    /// a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the
+    /// server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+    network: Key<Network>,
+    /// What the run itself sends to multicast groups, by name, from before the server starts until
+    /// every client has ended.
+    #[schemars(schema_with = "sources::schema")]
+    sources: Key<Raw>,
+    /// The populations: groups of alike clients, by name.
+    #[schemars(schema_with = "population::schema")]
+    clients: Key<Raw>,
+    /// The length of the run from its start, ramp included. Default: until every population has
+    /// ended.
+    duration: Key<TimeSpan>,
+    /// How much of the beginning is left out of every figure and threshold, but of how many clients
+    /// there were and failed. Default 0s.
+    warm_up: Key<TimeSpan>,
+    /// What must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`; with
+    /// `.worst` of the worst second.
+    #[schemars(with = "Vec<ThresholdForm>")]
+    thresholds: Key<Raw>,
+    /// What all random choices follow from. Default: another one each time; the report names it.
+    seed: Key<Whole<0, { u64::MAX }>>,
+    /// How long sessions may take for their clean end. Default 5s.
+    stop_timeout: Key<TimeSpan>,
+    /// How many threads run clients. Default: what the machine has.
+    workers: Key<Whole<1, 1_024>>,
+    tester: Key<TesterKeys>,
+    /// Several runs: dotted keys of this file, each with a list of the values it takes, such as
+    /// `clients.viewers.load.clients: [50, 100]`; one run for each combination, the first key
+    /// changing slowest.
+    #[schemars(schema_with = "vary::schema")]
+    vary: Raw,
+    /// With `vary`: the time between two runs. Default 5s.
+    #[schemars(with = "TimeSpan")]
+    settle: Raw,
+    /// With `vary`: whether the series ends after the first run that does not pass (`fail`).
+    /// Default `never`.
+    #[schemars(with = "StopAt")]
+    stop_at: Raw,
+}
+
+// The forms in which a threshold is written.
+#[derive(JsonSchema)]
+#[schemars(inline, untagged)]
+#[expect(dead_code, reason = "the reader takes the forms one by one")]
+enum ThresholdForm {
+    Text(String),
+    Keys(ThresholdKeys),
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, transform = one_line, extend("required" = ["threshold"]))]
+struct ThresholdKeys {
+    /// What must hold.
+    #[schemars(with = "String")]
+    threshold: Key<Raw>,
+    /// Whether the run ends, as failed, as soon as it does not hold. Default false.
+    abort: Key<bool>,
+    /// How long the run goes on before the threshold may end it. Default 0s.
+    delay: Key<TimeSpan>,
+}
+
+const THRESHOLD_FORM: &str = "write a text such as \"viewers.loss < 1%\", or \
+                              `{threshold: \"viewers.loss < 1%\", abort: true, delay: 10s}`";
+
+const FORMS: &[Form] = &[
+    Form::new("ScenarioKeys", EXAMPLE, &[("clients", EXAMPLE)]),
+    Form::new(
+        "ThresholdKeys",
+        THRESHOLD_FORM,
+        &[("threshold", THRESHOLD_FORM)],
+    ),
+    tester::FORM,
+    tester::HEALTH_FORM,
 ];
 
 /// The most populations of one scenario.
@@ -40,9 +112,6 @@ const MAX_POPULATIONS: usize = 100;
 
 /// The most thresholds of one scenario.
 const MAX_THRESHOLDS: usize = 1_000;
-
-/// The most threads that a run may be told to use.
-const MAX_WORKERS: u64 = 1_024;
 
 /// The smallest scenario there is, for those who have none.
 pub(crate) const EXAMPLE: &str =
@@ -63,20 +132,13 @@ pub(crate) fn scenario(
         );
         return None;
     }
-    let mut fields = Fields::of(root, "", EXAMPLE, problems)?;
-    let name = fields
-        .text("name", problems)
-        .unwrap_or_else(|| name.to_owned());
-    let mut server = fields
-        .get("server", problems)
+    let keys: ScenarioKeys = section::read_open(root, "", FORMS, problems)?;
+    let mut server = root
+        .get("server")
         .and_then(|node| server::read(node, &overrides.known_servers, problems));
-    let network = fields
-        .get("network", problems)
-        .and_then(|_| fields.entry("network"))
-        .and_then(|entry| network::read(entry, problems))
-        .unwrap_or_default();
-    let sources = fields
-        .get("sources", problems)
+    let network = keys.network.or(Network::default());
+    let sources = root
+        .get("sources")
         .map(|node| sources::read(node, network, problems))
         .unwrap_or_default();
     if let Some(server) = &mut server
@@ -86,11 +148,8 @@ pub(crate) fn scenario(
         let usual = network.server_interface(!sources.is_empty());
         server.interface.get_or_insert_with(|| usual.to_owned());
     }
-    let duration = fields.quantity::<TimeSpan>("duration", problems);
-    let duration_node = fields.entry("duration").map(|entry| &entry.node);
-    let warm_up = fields.quantity::<TimeSpan>("warm_up", problems);
-    if let (Some(warm_up), Some(duration), Some(entry)) =
-        (warm_up, duration, fields.entry("warm_up"))
+    let (duration, warm_up) = (keys.duration.0, keys.warm_up.0);
+    if let (Some(warm_up), Some(duration), Some(entry)) = (warm_up, duration, root.entry("warm_up"))
         && warm_up >= duration
     {
         problems.push(
@@ -101,41 +160,32 @@ pub(crate) fn scenario(
             .help("the duration counts from the start of the run, warm-up included"),
         );
     }
-    if let (Some(TimeSpan(Duration::ZERO)), Some(node)) = (duration, duration_node) {
+    if let (Some(TimeSpan(Duration::ZERO)), Some(node)) = (duration, root.get("duration")) {
         problems.push(
             Problem::new(&node.origin, "a run of `0s` measures nothing")
                 .help("write how long it is to last, such as `60s`"),
         );
     }
-    let stop_timeout = fields.quantity::<TimeSpan>("stop_timeout", problems);
-    let seed = fields.integer("seed", 0..=u64::MAX, problems);
-    let workers = fields
-        .integer("workers", 1..=MAX_WORKERS, problems)
-        .and_then(|workers| u32::try_from(workers).ok());
-    let tester = fields
-        .get("tester", problems)
-        .and_then(|node| section::read(node, "tester", tester::FORMS, problems))
-        .map(|keys: TesterKeys| keys.into());
-    let populations = fields
-        .need("clients", EXAMPLE, problems)
+    let populations = root
+        .get("clients")
         .map(|node| populations(node, network, duration.map(|span| span.0), problems))
         .unwrap_or_default();
-    if let Some(entry) = fields.entry("network") {
+    if let Some(entry) = root.entry("network") {
         let has = (server.as_ref(), populations.as_slice());
         // A server that could not be read is no server that is missing.
         if problems.is_empty() {
             network::check(entry, network, has, problems);
         }
     }
-    let has_server = fields.entry("server").is_some();
-    let thresholds = fields
-        .get("thresholds", problems)
+    let has_server = root.entry("server").is_some();
+    let thresholds = root
+        .get("thresholds")
         .map(|node| thresholds(node, &populations, has_server, problems))
         .unwrap_or_default();
-    of_series(&mut fields, problems);
-    fields.finish(&KEYS, problems);
+    of_series(root, problems);
+    unknown_keys(root, "", section::keys::<ScenarioKeys>(), problems);
     Some(Scenario {
-        name,
+        name: keys.name.0.unwrap_or_else(|| name.to_owned()),
         server,
         network,
         sources,
@@ -143,10 +193,16 @@ pub(crate) fn scenario(
         duration: duration.map(|span| span.0),
         warm_up: warm_up.unwrap_or_default().0,
         thresholds,
-        seed: seed.unwrap_or(overrides.default_seed),
-        stop_timeout: stop_timeout.map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
-        workers,
-        tester: tester.unwrap_or_default(),
+        seed: keys.seed.0.map_or(overrides.default_seed, |seed| seed.0),
+        stop_timeout: keys
+            .stop_timeout
+            .0
+            .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        workers: keys
+            .workers
+            .0
+            .and_then(|workers| u32::try_from(workers.0).ok()),
+        tester: keys.tester.or(TesterKeys::default()).into(),
         varied: Vec::new(),
     })
 }
@@ -170,10 +226,10 @@ pub(crate) fn whole(
 }
 
 /// Refuses what makes a series of a scenario: who reads a series has taken it out.
-fn of_series(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) {
-    let vary = fields.entry("vary");
+fn of_series(root: &Node, problems: &mut Vec<Problem>) {
+    let vary = root.entry("vary");
     for key in ["settle", "stop_at"] {
-        if let (None, Some(entry)) = (vary, fields.entry(key)) {
+        if let (None, Some(entry)) = (vary, root.entry(key)) {
             problems.push(
                 Problem::new(&entry.key_origin, format!("`{key}` is of a series of runs"))
                     .help("say what varies with `vary`, or take it out"),
@@ -278,9 +334,6 @@ fn thresholds(
     thresholds
 }
 
-/// The keys of a threshold that is written as a mapping.
-const THRESHOLD_KEYS: [&str; 3] = ["threshold", "abort", "delay"];
-
 /// The text of a threshold, and from when on the run is ended where it does not hold: a text alone, or
 /// `{threshold: TEXT, abort: true, delay: 10s}`.
 fn written_threshold<'a>(
@@ -288,16 +341,12 @@ fn written_threshold<'a>(
     path: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<(&'a Node, Option<Duration>)> {
-    const FORM: &str = "write a text such as \"viewers.loss < 1%\", or \
-                        `{threshold: \"viewers.loss < 1%\", abort: true, delay: 10s}`";
     let Value::Map(_) = item.value else {
         return Some((item, None));
     };
-    let mut fields = Fields::of(item, path, FORM, problems)?;
-    let node = fields.need("threshold", FORM, problems);
-    let abort = fields.boolean("abort", problems).unwrap_or(false);
-    let delay = fields.quantity::<TimeSpan>("delay", problems);
-    if let (false, Some(_), Some(entry)) = (abort, delay, fields.entry("delay")) {
+    let keys: ThresholdKeys = section::read(item, path, FORMS, problems)?;
+    let abort = keys.abort.or(false);
+    if let (false, Some(_), Some(entry)) = (abort, keys.delay.0, item.entry("delay")) {
         problems.push(
             Problem::new(
                 &entry.key_origin,
@@ -306,8 +355,8 @@ fn written_threshold<'a>(
             .help("it is how long the run goes on before the threshold may end it"),
         );
     }
-    fields.finish(&THRESHOLD_KEYS, problems);
-    Some((node?, abort.then(|| delay.unwrap_or_default().0)))
+    let delay = keys.delay.0.unwrap_or_default().0;
+    Some((item.get("threshold")?, abort.then_some(delay)))
 }
 
 fn check_threshold(

@@ -7,7 +7,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
 
-use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{
@@ -105,17 +104,20 @@ pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     section.keys.get()
 }
 
-/// The JSON Schema of a section, in place: each description in one line.
-pub(crate) fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Json {
-    fn one_line(schema: &mut Schema) {
-        if let Some(Json::String(text)) = schema.get_mut("description") {
-            *text = text.replace('\n', " ");
+/// Joins the lines of what is said of a section and of each of its keys.
+pub(crate) fn one_line(schema: &mut Schema) {
+    if let Some(Json::Object(keys)) = schema.get_mut("properties") {
+        for key in keys.values_mut().flat_map(<&mut Schema>::try_from) {
+            join_lines(key);
         }
-        transform_subschemas(&mut one_line, schema);
     }
-    let mut schema = T::json_schema(generator);
-    one_line(&mut schema);
-    schema.to_value()
+    join_lines(schema);
+}
+
+fn join_lines(schema: &mut Schema) {
+    if let Some(Json::String(text)) = schema.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
 }
 
 impl Section {

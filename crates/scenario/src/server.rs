@@ -16,13 +16,13 @@ use crate::model::{
 };
 use crate::nearest::{nearest, suggest};
 use crate::node::{Node, Value, shown};
-use crate::section::{self, Form, Key, Range, Raw, Whole, Within};
+use crate::section::{self, Form, Key, Range, Raw, Whole, Within, one_line};
 use crate::urls;
 
 /// The server under test: launched (`launch` or `command`) or only watched (`observe`).
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline, extend("oneOf" = [
+#[schemars(inline, transform = one_line, extend("oneOf" = [
     { "required": ["launch"] }, { "required": ["command"] }, { "required": ["observe"] }
 ]))]
 pub(crate) struct ServerKeys {
@@ -93,7 +93,7 @@ impl JsonSchema for Scalar {
 /// Who is observed.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline, extend("anyOf" = [
+#[schemars(inline, transform = one_line, extend("anyOf" = [
     { "required": ["pid"] }, { "required": ["node"] }, { "required": ["process"] }
 ]))]
 struct ObserveKeys {
@@ -112,7 +112,7 @@ struct ObserveKeys {
 /// Test media: clip1.mp4 and so on, made with ffmpeg where they are missing.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline, extend("required" = ["directory"]))]
+#[schemars(inline, transform = one_line, extend("required" = ["directory"]))]
 struct ClipKeys {
     /// Where they are, relative to the scenario file.
     #[schemars(with = "String")]
@@ -132,7 +132,7 @@ struct ClipKeys {
 /// How the server shows that it is ready.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline, extend("minProperties" = 1, "maxProperties" = 1))]
+#[schemars(inline, transform = one_line, extend("minProperties" = 1, "maxProperties" = 1))]
 struct ReadyKeys {
     /// It listens on this TCP port.
     port: Key<Port>,
@@ -145,7 +145,7 @@ struct ReadyKeys {
 /// The server's log, and what is looked for in it.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline, extend("minProperties" = 1))]
+#[schemars(inline, transform = one_line, extend("minProperties" = 1))]
 struct LogKeys {
     /// A file that the server writes its log to, relative to the scenario file. What a launched
     /// server prints is read anyway.

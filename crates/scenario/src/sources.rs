@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use measure::units::BitRate;
 use protocol::media::ts::reel::{RATE_MAX, RATE_MIN};
 use protocol::source::{DEFAULT_RATE, GROUPS_MAX, Target};
-use schemars::SchemaGenerator;
-use serde::Serialize;
-use serde_json::{Value as Json, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::error::Problem;
-use crate::fields::{Fields, wrong_type};
+use crate::fields::wrong_type;
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
 use crate::population;
+use crate::schema::named;
+use crate::section::{self, Form, Key, Range, Raw, Whole, Within, one_line};
 use crate::source::Origin;
 use crate::urls;
 
@@ -65,8 +67,46 @@ impl MulticastSource {
     }
 }
 
-/// The keys of a source.
-pub(crate) const KEYS: [&str; 5] = ["to", "bitrate", "file", "interface", "ttl"];
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, transform = one_line, extend("required" = ["to"]))]
+struct SourceKeys {
+    /// Where to: udp://GROUP:PORT for MPEG-TS alone, rtp://GROUP:PORT for RTP with it; `{1..8}`
+    /// expands. One stream each.
+    #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
+    to: Key<Raw>,
+    /// The bit rate of each stream: of transport packets, stamps included; 500kbps to 10Gbps.
+    /// Default: of a file its own, else 4Mbps.
+    bitrate: Key<Within<SourceRate>>,
+    /// An MPEG-TS file that is sent over and over, relative to the scenario file. Default: a made
+    /// programme.
+    #[schemars(with = "String")]
+    file: Key<PathBuf>,
+    /// By which interface it leaves: a name, or an address that it has. Default `lo`; with
+    /// `network: veth` the one towards the server.
+    interface: Key<String>,
+    /// How many hops datagrams live. Default 1.
+    ttl: Key<Whole<0, 255>>,
+}
+
+const FORMS: &[Form] = &[Form::new(
+    "SourceKeys",
+    "write at least `to` below it",
+    &[("to", "write `to: [\"udp://239.81.0.1:4056\"]`")],
+)];
+
+struct SourceRate;
+
+impl Range for SourceRate {
+    type Value = BitRate;
+    const LEAST: BitRate = BitRate(RATE_MIN);
+    const MOST: BitRate = BitRate(RATE_MAX);
+
+    fn refusal(rate: &BitRate) -> String {
+        let (least, most) = (Self::LEAST, Self::MOST);
+        format!("a source cannot send {rate}; write a bit rate from {least} to {most}")
+    }
+}
 
 /// The most sources of one scenario.
 const MAX_SOURCES: usize = 100;
@@ -107,34 +147,22 @@ fn one(
 ) -> Option<MulticastSource> {
     population::check_name(entry, "source", problems);
     let path = format!("sources.{}", entry.key);
-    let mut fields = Fields::of(&entry.node, &path, "write at least `to` below it", problems)?;
-    let to = fields
-        .need("to", "write `to: [\"udp://239.81.0.1:4056\"]`", problems)
-        .map(|node| targets(node, &fields.path_of("to"), seen, problems))
-        .unwrap_or_default();
-    let bitrate = fields.quantity::<BitRate>("bitrate", problems);
-    if let (Some(rate), Some(entry)) = (bitrate, fields.entry("bitrate"))
-        && !(RATE_MIN..=RATE_MAX).contains(&rate.0)
-    {
-        let (least, most) = (BitRate(RATE_MIN), BitRate(RATE_MAX));
-        problems.push(
-            Problem::new(&entry.node.origin, format!("a source cannot send {rate}"))
-                .help(format!("write a bit rate from {least} to {most}")),
-        );
-    }
-    let ttl = fields.integer("ttl", 0..=255, problems);
-    let source = MulticastSource {
+    let keys: SourceKeys = section::read(&entry.node, &path, FORMS, problems)?;
+    Some(MulticastSource {
         name: entry.key.clone(),
-        to,
-        bitrate,
-        file: fields.text("file", problems).map(PathBuf::from),
-        interface: fields
-            .text("interface", problems)
-            .unwrap_or_else(|| network.source_interface().to_owned()),
-        ttl: ttl.and_then(|ttl| u8::try_from(ttl).ok()).unwrap_or(1),
-    };
-    fields.finish(&KEYS, problems);
-    Some(source)
+        to: match entry.node.get("to") {
+            Some(node) => targets(node, &section::join(&path, "to"), seen, problems),
+            None => Vec::new(),
+        },
+        bitrate: keys.bitrate.0.map(|rate| rate.0),
+        file: keys.file.0,
+        interface: keys.interface.or(network.source_interface().to_owned()),
+        ttl: keys
+            .ttl
+            .0
+            .and_then(|ttl| u8::try_from(ttl.0).ok())
+            .unwrap_or(1),
+    })
 }
 
 /// Where it sends to: groups that nothing else is sent to.
@@ -176,38 +204,9 @@ fn targets(
     targets
 }
 
-/// What an editor is told of sources.
-pub(crate) fn schema(generator: &mut SchemaGenerator) -> Json {
-    let bit_rate = generator.subschema_for::<BitRate>().to_value();
-    let mut bit_rate = bit_rate.clone();
-    bit_rate["description"] = Json::from(
-        "The bit rate of each stream: of transport packets, stamps included; 500kbps to 10Gbps. Default: of a file its own, else 4Mbps.",
-    );
-    json!({
-        "type": "object",
-        "description": "What the run itself sends to multicast groups, by name, from before the server starts until every client has ended.",
-        "minProperties": 1,
-        "maxProperties": MAX_SOURCES,
-        "propertyNames": {
-            "pattern": "^[a-z][a-z0-9_]{0,63}$",
-            "not": { "enum": ["server", "tester"] }
-        },
-        "additionalProperties": {
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["to"],
-            "properties": {
-                "to": {
-                    "type": ["array", "string"],
-                    "items": { "type": "string" },
-                    "minItems": 1,
-                    "description": "Where to: udp://GROUP:PORT for MPEG-TS alone, rtp://GROUP:PORT for RTP with it; `{1..8}` expands. One stream each."
-                },
-                "bitrate": bit_rate,
-                "file": { "type": "string", "description": "An MPEG-TS file that is sent over and over, relative to the scenario file. Default: a made programme." },
-                "interface": { "type": "string", "description": "By which interface it leaves: a name, or an address that it has. Default `lo`; with `network: veth` the one towards the server." },
-                "ttl": { "type": "integer", "minimum": 0, "maximum": 255, "description": "How many hops datagrams live. Default 1." }
-            }
-        }
-    })
+/// The JSON Schema of what [`read`] takes.
+pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = named(SourceKeys::json_schema(generator).to_value());
+    schema.insert("maxProperties".to_owned(), json!(MAX_SOURCES));
+    schema
 }

@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::model::{Priority, Receive, Tester};
-use crate::section::{Form, Key, Range, Within, words};
+use crate::section::{Form, Key, Range, Within, one_line, words};
 
 words!(Receive, Priority);
 
 /// The tester itself: how it receives, and within which bounds it trusts its figures.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
+#[schemars(inline, transform = one_line)]
 pub(crate) struct TesterKeys {
     /// How media over UDP is received: from a packet `ring` of each worker (needs CAP_NET_RAW) or
     /// from the clients' `sockets`. Default `auto`: the ring where it can be had.
@@ -36,7 +36,7 @@ pub(crate) struct TesterKeys {
 /// The bounds past which the measurement is invalid.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
+#[schemars(inline, transform = one_line)]
 pub(crate) struct HealthKeys {
     /// The share of all packets that the tester's own ring and sockets may lose over the run.
     /// Default 0.001%.
@@ -66,18 +66,17 @@ pub(crate) struct HealthKeys {
     windows: Key<Ratio>,
 }
 
-pub(crate) const FORMS: &[Form] = &[
-    Form::new(
-        "TesterKeys",
-        "write `tester: {receive: sockets, receive_buffer: 1MiB, health: {lag_p99: 100ms}}`",
-        &[],
-    ),
-    Form::new(
-        "HealthKeys",
-        "write the bounds that are to be others, such as `health: {lag_p99: 100ms, windows: 5%}`",
-        &[],
-    ),
-];
+pub(crate) const FORM: Form = Form::new(
+    "TesterKeys",
+    "write `tester: {receive: sockets, receive_buffer: 1MiB, health: {lag_p99: 100ms}}`",
+    &[],
+);
+
+pub(crate) const HEALTH_FORM: Form = Form::new(
+    "HealthKeys",
+    "write the bounds that are to be others, such as `health: {lag_p99: 100ms, windows: 5%}`",
+    &[],
+);
 
 struct ReceiveBuffer;
 
@@ -148,13 +147,15 @@ impl From<HealthKeys> for HealthBounds {
 
 #[cfg(test)]
 mod tests {
+    use schemars::SchemaGenerator;
+
     use super::*;
     use crate::section;
 
     #[test]
     fn the_schema_and_the_reader_know_the_same_bounds() {
         let known = section::keys::<HealthKeys>();
-        let schema = section::schema::<HealthKeys>(&mut schemars::SchemaGenerator::default());
+        let schema = HealthKeys::json_schema(&mut SchemaGenerator::default()).to_value();
         let bounds = serde_json::to_value(HealthBounds::default()).expect("plain data");
         let mut fields = 0;
         for (key, value) in bounds.as_object().expect("a struct") {

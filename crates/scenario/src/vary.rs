@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::units::TimeSpan;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 
 use crate::error::{Problem, ScenarioError};
-use crate::fields::{quantity, text, wrong_type};
+use crate::fields::wrong_type;
 use crate::model::{Scenario, Setting};
-use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::{MAX_PLACES, Overrides, Place, put};
 use crate::secrets::{MASK, is_secret_key, mask_command, mask_text};
+use crate::section::words;
 use crate::source::{Origin, SourceKind};
-use crate::{open, read};
+use crate::{open, read, section};
 
 /// The time between two runs of a series, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);
@@ -55,7 +57,8 @@ pub struct Series {
 }
 
 /// When a series ends before its last run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopAt {
     /// Never: every run has its turn (default).
     #[default]
@@ -65,7 +68,12 @@ pub enum StopAt {
     Fail,
 }
 
+words!(StopAt);
+
 impl StopAt {
+    /// All there are.
+    pub const ALL: [StopAt; 2] = [StopAt::Never, StopAt::Fail];
+
     /// As the scenario file writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,12 +129,12 @@ impl Plan {
             .as_ref()
             .map(|entry| axes(entry, &mut problems))
             .unwrap_or_default();
-        let settle = settle
+        let settle: Option<TimeSpan> = settle
             .as_ref()
-            .and_then(|entry| quantity::<TimeSpan>(&entry.node, "settle", &mut problems));
-        let stop_at = stop_at
+            .and_then(|entry| section::read(&entry.node, "settle", &[], &mut problems));
+        let stop_at: Option<StopAt> = stop_at
             .as_ref()
-            .and_then(|entry| stop_at_of(&entry.node, &mut problems));
+            .and_then(|entry| section::read(&entry.node, "stop_at", &[], &mut problems));
         for axis in &axes {
             problems.extend(set_elsewhere(axis, &root));
         }
@@ -324,6 +332,18 @@ impl Series {
     }
 }
 
+/// The JSON Schema of `vary`.
+pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": { "anyOf": [
+            { "type": "array", "minItems": 1 },
+            { "type": "object", "minProperties": 1 }
+        ] }
+    })
+}
+
 fn within(node: &Node, origin: &Origin) -> bool {
     node.origin.contains(origin)
         || match &node.value {
@@ -469,22 +489,6 @@ fn places(entry: &Entry) -> Vec<Place> {
             }
         })
         .collect()
-}
-
-fn stop_at_of(node: &Node, problems: &mut Vec<Problem>) -> Option<StopAt> {
-    const ALL: [StopAt; 2] = [StopAt::Never, StopAt::Fail];
-    let word = text(node, "stop_at", problems)?;
-    let found = ALL.into_iter().find(|stop_at| stop_at.name() == word);
-    if found.is_none() {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("`stop_at` cannot be `{}`", shown(&word)),
-            )
-            .help(suggest(&word, ALL.map(StopAt::name))),
-        );
-    }
-    found
 }
 
 /// A key that is varied and set from outside: one of them would win without a word.

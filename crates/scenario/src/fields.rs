@@ -1,9 +1,5 @@
 //! Takes a mapping apart key by key, and collects what is wrong with it.
 
-use std::str::FromStr;
-
-use measure::units::QuantityError;
-
 use crate::error::Problem;
 use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
@@ -116,18 +112,6 @@ impl<'a> Fields<'a> {
         text(node, &self.path_of(key), problems)
     }
 
-    pub(crate) fn boolean(&mut self, key: &str, problems: &mut Vec<Problem>) -> Option<bool> {
-        let node = self.get(key, problems)?;
-        match &node.value {
-            Value::Scalar { text, .. } if text == "true" => Some(true),
-            Value::Scalar { text, .. } if text == "false" => Some(false),
-            _ => {
-                problems.push(wrong_type(node, &self.path_of(key), "`true` or `false`"));
-                None
-            }
-        }
-    }
-
     pub(crate) fn integer(
         &mut self,
         key: &str,
@@ -136,15 +120,6 @@ impl<'a> Fields<'a> {
     ) -> Option<u64> {
         let node = self.get(key, problems)?;
         integer(node, &self.path_of(key), range, problems)
-    }
-
-    pub(crate) fn quantity<Q: FromStr<Err = QuantityError>>(
-        &mut self,
-        key: &str,
-        problems: &mut Vec<Problem>,
-    ) -> Option<Q> {
-        let node = self.get(key, problems)?;
-        quantity(node, &self.path_of(key), problems)
     }
 }
 
@@ -226,33 +201,6 @@ pub(crate) fn integer(
             );
             None
         }
-    }
-}
-
-pub(crate) fn quantity<Q: FromStr<Err = QuantityError>>(
-    node: &Node,
-    path: &str,
-    problems: &mut Vec<Problem>,
-) -> Option<Q> {
-    let Value::Scalar { text, .. } = &node.value else {
-        problems.push(wrong_type(node, path, "a number with its unit"));
-        return None;
-    };
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            problems.push(quantity_problem(node, &error));
-            None
-        }
-    }
-}
-
-/// A quantity's error says what is wrong, and after a semicolon how it is written.
-fn quantity_problem(node: &Node, error: &QuantityError) -> Problem {
-    let text = error.to_string();
-    match text.split_once("; ") {
-        Some((message, help)) => Problem::new(&node.origin, message).help(help),
-        None => Problem::new(&node.origin, text),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::Problem;
 use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
+use crate::population::PopulationKeys;
 use crate::read::ScenarioKeys;
 use crate::server::ServerKeys;
 use crate::source::{Origin, Source, SourceKind};
@@ -169,7 +170,7 @@ impl Overrides {
         {
             for population in populations {
                 let outer = format!("clients__{}", population.key);
-                known.extend(nested(&outer, &crate::population::KEYS));
+                known.extend(nested(&outer, section::keys::<PopulationKeys>()));
             }
         }
         let help = match nearest(path, known.iter().map(String::as_str)) {

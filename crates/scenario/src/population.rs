@@ -6,32 +6,99 @@ use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
-
-use schemars::{Schema, SchemaGenerator};
-use serde_json::{Map, Value as Json, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
 use crate::error::Problem;
-use crate::fields::{Fields, integer, quantity, unknown_key, wrong_type};
+use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::keys::Reader;
 use crate::model::{Leave, Pick, Population};
-use crate::nearest::suggest;
+use crate::nearest::{nearest, suggest};
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
 use crate::schema::named;
+use crate::section::{self, Form, Key, Raw, Whole, join, one_line};
 use crate::urls;
 
-/// The keys of a population beside those of its protocol.
-pub(crate) const KEYS: [&str; 6] = ["protocol", "urls", "pick", "leave", "rejoin", "load"];
+// The keys of a population beside those of its protocol.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(transform = one_line, extend("required" = ["urls", "load"]))]
+pub(crate) struct PopulationKeys {
+    /// What the clients speak. Default: as the URLs tell.
+    #[schemars(schema_with = "anything")]
+    protocol: Key<Raw>,
+    /// What the clients ask for; `{1..10}` expands, and `{server}` is the server's address in the
+    /// run's network. Each client picks one.
+    #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
+    urls: Key<Raw>,
+    /// Which of the URLs a client asks for. Default `random`, by the seed; of clients that publish
+    /// `own`.
+    #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
+    pick: Key<Raw>,
+    /// When a client leaves: `at_end` of its media (default), or `{after: 60s}`.
+    #[schemars(schema_with = "leave_schema")]
+    leave: Key<Raw>,
+    /// Whether another client takes the place of one that ended or died. Default false.
+    rejoin: Key<bool>,
+    #[schemars(with = "LoadSpec")]
+    load: Key<Raw>,
+}
 
-/// The keys of a load.
-pub(crate) const LOAD_KEYS: [&str; 7] = [
-    "clients",
-    "start",
-    "ramp",
-    "one_every",
-    "stages",
-    "arrivals",
-    "max_clients",
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("required" = ["after"]))]
+struct LeaveKeys {
+    after: Key<TimeSpan>,
+}
+
+/// The load in the forms that a file may state it.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LoadKeys {
+    clients: Key<Whole<0, { u64::MAX }>>,
+    start: Key<Raw>,
+    ramp: Key<TimeSpan>,
+    one_every: Key<TimeSpan>,
+    stages: Key<Stages>,
+    arrivals: Key<Frequency>,
+    max_clients: Key<Whole<0, { u64::MAX }>>,
+}
+
+#[derive(Deserialize)]
+struct Stages(Vec<Key<StageKeys>>);
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct StageKeys {
+    clients: Key<Whole<0, { u64::MAX }>>,
+    over: Key<TimeSpan>,
+}
+
+const LOAD_FORM: &str = "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`";
+
+const STAGES_FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 0, over: 10s}]`";
+
+const LEAVE_FORM: &str = "write `leave: at_end`, or `leave: {after: 60s}`";
+
+const FORMS: &[Form] = &[
+    Form::new(
+        "PopulationKeys",
+        "write at least `urls` and `load` below it",
+        &[
+            ("urls", "write `urls: [\"rtsp://127.0.0.1:8554/a\"]`"),
+            ("load", LOAD_FORM),
+        ],
+    ),
+    Form::new("LeaveKeys", LEAVE_FORM, &[("after", LEAVE_FORM)]),
+    Form::new("LoadKeys", LOAD_FORM, &[]),
+    Form::new("Stages", STAGES_FORM, &[]),
+    Form::new(
+        "StageKeys",
+        STAGES_FORM,
+        &[("clients", STAGES_FORM), ("over", STAGES_FORM)],
+    ),
 ];
 
 /// Names that thresholds use for something else.
@@ -53,53 +120,28 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn one_schema(protocol: &Protocol, generator: &mut SchemaGenerator) -> Json {
+    let mut schema = PopulationKeys::json_schema(generator).to_value();
     let config = protocol.config_schema(generator).to_value();
-    let mut properties = Map::new();
-    if let Some(own) = config.get("properties").and_then(Json::as_object) {
-        properties.extend(own.clone());
+    if let (Some(keys), Some(own)) = (
+        schema["properties"].as_object_mut(),
+        config["properties"].as_object(),
+    ) {
+        let own = own
+            .iter()
+            .map(|(key, schema)| (key.clone(), schema.clone()));
+        let before = std::mem::take(keys);
+        keys.extend(own.chain(before));
     }
-    let own = json!({
-        "protocol": {
-            "const": protocol.name,
-            "description": "What the clients speak. Default: as the URLs tell."
-        },
-        "urls": {
-            "type": ["array", "string"],
-            "items": { "type": "string" },
-            "minItems": 1,
-            "description": "What the clients ask for; `{1..10}` expands, and `{server}` is the server's address in the run's network. Each client picks one."
-        },
-        "pick": {
-            "enum": ["random", "in_turn", "own"],
-            "description": "Which of the URLs a client asks for. Default `random`, by the seed; of clients that publish `own`."
-        },
-        "leave": {
-            "anyOf": [
-                { "const": "at_end" },
-                {
-                    "type": "object",
-                    "additionalProperties": false,
-                    "required": ["after"],
-                    "properties": { "after": generator.subschema_for::<TimeSpan>().to_value() }
-                }
-            ],
-            "description": "When a client leaves: `at_end` of its media (default), or `{after: 60s}`."
-        },
-        "rejoin": {
-            "type": "boolean",
-            "description": "Whether another client takes the place of one that ended or died. Default false."
-        },
-        "load": generator.subschema_for::<LoadSpec>().to_value()
-    });
-    if let Json::Object(own) = own {
-        properties.extend(own);
-    }
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["urls", "load"],
-        "properties": properties
-    })
+    schema["properties"]["protocol"]["const"] = Json::from(protocol.name);
+    schema
+}
+
+fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({})
+}
+
+fn leave_schema(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "const": "at_end" }, LeaveKeys::json_schema(generator)] })
 }
 
 /// Reads a population of a run that lasts so long, where that is written.
@@ -111,48 +153,33 @@ pub(crate) fn read(
 ) -> Option<Population> {
     check_name(entry, "population", problems);
     let path = format!("clients.{}", entry.key);
-    let mut fields = Fields::of(
-        &entry.node,
-        &path,
-        "write at least `urls` and `load` below it",
-        problems,
-    )?;
-    let urls = fields
-        .need(
-            "urls",
-            "write `urls: [\"rtsp://127.0.0.1:8554/a\"]`",
-            problems,
-        )
+    let node = &entry.node;
+    let keys: PopulationKeys = section::read_open(node, &path, FORMS, problems)?;
+    let urls = node
+        .get("urls")
         .map(|node| {
-            urls::read(
-                node,
-                &fields.path_of("urls"),
-                Some(network.server_address()),
-                problems,
-            )
+            let server = Some(network.server_address());
+            urls::read(node, &join(&path, "urls"), server, problems)
         })
         .unwrap_or_default();
-    let protocol = protocol(&mut fields, &urls, problems);
-    let pick = pick(&mut fields, problems);
-    let leave = leave(&mut fields, problems);
-    let rejoin = fields.boolean("rejoin", problems).unwrap_or(false);
-    let load_path = fields.path_of("load");
-    let shape = fields
-        .need(
-            "load",
-            "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`",
-            problems,
-        )
-        .and_then(|node| shape(node, &load_path, problems));
+    let protocol = protocol(node, &path, &urls, problems);
+    let pick = pick(node, &path, problems);
+    let leave = leave(node, &path, problems);
+    let rejoin = keys.rejoin.or(false);
+    let shape = node
+        .get("load")
+        .and_then(|node| shape(node, &join(&path, "load"), problems));
     if let Some(shape) = &shape {
         let leaves = matches!(leave, Leave::After(_));
         let ends = duration.is_some();
-        check_end(&mut fields, shape, rejoin, leaves, ends, problems);
-        check_starts(&mut fields, shape, duration, problems);
+        check_end(node, shape, rejoin, leaves, ends, problems);
+        check_starts(node, shape, duration, problems);
     }
-    let rest = fields.rest();
+    let known = section::keys::<PopulationKeys>();
+    let mut rest = node.entries().to_vec();
+    rest.retain(|entry| !known.contains(&entry.key.as_str()));
     let config = match protocol {
-        Some(protocol) => config(protocol, rest, &entry.node, &path, problems),
+        Some(protocol) => config(protocol, rest, node, &path, problems),
         // Without a protocol nothing is known of its keys; typos of all protocols' are still found.
         None => {
             let all: Vec<String> = PROTOCOLS
@@ -160,7 +187,7 @@ pub(crate) fn read(
                 .flat_map(|protocol| protocol.config_keys())
                 .collect();
             for other in rest.iter().filter(|other| !all.contains(&other.key)) {
-                let known = KEYS.into_iter().chain(all.iter().map(String::as_str));
+                let known = known.iter().copied().chain(all.iter().map(String::as_str));
                 problems.push(unknown_key(other, &path, known));
             }
             None
@@ -171,7 +198,7 @@ pub(crate) fn read(
     if config.changes_channel()
         && !urls.is_empty()
         && !urls.iter().any(others)
-        && let Some(entry) = fields.entry("zap")
+        && let Some(entry) = node.entry("zap")
     {
         problems.push(
             Problem::new(&entry.key_origin, "there is no other URL to change to")
@@ -198,7 +225,7 @@ pub(crate) fn read(
 
 /// Refuses a plan that is not through when the run ends: what it measures would be another one.
 fn check_starts(
-    fields: &mut Fields<'_>,
+    node: &Node,
     shape: &Shape,
     duration: Option<Duration>,
     problems: &mut Vec<Problem>,
@@ -214,18 +241,15 @@ fn check_starts(
     if duration.is_zero() || last.since_start() < duration {
         return;
     }
-    let Some(entry) = fields.entry("load") else {
+    let Some(written) = node.get("load") else {
         return;
     };
     let end = Time::from_nanos(Time::from_start(duration).as_nanos().saturating_sub(1));
     let (started, planned) = (load::started(&load, end), load::started(&load, Time::NEVER));
-    let cause = ["ramp", "one_every", "stages"].iter().find_map(|key| {
-        let Value::Map(entries) = &entry.node.value else {
-            return None;
-        };
-        entries.iter().find(|entry| entry.key == *key)
-    });
-    let origin = cause.map_or(&entry.node.origin, |entry| &entry.node.origin);
+    let cause = ["ramp", "one_every", "stages"]
+        .iter()
+        .find_map(|key| written.entry(key));
+    let origin = cause.map_or(&written.origin, |entry| &entry.node.origin);
     problems.push(
         Problem::new(
             origin,
@@ -269,7 +293,8 @@ pub(crate) fn check_name(entry: &Entry, what: &str, problems: &mut Vec<Problem>)
 
 /// The protocol as named, or as the URLs tell.
 fn protocol(
-    fields: &mut Fields<'_>,
+    node: &Node,
+    path: &str,
     urls: &[(String, &Node)],
     problems: &mut Vec<Problem>,
 ) -> Option<&'static Protocol> {
@@ -283,10 +308,10 @@ fn protocol(
         format!("a URL begins with {}", schemes.join(", "))
     };
     let mut named = None;
-    if let Some(node) = fields.get("protocol", problems) {
+    if let Some(node) = node.get("protocol") {
         let Value::Scalar { text, .. } = &node.value else {
             problems.push(
-                wrong_type(node, &fields.path_of("protocol"), "a word").help(suggest("", names())),
+                wrong_type(node, &join(path, "protocol"), "a word").help(suggest("", names())),
             );
             return None;
         };
@@ -361,46 +386,35 @@ fn example_of(protocol: &Protocol) -> String {
     }
 }
 
-fn pick(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Pick> {
-    let node = fields.get("pick", problems)?;
+fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
+    let node = node.get("pick")?;
     Some(match &node.value {
         Value::Scalar { text, .. } if text == "random" => Pick::Random,
         Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
         Value::Scalar { text, .. } if text == "own" => Pick::Own,
         _ => {
             problems.push(
-                wrong_type(
-                    node,
-                    &fields.path_of("pick"),
-                    "`random`, `in_turn` or `own`",
-                )
-                .help("which of the URLs each client asks for"),
+                wrong_type(node, &join(path, "pick"), "`random`, `in_turn` or `own`")
+                    .help("which of the URLs each client asks for"),
             );
             Pick::default()
         }
     })
 }
 
-fn leave(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Leave {
-    const HELP: &str = "write `leave: at_end`, or `leave: {after: 60s}`";
-    let Some(node) = fields.get("leave", problems) else {
+fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Leave {
+    let Some(node) = node.get("leave") else {
         return Leave::default();
     };
-    let path = fields.path_of("leave");
+    let path = join(path, "leave");
     match &node.value {
         Value::Scalar { text, .. } if text == "at_end" => Leave::AtEnd,
-        Value::Map(_) => {
-            let Some(mut inner) = Fields::of(node, &path, HELP, problems) else {
-                return Leave::default();
-            };
-            let after = inner
-                .need("after", HELP, problems)
-                .and_then(|node| quantity::<TimeSpan>(node, &inner.path_of("after"), problems));
-            inner.finish(&["after"], problems);
-            after.map_or(Leave::AtEnd, |span| Leave::After(span.0))
-        }
+        Value::Map(_) => section::read(node, &path, FORMS, problems)
+            .and_then(|keys: LeaveKeys| keys.after.0)
+            .map_or(Leave::AtEnd, |span| Leave::After(span.0)),
         _ => {
-            problems.push(wrong_type(node, &path, "`at_end` or `{after: TIME}`").help(HELP));
+            let wrong = wrong_type(node, &path, "`at_end` or `{after: TIME}`");
+            problems.push(wrong.help(LEAVE_FORM));
             Leave::default()
         }
     }
@@ -408,7 +422,7 @@ fn leave(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Leave {
 
 /// What cannot end by itself needs the run's duration.
 fn check_end(
-    fields: &mut Fields<'_>,
+    node: &Node,
     shape: &Shape,
     rejoin: bool,
     leaves: bool,
@@ -418,7 +432,7 @@ fn check_end(
     let arrivals = matches!(shape, Shape::Arrivals { .. });
     if arrivals
         && rejoin
-        && let Some(entry) = fields.entry("rejoin")
+        && let Some(entry) = node.entry("rejoin")
     {
         problems.push(
             Problem::new(&entry.key_origin, "`rejoin` does not go with `arrivals`")
@@ -428,7 +442,7 @@ fn check_end(
     if ends {
         return;
     }
-    let publishes = fields.entry("publish").is_some() && !leaves;
+    let publishes = node.entry("publish").is_some() && !leaves;
     let cause = match shape {
         Shape::Arrivals { .. } => "load",
         // The last stage may send all of them away.
@@ -438,7 +452,7 @@ fn check_end(
         _ if publishes => "publish",
         _ => return,
     };
-    let Some(entry) = fields.entry(cause) else {
+    let Some(entry) = node.entry(cause) else {
         return;
     };
     problems.push(
@@ -458,61 +472,62 @@ fn check_end(
 
 /// The load in the forms that a file may state it.
 fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> {
-    const HELP: &str = "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`";
-    let mut fields = Fields::of(node, path, HELP, problems)?;
     let before = problems.len();
-    let start = fields.get("start", problems).and_then(|node| {
+    let keys: LoadKeys = section::read_open(node, path, FORMS, problems)?;
+    let start = node.get("start").and_then(|node| {
         if matches!(&node.value, Value::Scalar { text, .. } if text == "at_once") {
             return Some(StartKind::AtOnce);
         }
         problems.push(
-            wrong_type(node, &fields.path_of("start"), "`at_once`")
+            wrong_type(node, &join(path, "start"), "`at_once`")
                 .help("or write `ramp: 60s` or `one_every: 2s` in its place"),
         );
         None
     });
-    let stages = fields
-        .get("stages", problems)
-        .and_then(|node| stages(node, &fields.path_of("stages"), problems));
-    let spec = LoadSpec {
-        clients: fields.integer("clients", 0..=u64::MAX, problems),
-        start,
-        ramp: fields.quantity::<TimeSpan>("ramp", problems),
-        one_every: fields.quantity::<TimeSpan>("one_every", problems),
-        stages,
-        arrivals: fields.quantity::<Frequency>("arrivals", problems),
-        max_clients: fields.integer("max_clients", 0..=u64::MAX, problems),
+    let stage = |stage: Key<StageKeys>| {
+        let stage = stage.0?;
+        Some(Stage {
+            clients: stage.clients.0?.0,
+            over: stage.over.0?.0,
+        })
     };
+    let spec = LoadSpec {
+        clients: keys.clients.0.map(|clients| clients.0),
+        start,
+        ramp: keys.ramp.0,
+        one_every: keys.one_every.0,
+        stages: keys
+            .stages
+            .0
+            .map(|stages| stages.0.into_iter().filter_map(stage).collect()),
+        arrivals: keys.arrivals.0,
+        max_clients: keys.max_clients.0.map(|clients| clients.0),
+    };
+    let known = section::keys::<LoadKeys>();
     // What was read wrongly would only be said to be missing.
-    if problems.len() == before {
-        match Shape::try_from(spec) {
-            Ok(shape) => {
-                fields.finish(&LOAD_KEYS, problems);
-                return Some(shape);
-            }
-            Err(error) => {
-                let rest_unknown = fields
-                    .rest()
-                    .iter()
-                    .any(|entry| crate::nearest::nearest(&entry.key, LOAD_KEYS).is_some());
+    let shape = match problems.len() == before {
+        true => Shape::try_from(spec)
+            .map_err(|error| {
+                let typo = |entry: &Entry| {
+                    let key = entry.key.as_str();
+                    !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
+                };
                 // `cleints: 5` is a typo, not a missing `clients`.
-                if !(error.keys.is_empty() && rest_unknown) {
-                    problems.push(load_problem(&mut fields, &error, path));
+                if !(error.keys.is_empty() && node.entries().iter().any(typo)) {
+                    problems.push(load_problem(node, &error, path));
                 }
-            }
-        }
-    }
-    fields.finish(&LOAD_KEYS, problems);
-    None
+            })
+            .ok(),
+        false => None,
+    };
+    unknown_keys(node, path, known, problems);
+    shape
 }
 
-fn load_problem(fields: &mut Fields<'_>, error: &load::LoadError, path: &str) -> Problem {
-    let entry = error.keys.first().and_then(|key| fields.entry(key));
+fn load_problem(node: &Node, error: &load::LoadError, path: &str) -> Problem {
+    let entry = error.keys.first().and_then(|key| node.entry(key));
     let mut problem = match (entry, error.stage) {
-        (None, _) => Problem::new(
-            &fields.node.origin,
-            format!("{} in `{path}`", error.message),
-        ),
+        (None, _) => Problem::new(&node.origin, format!("{} in `{path}`", error.message)),
         (Some(entry), Some(stage)) => {
             let origin = match &entry.node.value {
                 Value::List(items) => items.get(stage).map(|item| &item.origin),
@@ -522,37 +537,10 @@ fn load_problem(fields: &mut Fields<'_>, error: &load::LoadError, path: &str) ->
         }
         (Some(entry), None) => Problem::new(&entry.key_origin, error.message.clone()),
     };
-    if let Some(other) = error.keys.get(1).and_then(|key| fields.entry(key)) {
+    if let Some(other) = error.keys.get(1).and_then(|key| node.entry(key)) {
         problem = problem.other(&other.key_origin, "and here");
     }
     problem.help(error.help.clone())
-}
-
-fn stages(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Vec<Stage>> {
-    const FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 0, over: 10s}]`";
-    let Value::List(items) = &node.value else {
-        problems.push(wrong_type(node, path, "a list").help(FORM));
-        return None;
-    };
-    let before = problems.len();
-    let mut stages = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        let path = format!("{path}.{index}");
-        let Some(mut fields) = Fields::of(item, &path, FORM, problems) else {
-            continue;
-        };
-        let clients = fields
-            .need("clients", FORM, problems)
-            .and_then(|node| integer(node, &fields.path_of("clients"), 0..=u64::MAX, problems));
-        let over = fields
-            .need("over", FORM, problems)
-            .and_then(|node| quantity::<TimeSpan>(node, &fields.path_of("over"), problems));
-        fields.finish(&["clients", "over"], problems);
-        if let (Some(clients), Some(TimeSpan(over))) = (clients, over) {
-            stages.push(Stage { clients, over });
-        }
-    }
-    (problems.len() == before).then_some(stages)
 }
 
 /// The protocol's own keys. After a problem with one key the others are still looked at.
@@ -583,7 +571,7 @@ fn config(
             Err(error) => error,
         };
         whole = false;
-        let problem = error.problem(path, &node.origin, &KEYS);
+        let problem = error.problem(path, &node.origin, section::keys::<PopulationKeys>());
         let advice = error.unknown().and_then(|key| protocol.former_key(key));
         problems.push(match advice {
             Some(advice) => problem.help(advice),

@@ -592,3 +592,11 @@ fn who_publishes_has_a_url_of_its_own_and_who_plays_it_waits() {
         assert!(lines.contains(said), "{lines}");
     }
 }
+
+#[test]
+fn clients_that_publish_until_they_leave_need_no_duration() {
+    let text = "clients: {cameras: {urls: ['rtsp://h/a'], publish: {}, leave: {after: 5s}, \
+                load: {clients: 1}}}";
+    let scenario = Scenario::parse("test", text, &Overrides::default()).expect("it is good");
+    assert!(scenario.populations[0].config.publishes());
+}

@@ -8,11 +8,14 @@ mod fill;
 use std::fmt;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use crate::error::{Problem, ScenarioError};
-use crate::fields::{Fields, text, wrong_type};
+use crate::fields::{text, wrong_type};
 use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 use crate::open;
+use crate::section::{self, Form, Key, Raw, Whole, words};
 use crate::source::{Source, SourceKind};
 use crate::yaml;
 
@@ -73,7 +76,8 @@ pub struct Config {
 }
 
 /// Whether a server needs something that the scenario may say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Use {
     /// It has no use for it.
     #[default]
@@ -84,18 +88,7 @@ pub enum Use {
     Needed,
 }
 
-impl Use {
-    const ALL: [Use; 3] = [Use::No, Use::Optional, Use::Needed];
-
-    /// As the file writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Use::No => "no",
-            Use::Optional => "optional",
-            Use::Needed => "needed",
-        }
-    }
-}
+words!(Use: 3 { No = "no", Optional = "optional", Needed = "needed" });
 
 /// How a known server shows that it is ready. Whichever it is, the port must be its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,25 +113,93 @@ pub struct Version {
     pub pattern: String,
 }
 
-const KEYS: [&str; 17] = [
-    "summary",
-    "protocols",
-    "program",
-    "probe",
-    "command",
-    "environment",
-    "config",
-    "clips",
-    "groups",
-    "port",
-    "ready",
-    "not_as_root",
-    "needs_root",
-    "urls",
-    "version",
-    "missing",
-    "notes",
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EntryKeys {
+    summary: Key<String>,
+    protocols: Key<Raw>,
+    program: Key<Raw>,
+    probe: Key<Raw>,
+    command: Key<Raw>,
+    environment: Key<Raw>,
+    config: Key<Raw>,
+    clips: Key<Use>,
+    groups: Key<Use>,
+    port: Key<Whole<1, 65_535>>,
+    ready: Key<Raw>,
+    not_as_root: Key<Flag>,
+    needs_root: Key<String>,
+    urls: Key<Raw>,
+    version: Key<VersionKeys>,
+    missing: Key<String>,
+    notes: Key<Raw>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Flag {
+    #[default]
+    False,
+    True,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ConfigKeys {
+    name: Key<Raw>,
+    text: Key<Raw>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ReadyKeys {
+    line: Key<String>,
+    pattern: Key<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct VersionKeys {
+    command: Key<Raw>,
+    pattern: Key<String>,
+}
+
+const FORMS: &[Form] = &[
+    (
+        "EntryKeys",
+        "",
+        &[
+            ("summary", "say in a line what it is"),
+            ("protocols", "write `protocols: [rtsp]`"),
+            ("program", "write `program: NAME`"),
+            ("command", COMMAND_HELP),
+            ("port", "write the port it listens on by itself"),
+            ("urls", "write `urls: [\"rtsp://{host}:{port}/live\"]`"),
+            (
+                "missing",
+                "say how it is installed, such as `apt-get install vlc-bin`",
+            ),
+        ],
+    ),
+    (
+        "ConfigKeys",
+        CONFIG_HELP,
+        &[("name", CONFIG_HELP), ("text", CONFIG_HELP)],
+    ),
+    ("ReadyKeys", READY_HELP, &[]),
+    (
+        "VersionKeys",
+        VERSION_HELP,
+        &[("command", VERSION_HELP), ("pattern", VERSION_HELP)],
+    ),
 ];
+
+const CONFIG_HELP: &str = "write `config: |` and the file's lines below, further in; or `config: {name: FILE, text: ...}`";
+
+const READY_HELP: &str = "write `ready: port`, `ready: urls`, `ready: {line: \"text it prints\"}` or `ready: {pattern: \"regular expression\"}`";
+
+const VERSION_HELP: &str =
+    "write `version: {command: [\"{program}\", --version], pattern: \"version ([0-9.]+)\"}`";
 
 /// Something that is needed for one of the keys that must be there.
 const COMMAND_HELP: &str =
@@ -194,89 +255,48 @@ fn read(
         problems.push(problem.help("write `summary: ...`, `command: [...]` and so on"));
         return None;
     }
-    let mut fields = Fields::of(root, "", "", problems)?;
     let name = name_of(source_name, root, problems);
-    let summary = need_text(&mut fields, "summary", "say in a line what it is", problems);
-    let protocols = fields
-        .need("protocols", "write `protocols: [rtsp]`", problems)
-        .map(|node| words(node, "protocols", problems));
-    let programs = fields
-        .need("program", "write `program: NAME`", problems)
-        .map(|node| words(node, "program", problems));
-    let probe = fields
-        .get("probe", problems)
-        .map(|node| words(node, "probe", problems));
-    let command = fields
-        .need("command", COMMAND_HELP, problems)
+    let keys: EntryKeys = section::read(root, "", FORMS, problems)?;
+    let mut list = |key: &str| root.get(key).map(|node| words(node, key, problems));
+    let (protocols, programs, probe) = (list("protocols"), list("program"), list("probe"));
+    let (urls, notes) = (list("urls"), list("notes"));
+    let command = root
+        .get("command")
         .map(|node| command(node, "command", problems));
-    let environment = fields
-        .get("environment", problems)
-        .map(|node| environment(node, problems))
+    let environment = root
+        .get("environment")
+        .map(|node| environment(node, "environment", problems))
         .unwrap_or_default();
-    let config = fields
-        .get("config", problems)
-        .and_then(|node| config(node, problems));
-    let clips = word(&mut fields, "clips", Use::ALL, Use::name, problems).unwrap_or_default();
-    let groups = word(&mut fields, "groups", Use::ALL, Use::name, problems).unwrap_or_default();
-    let port = match fields.need("port", "write the port it listens on by itself", problems) {
-        Some(_) => fields.integer("port", 1..=65_535, problems),
-        None => None,
-    };
-    let ready = fields
-        .get("ready", problems)
-        .and_then(|node| ready(node, problems))
-        .unwrap_or_default();
-    let not_as_root = word(
-        &mut fields,
-        "not_as_root",
-        [false, true],
-        |value| if value { "true" } else { "false" },
-        problems,
-    )
-    .unwrap_or_default();
-    let needs_root = fields
-        .get("needs_root", problems)
-        .and_then(|node| needs_root(node, not_as_root, problems));
-    let urls = fields
-        .need(
-            "urls",
-            "write `urls: [\"rtsp://{host}:{port}/live\"]`",
-            problems,
-        )
-        .map(|node| words(node, "urls", problems));
-    let version = fields
-        .get("version", problems)
-        .and_then(|node| version(node, problems));
-    let missing = need_text(
-        &mut fields,
-        "missing",
-        "say how it is installed, such as `apt-get install vlc-bin`",
-        problems,
-    );
-    let notes = fields
-        .get("notes", problems)
-        .map(|node| words(node, "notes", problems))
-        .unwrap_or_default();
-    fields.finish(&KEYS, problems);
+    let config = root.get("config").and_then(|node| config(node, problems));
+    let ready = root.get("ready").and_then(|node| ready(node, problems));
+    let not_as_root = matches!(keys.not_as_root.0, Some(Flag::True));
+    let needs_root = keys
+        .needs_root
+        .0
+        .and_then(|reason| needs_root(reason, root.get("needs_root")?, not_as_root, problems));
+    let version = keys
+        .version
+        .0
+        .and_then(|keys| version(keys, root.get("version")?, problems));
     let entry = ServerEntry {
         name: name?,
-        summary: summary?,
+        summary: keys.summary.0?,
         protocols: protocols?,
         programs: programs?,
         probe,
         command: command?,
         environment,
         config,
-        clips,
-        groups,
-        port: u16::try_from(port?).ok()?,
-        ready,
+        clips: keys.clips.or(Use::No),
+        groups: keys.groups.or(Use::No),
+        port: u16::try_from(keys.port.0?.0).ok()?,
+        ready: ready.unwrap_or_default(),
         not_as_root,
         needs_root,
         urls: urls?,
         version,
-        missing: missing?,
-        notes,
+        missing: keys.missing.0?,
+        notes: notes.unwrap_or_default(),
         text: text.to_owned(),
     };
     check_placeholders(&entry, root, problems);
@@ -284,8 +304,12 @@ fn read(
 }
 
 /// Why a server keeps root, in words: the reason stands in the list of servers.
-fn needs_root(node: &Node, not_as_root: bool, problems: &mut Vec<Problem>) -> Option<String> {
-    let reason = text(node, "needs_root", problems)?;
+fn needs_root(
+    reason: String,
+    node: &Node,
+    not_as_root: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<String> {
     if ["", "true", "false"].contains(&reason.as_str()) {
         problems.push(
             Problem::new(&node.origin, "`needs_root` does not say why")
@@ -325,16 +349,6 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
     name
 }
 
-fn need_text(
-    fields: &mut Fields<'_>,
-    key: &str,
-    how: &str,
-    problems: &mut Vec<Problem>,
-) -> Option<String> {
-    let node = fields.need(key, how, problems)?;
-    text(node, key, problems)
-}
-
 /// A list of texts, or one text. Never empty where nothing is wrong.
 fn words(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
     let items = match &node.value {
@@ -372,63 +386,41 @@ fn command(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> 
     words(node, path, problems)
 }
 
-fn word<T: Copy>(
-    fields: &mut Fields<'_>,
-    key: &str,
-    all: impl IntoIterator<Item = T>,
-    name: impl Fn(T) -> &'static str,
+/// Variables and their values.
+pub(crate) fn environment(
+    node: &Node,
+    path: &str,
     problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let node = fields.get(key, problems)?;
-    let written = text(node, key, problems)?;
-    let all: Vec<T> = all.into_iter().collect();
-    let found = all.iter().copied().find(|&value| name(value) == written);
-    if found.is_none() {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("`{key}` cannot be `{}`", shown(&written)),
-            )
-            .help(suggest(&written, all.into_iter().map(name))),
-        );
+) -> Vec<(String, String)> {
+    if !matches!(node.value, Value::Map(_)) {
+        let wrong = wrong_type(node, path, "a mapping");
+        problems.push(wrong.help("write `environment: {NAME: value}`"));
     }
-    found
-}
-
-fn environment(node: &Node, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
-    let Value::Map(entries) = &node.value else {
-        problems.push(
-            wrong_type(node, "environment", "a mapping").help("write `environment: {NAME: value}`"),
-        );
-        return Vec::new();
-    };
-    entries
-        .iter()
-        .filter_map(|entry| {
-            if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-                problems.push(Problem::new(
-                    &entry.key_origin,
-                    format!("`{}` is no name for a variable", shown(&entry.key)),
-                ));
-            }
-            let path = format!("environment.{}", entry.key);
-            Some((entry.key.clone(), text(&entry.node, &path, problems)?))
-        })
-        .collect()
+    let mut variables = Vec::new();
+    for entry in node.entries() {
+        if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+            problems.push(Problem::new(
+                &entry.key_origin,
+                format!("`{}` is no name for a variable", shown(&entry.key)),
+            ));
+        }
+        let value = text(&entry.node, &section::join(path, &entry.key), problems);
+        variables.extend(value.map(|value| (entry.key.clone(), value)));
+    }
+    variables
 }
 
 fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<Config> {
-    const HELP: &str = "write `config: |` and the file's lines below, further in; or `config: {name: FILE, text: ...}`";
     if let Value::Scalar { text, .. } = &node.value {
         return Some(Config {
             name: "server.conf".to_owned(),
             text: text.clone(),
         });
     }
-    let mut fields = Fields::of(node, "config", HELP, problems)?;
-    let name = need_text(&mut fields, "name", HELP, problems);
-    let text = need_text(&mut fields, "text", HELP, problems);
-    if let (Some(name), Some(entry)) = (&name, fields.entry("name"))
+    section::read::<ConfigKeys>(node, "config", FORMS, problems)?;
+    let mut part = |key| node.get(key).and_then(|node| text(node, key, problems));
+    let (name, text) = (part("name"), part("text"));
+    if let (Some(name), Some(entry)) = (&name, node.entry("name"))
         && (name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']))
     {
         problems.push(
@@ -439,7 +431,6 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<Config> {
             .help("it is written to a folder of the server's own: name it alone, without a path"),
         );
     }
-    fields.finish(&["name", "text"], problems);
     Some(Config {
         name: name?,
         text: text?,
@@ -447,7 +438,6 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<Config> {
 }
 
 fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
-    const HELP: &str = "write `ready: port`, `ready: urls`, `ready: {line: \"text it prints\"}` or `ready: {pattern: \"regular expression\"}`";
     if let Value::Scalar { text, .. } = &node.value {
         let ready = match text.as_str() {
             "port" => Some(EntryReady::Port),
@@ -457,39 +447,31 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
         if ready.is_none() {
             problems.push(
                 Problem::new(&node.origin, format!("`ready` cannot be `{}`", shown(text)))
-                    .help(HELP),
+                    .help(READY_HELP),
             );
         }
         return ready;
     }
-    let mut fields = Fields::of(node, "ready", HELP, problems)?;
-    let line = fields.text("line", problems).map(EntryReady::Line);
-    let pattern = fields.text("pattern", problems).map(EntryReady::Pattern);
-    let before = problems.len();
-    let both = line.is_some() && pattern.is_some();
-    let found = line.or(pattern);
-    fields.finish(&["line", "pattern"], problems);
-    if (both || found.is_none()) && problems.len() == before {
-        problems
-            .push(Problem::new(&node.origin, "`ready` must say one thing to wait for").help(HELP));
+    let keys: ReadyKeys = section::read(node, "ready", FORMS, problems)?;
+    let known = section::keys::<ReadyKeys>();
+    let line = keys.line.0.map(EntryReady::Line);
+    let pattern = keys.pattern.0.map(EntryReady::Pattern);
+    let one = line.is_some() != pattern.is_some();
+    let mut given = node.entries().iter();
+    if !one && given.all(|entry| known.contains(&entry.key.as_str())) {
+        let text = "`ready` must say one thing to wait for";
+        problems.push(Problem::new(&node.origin, text).help(READY_HELP));
     }
-    found
+    line.or(pattern)
 }
 
-fn version(node: &Node, problems: &mut Vec<Problem>) -> Option<Version> {
-    const HELP: &str =
-        "write `version: {command: [\"{program}\", --version], pattern: \"version ([0-9.]+)\"}`";
-    let mut fields = Fields::of(node, "version", HELP, problems)?;
-    let words = fields
-        .need("command", HELP, problems)
+fn version(keys: VersionKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Version> {
+    let words = node
+        .get("command")
         .map(|node| command(node, "version.command", problems));
-    let pattern = fields
-        .need("pattern", HELP, problems)
-        .and_then(|node| text(node, "version.pattern", problems));
-    fields.finish(&["command", "pattern"], problems);
     Some(Version {
         command: words?,
-        pattern: pattern?,
+        pattern: keys.pattern.0?,
     })
 }
 

@@ -300,7 +300,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         match self.section {
             Some(_) if name == section::KEY => visitor.visit_seq(Attempt(self)),
             Some(section) => visitor.visit_newtype_struct(Reader {
-                help: section.form(name).help,
+                help: section.form(name).1,
                 ..self
             }),
             None => visitor.visit_newtype_struct(self),
@@ -345,12 +345,11 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         let Some(section) = self.section else {
             return self.deserialize_map(visitor);
         };
-        let form = section.form(name);
+        let (_, help, needs) = section.form(name);
         let Value::Map(entries) = &self.node.value else {
-            let help = form.help;
             return Err(Reader { help, ..self }.wrong("a mapping"));
         };
-        section.needs(self.node, entries, form);
+        section.needs(self.node, entries, needs);
         let read = visitor.visit_map(Entries {
             entries: entries.iter(),
             value: None,

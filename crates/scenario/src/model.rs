@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::Group;
 use crate::network::Network;
+use crate::section::words;
 use crate::sources::MulticastSource;
 
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
@@ -118,19 +119,7 @@ pub enum Receive {
     Sockets,
 }
 
-impl Receive {
-    /// All there are.
-    pub const ALL: [Receive; 3] = [Receive::Auto, Receive::Ring, Receive::Sockets];
-
-    /// As the scenario file writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Receive::Auto => "auto",
-            Receive::Ring => "ring",
-            Receive::Sockets => "sockets",
-        }
-    }
-}
+words!(Receive: 3 { Auto = "auto", Ring = "ring", Sockets = "sockets" });
 
 /// How the tester's workers stand among all that wants a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,18 +132,7 @@ pub enum Priority {
     Raised,
 }
 
-impl Priority {
-    /// All there are.
-    pub const ALL: [Priority; 2] = [Priority::Normal, Priority::Raised];
-
-    /// As the scenario file writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Priority::Normal => "normal",
-            Priority::Raised => "raised",
-        }
-    }
-}
+words!(Priority: 2 { Normal = "normal", Raised = "raised" });
 
 /// A threshold, checked, and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,8 +9,6 @@ use crate::model::{Population, Server, ServerStart};
 use crate::node::Entry;
 use crate::section::words;
 
-words!(Network);
-
 /// The network that clients, sources and the server of a run are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,6 +23,8 @@ pub enum Network {
     Veth,
 }
 
+words!(Network: 3 { Own = "own", Loopback = "loopback", Veth = "veth" });
+
 /// The server's interface towards the clients, in a [`Network::Veth`].
 pub const VETH_CLIENTS: &str = "clients";
 
@@ -38,18 +38,6 @@ pub const VETH_SERVER: &str = "server";
 pub const VETH_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 
 impl Network {
-    /// All there are.
-    pub const ALL: [Network; 3] = [Network::Own, Network::Loopback, Network::Veth];
-
-    /// As the scenario file writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Network::Own => "own",
-            Network::Loopback => "loopback",
-            Network::Veth => "veth",
-        }
-    }
-
     /// The address at which clients find the server: what `{server}` stands for in their URLs.
     pub const fn server_address(self) -> IpAddr {
         match self {

@@ -21,10 +21,10 @@ use crate::schema::named;
 use crate::section::{self, Form, Key, Raw, Whole, join, one_line};
 use crate::urls;
 
-// The keys of a population beside those of its protocol.
+/// The keys of a population beside those of its protocol.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(transform = one_line, extend("required" = ["urls", "load"]))]
+#[schemars(transform = one_line, description = "", extend("required" = ["urls", "load"]))]
 pub(crate) struct PopulationKeys {
     /// What the clients speak. Default: as the URLs tell.
     #[schemars(schema_with = "anything")]
@@ -83,7 +83,7 @@ const STAGES_FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 
 const LEAVE_FORM: &str = "write `leave: at_end`, or `leave: {after: 60s}`";
 
 const FORMS: &[Form] = &[
-    Form::new(
+    (
         "PopulationKeys",
         "write at least `urls` and `load` below it",
         &[
@@ -91,10 +91,10 @@ const FORMS: &[Form] = &[
             ("load", LOAD_FORM),
         ],
     ),
-    Form::new("LeaveKeys", LEAVE_FORM, &[("after", LEAVE_FORM)]),
-    Form::new("LoadKeys", LOAD_FORM, &[]),
-    Form::new("Stages", STAGES_FORM, &[]),
-    Form::new(
+    ("LeaveKeys", LEAVE_FORM, &[("after", LEAVE_FORM)]),
+    ("LoadKeys", LOAD_FORM, &[]),
+    ("Stages", STAGES_FORM, &[]),
+    (
         "StageKeys",
         STAGES_FORM,
         &[("clients", STAGES_FORM), ("over", STAGES_FORM)],

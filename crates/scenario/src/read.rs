@@ -71,9 +71,9 @@ pub(crate) struct ScenarioKeys {
     stop_at: Raw,
 }
 
-// The forms in which a threshold is written.
+/// The forms in which a threshold is written.
 #[derive(JsonSchema)]
-#[schemars(inline, untagged)]
+#[schemars(inline, untagged, description = "")]
 #[expect(dead_code, reason = "the reader takes the forms one by one")]
 enum ThresholdForm {
     Text(String),
@@ -97,8 +97,8 @@ const THRESHOLD_FORM: &str = "write a text such as \"viewers.loss < 1%\", or \
                               `{threshold: \"viewers.loss < 1%\", abort: true, delay: 10s}`";
 
 const FORMS: &[Form] = &[
-    Form::new("ScenarioKeys", EXAMPLE, &[("clients", EXAMPLE)]),
-    Form::new(
+    ("ScenarioKeys", EXAMPLE, &[("clients", EXAMPLE)]),
+    (
         "ThresholdKeys",
         THRESHOLD_FORM,
         &[("threshold", THRESHOLD_FORM)],

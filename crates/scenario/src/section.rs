@@ -1,7 +1,6 @@
 //! Sections of a scenario and of a server's entry: structs that serde reads, each key a [`Key`], so
 //! that every mistake in a section is found, and not the first one alone.
 
-#![allow(dead_code)]
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Display};
@@ -17,27 +16,16 @@ use serde_json::Value as Json;
 use crate::error::Problem;
 use crate::fields::unknown_key;
 use crate::keys::{KeyError, Reader};
-use crate::node::{Entry, Node};
+use crate::node::{Entry, Node, Value};
 use crate::source::{Origin, Source, SourceKind};
 
-/// How the value of a type is written.
-pub(crate) struct Form {
-    /// The type's name in the code.
-    name: &'static str,
-    pub(crate) help: &'static str,
-    /// The keys that it must have, each with how it is written.
-    needs: &'static [(&'static str, &'static str)],
-}
-
-impl Form {
-    pub(crate) const fn new(
-        name: &'static str,
-        help: &'static str,
-        needs: &'static [(&'static str, &'static str)],
-    ) -> Form {
-        Form { name, help, needs }
-    }
-}
+/// How the value of a type is written: the type's name in the code, the help, and the keys that it
+/// must have, each with how it is written.
+pub(crate) type Form = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 
 /// What is known and found while a section is read.
 pub(crate) struct Section {
@@ -61,10 +49,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     forms: &'static [Form],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let section = Section::new(path, forms, false);
-    let value = section.attempt(PhantomData, Reader::new(node, Some(&section)));
-    problems.append(&mut section.problems.into_inner());
-    value
+    Section::new(path, forms, false).read(node, problems)
 }
 
 /// The same of a mapping that has keys of others beside its own.
@@ -74,10 +59,7 @@ pub(crate) fn read_open<T: DeserializeOwned>(
     forms: &'static [Form],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let section = Section::new(path, forms, true);
-    let value = section.attempt(PhantomData, Reader::new(node, Some(&section)));
-    problems.append(&mut section.problems.into_inner());
-    value
+    Section::new(path, forms, true).read(node, problems)
 }
 
 /// Reads the value of a key of a mapping at `path`, which may be left out.
@@ -87,12 +69,18 @@ pub(crate) fn value_of<T: DeserializeOwned>(
     forms: &'static [Form],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let entry = map.entry(key)?;
-    let section = Section::new(&join(path, key), forms, false);
-    let reader = Reader::value(entry, Some(&section));
-    let value = section.attempt(PhantomData::<Key<T>>, reader);
-    problems.append(&mut section.problems.into_inner());
-    value?.0
+    let (entry, path) = (map.entry(key)?, join(path, key));
+    if entry.node.value == Value::Null {
+        problems.push(no_value(&entry.key_origin, &path));
+        return None;
+    }
+    read(&entry.node, &path, forms, problems)
+}
+
+/// The problem that the key at `path` has no value.
+fn no_value(key: &Origin, path: &str) -> Problem {
+    Problem::new(key, format!("`{path}` has no value"))
+        .help("write one after the colon, or take the key out")
 }
 
 /// The keys of a section, in their order.
@@ -133,10 +121,15 @@ impl Section {
     }
 
     /// How a value of the type of that name is written.
-    pub(crate) fn form(&self, name: &str) -> &'static Form {
-        const NONE: Form = Form::new("", "", &[]);
-        let found = self.forms.iter().find(|form| form.name == name);
-        found.unwrap_or(&NONE)
+    pub(crate) fn form(&self, name: &str) -> Form {
+        let found = self.forms.iter().find(|form| form.0 == name);
+        found.copied().unwrap_or_default()
+    }
+
+    fn read<T: DeserializeOwned>(self, node: &Node, problems: &mut Vec<Problem>) -> Option<T> {
+        let value = self.attempt(PhantomData, Reader::new(node, Some(&self)));
+        problems.append(&mut self.problems.into_inner());
+        value
     }
 
     fn push(&self, problem: Problem) {
@@ -166,13 +159,12 @@ impl Section {
     }
 
     pub(crate) fn no_value(&self, key: &Origin) {
-        let text = format!("`{}` has no value", self.path.borrow());
-        self.push(Problem::new(key, text).help("write one after the colon, or take the key out"));
+        self.push(no_value(key, &self.path.borrow()));
     }
 
     /// Reports what a mapping needs and has not.
-    pub(crate) fn needs(&self, node: &Node, entries: &[Entry], form: &Form) {
-        for (key, how) in form.needs {
+    pub(crate) fn needs(&self, node: &Node, entries: &[Entry], needs: &[(&str, &str)]) {
+        for (key, how) in needs {
             if entries.iter().all(|entry| entry.key != *key) {
                 let text = match self.path.borrow().as_str() {
                     "" => format!("`{key}` is missing"),
@@ -216,8 +208,9 @@ pub(crate) const KEY: &str = "section::Key";
 pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
 /// The value of a key, or nothing where it was left out or is wrong.
-#[derive(Debug)]
-pub(crate) struct Key<T>(pub(crate) Option<T>);
+#[derive(Debug, JsonSchema)]
+#[schemars(inline, description = "", bound = "T: JsonSchema")]
+pub(crate) struct Key<T>(#[schemars(with = "T")] pub(crate) Option<T>);
 
 impl<T> Default for Key<T> {
     fn default() -> Key<T> {
@@ -248,20 +241,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
         }
 
         deserializer.deserialize_newtype_struct(KEY, Attempt(PhantomData))
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Key<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
     }
 }
 
@@ -341,6 +320,8 @@ pub(crate) trait Range {
 }
 
 /// A quantity that is in its range.
+#[derive(JsonSchema)]
+#[schemars(inline, description = "", bound = "")]
 pub(crate) struct Within<R: Range>(pub(crate) R::Value);
 
 impl<'de, R: Range> Deserialize<'de> for Within<R> {
@@ -353,23 +334,19 @@ impl<'de, R: Range> Deserialize<'de> for Within<R> {
     }
 }
 
-impl<R: Range> JsonSchema for Within<R> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        R::Value::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<R::Value>()
-    }
-}
-
-/// Has an enum of words read as they are named, and in the JSON Schema as no more than its words.
+/// The words of an enum without data, each by the name that serde gives it.
 macro_rules! words {
-    ($($Word:ty),*) => { $(
+    ($Word:ident: $count:literal { $($Variant:ident = $name:literal),* }) => {
+        impl $Word {
+            /// All there are.
+            pub const ALL: [$Word; $count] = [$($Word::$Variant),*];
+
+            /// As the file writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $($Word::$Variant => $name),* }
+            }
+        }
+
         impl schemars::JsonSchema for $Word {
             fn inline_schema() -> bool {
                 true
@@ -380,10 +357,10 @@ macro_rules! words {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "enum": <$Word>::ALL.map(<$Word>::name) })
+                schemars::json_schema!({ "enum": [$($name),*] })
             }
         }
-    )* };
+    };
 }
 
 pub(crate) use words;

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use measure::units::{BitRate, TimeSpan};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::entry::Group;
+use crate::entry::{Group, environment};
 use crate::error::Problem;
-use crate::fields::{text, wrong_type};
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
@@ -74,21 +73,9 @@ pub(crate) struct ServerKeys {
 type Port = Whole<1, 65_535>;
 
 /// What may be written where a text is wanted.
+#[derive(JsonSchema)]
+#[schemars(inline, description = "", extend("type" = ["string", "number", "boolean"]))]
 struct Scalar;
-
-impl JsonSchema for Scalar {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Scalar".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "number", "boolean"] })
-    }
-}
 
 /// Who is observed.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -178,13 +165,13 @@ const CLIPS_FORM: &str =
     "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";
 
 const FORMS: &[Form] = &[
-    Form::new("ServerKeys", FORM, &[]),
-    Form::new("ObserveKeys", OBSERVE_FORM, &[]),
-    Form::new("ClipKeys", CLIPS_FORM, &[("directory", CLIPS_FORM)]),
-    Form::new("ReadyKeys", READY_FORM, &[]),
-    Form::new("LogKeys", LOG_FORM, &[]),
-    Form::new("Patterns", LOG_FORM, &[]),
-    Form::new("Command", COMMAND_FORM, &[]),
+    ("ServerKeys", FORM, &[]),
+    ("ObserveKeys", OBSERVE_FORM, &[]),
+    ("ClipKeys", CLIPS_FORM, &[("directory", CLIPS_FORM)]),
+    ("ReadyKeys", READY_FORM, &[]),
+    ("LogKeys", LOG_FORM, &[]),
+    ("Patterns", LOG_FORM, &[]),
+    ("Command", COMMAND_FORM, &[]),
 ];
 
 /// How long a server may be looked at after its last client.
@@ -257,8 +244,10 @@ pub(crate) fn read(
         linger: keys.linger.0.map(|linger| linger.0.0),
         environment: node
             .get("environment")
-            .map(|node| environment(node, problems))
-            .unwrap_or_default(),
+            .map(|node| environment(node, "server.environment", problems))
+            .unwrap_or_default()
+            .into_iter()
+            .collect(),
         user: keys.user.0.filter(|user| check_user(user, node, problems)),
         directory: keys.directory.0,
         log: keys
@@ -534,30 +523,6 @@ fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {
             .filter_map(|key| key.0)
             .collect(),
     }
-}
-
-fn environment(node: &Node, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
-    let Value::Map(entries) = &node.value else {
-        problems.push(
-            wrong_type(node, "server.environment", "a mapping")
-                .help("write `environment: {NAME: value}`"),
-        );
-        return BTreeMap::new();
-    };
-    entries
-        .iter()
-        .filter_map(|entry| {
-            let path = format!("server.environment.{}", entry.key);
-            if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-                problems.push(Problem::new(
-                    &entry.key_origin,
-                    format!("`{}` is no name for a variable", shown(&entry.key)),
-                ));
-                return None;
-            }
-            text(&entry.node, &path, problems).map(|value| (entry.key.clone(), value))
-        })
-        .collect()
 }
 
 fn clips(keys: ClipKeys) -> Option<Clips> {

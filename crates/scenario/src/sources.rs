@@ -89,7 +89,7 @@ struct SourceKeys {
     ttl: Key<Whole<0, 255>>,
 }
 
-const FORMS: &[Form] = &[Form::new(
+const FORMS: &[Form] = &[(
     "SourceKeys",
     "write at least `to` below it",
     &[("to", "write `to: [\"udp://239.81.0.1:4056\"]`")],

@@ -8,9 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::model::{Priority, Receive, Tester};
-use crate::section::{Form, Key, Range, Within, one_line, words};
-
-words!(Receive, Priority);
+use crate::section::{Form, Key, Range, Within, one_line};
 
 /// The tester itself: how it receives, and within which bounds it trusts its figures.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -66,13 +64,13 @@ pub(crate) struct HealthKeys {
     windows: Key<Ratio>,
 }
 
-pub(crate) const FORM: Form = Form::new(
+pub(crate) const FORM: Form = (
     "TesterKeys",
     "write `tester: {receive: sockets, receive_buffer: 1MiB, health: {lag_p99: 100ms}}`",
     &[],
 );
 
-pub(crate) const HEALTH_FORM: Form = Form::new(
+pub(crate) const HEALTH_FORM: Form = (
     "HealthKeys",
     "write the bounds that are to be others, such as `health: {lag_p99: 100ms, windows: 5%}`",
     &[],

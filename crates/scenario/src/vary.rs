@@ -68,20 +68,7 @@ pub enum StopAt {
     Fail,
 }
 
-words!(StopAt);
-
-impl StopAt {
-    /// All there are.
-    pub const ALL: [StopAt; 2] = [StopAt::Never, StopAt::Fail];
-
-    /// As the scenario file writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StopAt::Never => "never",
-            StopAt::Fail => "fail",
-        }
-    }
-}
+words!(StopAt: 2 { Never = "never", Fail = "fail" });
 
 /// A key and the values it takes.
 #[derive(Clone, Debug)]

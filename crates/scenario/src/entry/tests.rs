@@ -160,9 +160,9 @@ fn a_file_that_is_not_there_is_named() {
 
 proptest! {
     #[test]
-    fn any_text_is_an_entry_or_an_error(text in "\\PC{0,200}", key in 0..KEYS.len()) {
+    fn any_text_is_an_entry_or_an_error(text in "\\PC{0,200}", key in 0..section::keys::<EntryKeys>().len()) {
         let _ = ServerEntry::parse("x.yaml", &text);
-        let _ = ServerEntry::parse("x.yaml", &format!("{}: {text}\n", KEYS[key]));
+        let _ = ServerEntry::parse("x.yaml", &format!("{}: {text}\n", section::keys::<EntryKeys>()[key]));
     }
 
     #[test]

@@ -93,17 +93,12 @@ impl KeyError {
                 Problem::new(origin, format!("`{full}` cannot be `{}`", shown(word)))
                     .help(suggest(word, words.iter().copied()))
             }
-            Kind::Type(wanted, found, help) => Problem::new(
-                origin,
-                format!("`{full}`: must be {wanted}, and is {found}"),
-            )
-            .help(*help),
-            Kind::Other(message) => match message.split_once("; ") {
+            Kind::Type(..) | Kind::Other(_) => match self.to_string().split_once("; ") {
                 Some((message, help)) if message.starts_with("must be ") => {
                     Problem::new(origin, format!("`{full}`: {message}")).help(help)
                 }
                 Some((message, help)) => Problem::new(origin, message).help(help),
-                None => Problem::new(origin, format!("`{full}`: {message}")),
+                None => Problem::new(origin, format!("`{full}`: {self}")),
             },
         }
     }
@@ -122,11 +117,9 @@ impl KeyError {
             }
             Kind::Other(message) => {
                 let (message, help) = message.split_once("; ").unwrap_or((message, ""));
-                let message = match message.strip_prefix(section::OUT_OF_RANGE) {
-                    Some(rest) => {
-                        format!("`{path}: {}` is out of range{rest}", node_text(node))
-                    }
-                    None => message.to_owned(),
+                let message = match message {
+                    section::OUT_OF_RANGE => format!("`{path}: {}` {message}", node_text(node)),
+                    _ => message.to_owned(),
                 };
                 Problem::new(origin, message).help(help)
             }
@@ -349,14 +342,14 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         let Value::Map(entries) = &self.node.value else {
             return Err(Reader { help, ..self }.wrong("a mapping"));
         };
-        section.needs(self.node, entries, needs);
+        section.needs(self.node, needs);
         let read = visitor.visit_map(Entries {
             entries: entries.iter(),
             value: None,
             section: self.section,
             known: Some(fields),
         });
-        section.unknown(entries, fields);
+        section.unknown(self.node, fields);
         read
     }
 

@@ -176,8 +176,8 @@ pub(crate) fn read(
         check_starts(node, shape, duration, problems);
     }
     let known = section::keys::<PopulationKeys>();
-    let mut rest = node.entries().to_vec();
-    rest.retain(|entry| !known.contains(&entry.key.as_str()));
+    let own = |entry: &&Entry| !known.contains(&entry.key.as_str());
+    let rest = node.entries().iter().filter(own).cloned().collect();
     let config = match protocol {
         Some(protocol) => config(protocol, rest, node, &path, problems),
         // Without a protocol nothing is known of its keys; typos of all protocols' are still found.

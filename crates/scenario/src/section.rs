@@ -14,9 +14,9 @@ use serde::de::{
 use serde_json::Value as Json;
 
 use crate::error::Problem;
-use crate::fields::unknown_key;
+use crate::fields::unknown_keys;
 use crate::keys::{KeyError, Reader};
-use crate::node::{Entry, Node, Value};
+use crate::node::{Node, Value};
 use crate::source::{Origin, Source, SourceKind};
 
 /// How the value of a type is written: the type's name in the code, the help, and the keys that it
@@ -163,9 +163,9 @@ impl Section {
     }
 
     /// Reports what a mapping needs and has not.
-    pub(crate) fn needs(&self, node: &Node, entries: &[Entry], needs: &[(&str, &str)]) {
+    pub(crate) fn needs(&self, node: &Node, needs: &[(&str, &str)]) {
         for (key, how) in needs {
-            if entries.iter().all(|entry| entry.key != *key) {
+            if node.entry(key).is_none() {
                 let text = match self.path.borrow().as_str() {
                     "" => format!("`{key}` is missing"),
                     path => format!("`{key}` is missing in `{path}`"),
@@ -177,19 +177,19 @@ impl Section {
     }
 
     /// Reports every key that is none of `known`.
-    pub(crate) fn unknown(&self, entries: &[Entry], known: &'static [&'static str]) {
+    pub(crate) fn unknown(&self, node: &Node, known: &'static [&'static str]) {
         if self.path.borrow().len() == self.outermost {
             self.keys.set(known);
             if self.open {
                 return;
             }
         }
-        for entry in entries {
-            if !known.contains(&entry.key.as_str()) {
-                let path = self.path.borrow();
-                self.push(unknown_key(entry, &path, known.iter().copied()));
-            }
-        }
+        unknown_keys(
+            node,
+            &self.path.borrow(),
+            known,
+            &mut self.problems.borrow_mut(),
+        );
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 /// How [`Key`] is known to [`Reader`].
 pub(crate) const KEY: &str = "section::Key";
 
-/// What messages begin with that are to be read as "`KEY: VALUE` is out of range".
+/// A message that is said of "`KEY: VALUE`".
 pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
 /// The value of a key, or nothing where it was left out or is wrong.

@@ -65,7 +65,6 @@ pub(crate) struct ServerKeys {
     user: Key<String>,
     /// With `command`: where it runs, relative to the scenario file. Default: where streamgauge was
     /// started.
-    #[schemars(with = "String")]
     directory: Key<PathBuf>,
     log: Key<LogKeys>,
 }
@@ -102,7 +101,6 @@ struct ObserveKeys {
 #[schemars(inline, transform = one_line, extend("required" = ["directory"]))]
 struct ClipKeys {
     /// Where they are, relative to the scenario file.
-    #[schemars(with = "String")]
     directory: Key<PathBuf>,
     /// How many. Default 10.
     count: Key<Whole<1, 1_000>>,
@@ -136,7 +134,6 @@ struct ReadyKeys {
 struct LogKeys {
     /// A file that the server writes its log to, relative to the scenario file. What a launched
     /// server prints is read anyway.
-    #[schemars(with = "String")]
     file: Key<PathBuf>,
     /// Regular expressions: a line that matches one is counted as a complaint. Default: the usual
     /// words for what went wrong.

@@ -80,7 +80,6 @@ struct SourceKeys {
     bitrate: Key<Within<SourceRate>>,
     /// An MPEG-TS file that is sent over and over, relative to the scenario file. Default: a made
     /// programme.
-    #[schemars(with = "String")]
     file: Key<PathBuf>,
     /// By which interface it leaves: a name, or an address that it has. Default `lo`; with
     /// `network: veth` the one towards the server.

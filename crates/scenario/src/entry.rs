@@ -194,9 +194,11 @@ const FORMS: &[Form] = &[
     ),
 ];
 
-const CONFIG_HELP: &str = "write `config: |` and the file's lines below, further in; or `config: {name: FILE, text: ...}`";
+const CONFIG_HELP: &str = "write `config: |` and the file's lines below, further in; or `config: {name: FILE, text: \
+     ...}`";
 
-const READY_HELP: &str = "write `ready: port`, `ready: urls`, `ready: {line: \"text it prints\"}` or `ready: {pattern: \"regular expression\"}`";
+const READY_HELP: &str = "write `ready: port`, `ready: urls`, `ready: {line: \"text it prints\"}` or `ready: \
+     {pattern: \"regular expression\"}`";
 
 const VERSION_HELP: &str =
     "write `version: {command: [\"{program}\", --version], pattern: \"version ([0-9.]+)\"}`";

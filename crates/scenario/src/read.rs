@@ -23,7 +23,8 @@ use crate::{population, sources};
 /// What a run is to do: whom it measures, with how many clients, and what must hold.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(transform = one_line, extend("required" = ["clients"], "title" = "streamgauge scenario"))]
+#[schemars(transform = one_line, title = "streamgauge scenario")]
+#[schemars(extend("required" = ["clients"]))]
 pub(crate) struct ScenarioKeys {
     /// What the run is called in reports. Default: the name of the file.
     name: Key<String>,

@@ -150,13 +150,17 @@ struct Command(Vec<Key<String>>);
 
 const FORM: &str = "write `server: {launch: vlc}`, `{command: [\"./server\", \"--port\", \"8554\"], ready: {port: 8554}}` or `{observe: {pid: 123}}`";
 
-const OBSERVE_FORM: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
+const OBSERVE_FORM: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \
+     \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
 
-const READY_FORM: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular expression\"}`";
+const READY_FORM: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular \
+     expression\"}`";
 
-const LOG_FORM: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular expressions, or both";
+const LOG_FORM: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular \
+     expressions, or both";
 
-const COMMAND_FORM: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \"8554\"]`";
+const COMMAND_FORM: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \
+     \"8554\"]`";
 
 const CLIPS_FORM: &str =
     "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";

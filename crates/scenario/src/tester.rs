@@ -19,8 +19,8 @@ pub(crate) struct TesterKeys {
     /// from the clients' `sockets`. Default `auto`: the ring where it can be had.
     receive: Key<Receive>,
     /// The receive buffer of each media socket; the kernel grants at most net.core.rmem_max. With
-    /// 1 MiB and more a socket is read twenty times a second instead of at each datagram, at half of
-    /// the cost. Default 1MiB.
+    /// 1 MiB and more a socket is read twenty times a second instead of at each datagram, at half
+    /// of the cost. Default 1MiB.
     receive_buffer: Key<Within<ReceiveBuffer>>,
     /// The packet ring of each worker. Default 8MiB.
     ring: Key<Within<Ring>>,

@@ -36,10 +36,7 @@ impl Target {
     /// # Errors
     /// [`UrlError`].
     pub fn parse(url: &str) -> Result<Target, UrlError> {
-        let wrong = |why: Why| UrlError {
-            url: url.to_owned(),
-            why,
-        };
+        let wrong = |why: Why| why.of(url);
         let other = |why: &str| wrong(Why::Other(why.to_owned()));
         let no_scheme = || {
             wrong(Why::Scheme {

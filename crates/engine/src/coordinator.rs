@@ -208,7 +208,7 @@ impl Coordinator<'_> {
                 subject,
                 text,
             } => self.event(at, kind, subject, text),
-            Report::Served(_) | Report::Sent(_) | Report::Relayed(_) => {}
+            Report::Record(_) => {}
             Report::Finished { worker, error } => {
                 if let Some(error) = error {
                     self.invalid

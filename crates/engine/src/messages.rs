@@ -4,9 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use measure::{Time, Window};
-use protocol::http_ts::relay::RelayedClient;
-use protocol::media::rtp::{ServedStream, StreamSummary};
-use protocol::media::ts::flow::SentStream;
+use protocol::media::rtp::StreamSummary;
+use protocol::session::Record;
 
 use crate::resolver::Answer;
 
@@ -44,12 +43,8 @@ pub(crate) enum Report {
         subject: Option<String>,
         text: String,
     },
-    /// What a reference server did to a stream.
-    Served(Box<ServedStream>),
-    /// What was sent to a multicast group.
-    Sent(Box<SentStream>),
-    /// What a reference relay did for a connection.
-    Relayed(Box<RelayedClient>),
+    /// What a session did.
+    Record(Record),
     /// The worker has ended.
     Finished {
         worker: u32,

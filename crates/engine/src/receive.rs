@@ -388,7 +388,7 @@ impl Run {
                     return Err(format!("its worker failed: {error}"));
                 }
             }
-            Report::Client(_) | Report::Served(_) | Report::Sent(_) | Report::Relayed(_) => {}
+            Report::Client(_) | Report::Record(_) => {}
         }
         Ok(())
     }

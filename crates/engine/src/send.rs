@@ -237,9 +237,11 @@ impl Sending {
                             pacing: finished.pacing,
                         })?;
                     }
-                    Heard::Report(Report::Sent(stream)) => {
-                        hear(News::Stream(&stream))?;
-                        finished.streams.push(*stream);
+                    Heard::Report(Report::Record(record)) => {
+                        if let Some(stream) = record.take::<SentStream>() {
+                            hear(News::Stream(&stream))?;
+                            finished.streams.push(*stream);
+                        }
                     }
                     Heard::Report(Report::Client(client)) => {
                         if let Some((_, Outcome::Failed(failed))) = client.ended {

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{Catalogue, Time};
+use measure::Time;
 use net::{Clock, PortRange};
-use protocol::reference::{Done, ReferenceServer, Second, Serve, Settings};
+use protocol::reference::{ReferenceServer, Second, Serve, Settings};
 
 use crate::attend::{Heard, attend};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::messages::Report;
-use crate::worker::{Accept, PopulationPlan, Serving};
+use crate::worker::{Accept, EndpointPlan, PopulationPlan, Serving};
 
 /// What a reference server is to do.
 #[derive(Debug)]
@@ -82,12 +82,13 @@ pub fn serve(
         Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
         None => None,
     };
-    let (duties, listening) = stand(&options.listen, catalogue, || Serving {
+    let serving = || Serving {
         apart: options.apart,
         own_files: options.server.own_files,
         accept: accept.clone(),
         tls: tls.clone(),
-    })?;
+    };
+    let (duties, listening) = stand(&options.listen, &*server, serving)?;
     let url = |&address| server.url(address, options.tls.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
     let mut crew = Crew::start(duties, options.stop_timeout, server.seed())?;
@@ -121,8 +122,7 @@ pub fn serve(
                     tell(&tally.so_far());
                     line
                 }
-                Heard::Report(Report::Served(stream)) => tally.done(Done::Stream(stream)),
-                Heard::Report(Report::Relayed(client)) => tally.done(Done::Client(client)),
+                Heard::Report(Report::Record(record)) => tally.done(record),
                 Heard::Report(_) => None,
             };
             match (&mut report, line) {
@@ -139,9 +139,9 @@ pub fn serve(
 }
 
 /// The duties of workers that serve these addresses, one each, and where they listen.
-pub(crate) fn stand(
+fn stand(
     listen_on: &[SocketAddr],
-    catalogue: Catalogue,
+    server: &dyn Serve,
     serving: impl Fn() -> Serving,
 ) -> Result<(Vec<Duty>, Vec<SocketAddr>), EngineError> {
     let mut duties = Vec::new();
@@ -149,18 +149,36 @@ pub(crate) fn stand(
     let count = u32::try_from(listen_on.len()).unwrap_or(1);
     for (index, &address) in (0u32..).zip(listen_on) {
         let failed = || EngineError::system(format!("cannot listen on {address}"));
-        let listener = listen(address).map_err(failed())?;
-        listening.push(listener.local_addr().map_err(failed())?);
+        let (mut connections, mut endpoints) = (Vec::new(), Vec::new());
+        let bound = match server.endpoint(index) {
+            Some(endpoint) => {
+                let socket = net::ports::bind(address, RECEIVE_BUFFER).map_err(failed())?;
+                let bound = socket.local_addr();
+                endpoints.push(EndpointPlan {
+                    socket,
+                    endpoint,
+                    population: 0,
+                });
+                bound
+            }
+            None => {
+                let listener = listen(address).map_err(failed())?;
+                let bound = listener.local_addr();
+                connections.push((listener, serving()));
+                bound
+            }
+        };
+        listening.push(bound.map_err(failed())?);
         duties.push(Duty {
             populations: vec![PopulationPlan {
                 name: "serving".to_owned(),
-                catalogue,
+                catalogue: server.catalogue(),
                 clients: None,
             }],
             goes_first: false,
             in_real_time: false,
-            serving: vec![(listener, serving())],
-            endpoints: Vec::new(),
+            serving: connections,
+            endpoints,
             ports: PortRange::share(PORTS, index, count),
             ring: None,
         });
@@ -171,6 +189,9 @@ pub(crate) fn stand(
 pub(crate) fn settings(fault: net::tls::Fault) -> EngineError {
     EngineError::Settings(fault.text)
 }
+
+/// What the socket of an endpoint holds until it is read, in bytes: all its clients share it.
+const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// How many connections may wait to be accepted: thousands of clients may begin at once.
 const BACKLOG: i32 = 4096;

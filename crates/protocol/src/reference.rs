@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use measure::{Catalogue, Time, Window};
 
-use crate::http_ts::relay::RelayedClient;
-use crate::media::rtp::ServedStream;
-use crate::session::{Interface, Session};
+use crate::session::{Endpoint, Interface, Record, Session};
 
 /// A reference server as its protocol declares it.
 #[derive(Debug)]
@@ -299,6 +297,12 @@ pub trait Serve: Debug + Send + Sync {
     /// the seed, what it draws.
     fn session(&self, number: u64) -> Box<dyn Session>;
 
+    /// What answers on a UDP port, of a server that listens there and for no connections. Each worker,
+    /// by its number, has one.
+    fn endpoint(&self, _worker: u32) -> Option<Box<dyn Endpoint>> {
+        None
+    }
+
     /// Counts what its sessions do. `clock_monotonic_nanos` is what CLOCK_MONOTONIC showed when its
     /// time began.
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally>;
@@ -317,22 +321,13 @@ pub struct Second<'a> {
     pub tester: &'a Window,
 }
 
-/// What a session of a server did.
-#[derive(Debug)]
-pub enum Done {
-    /// It sent a stream.
-    Stream(Box<ServedStream>),
-    /// It passed a group on.
-    Client(Box<RelayedClient>),
-}
-
 /// What a server did so far.
 pub trait Tally: Debug {
     /// Counts a second; gives the line of the report about it, where there is one.
     fn second(&mut self, second: Second<'_>) -> Option<String>;
 
     /// Counts what a session did; gives the line of the report about it, where there is one.
-    fn done(&mut self, _done: Done) -> Option<String> {
+    fn done(&mut self, _done: Record) -> Option<String> {
         None
     }
 

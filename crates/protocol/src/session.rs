@@ -29,11 +29,13 @@ use crate::media::rtp::{RtpReceiver, StreamSummary};
 
 mod datagrams;
 mod flows;
+mod record;
 
 pub use crate::messages::exchange::{Ended as ExchangeEnded, Exchange};
 pub use crate::tls::TlsError;
 pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
+pub use record::Record;
 
 /// One side of one conversation.
 pub trait Session {
@@ -293,12 +295,8 @@ pub enum Output {
     Streams(Vec<StreamSummary>),
     /// Something for the run's list of events. The engine bounds how many are kept.
     Note(Note),
-    /// What a reference server did to a stream, as a line of its report.
-    Served(Box<crate::media::rtp::ServedStream>),
-    /// What was sent to a multicast group, as a line of the report.
-    Sent(Box<crate::media::ts::flow::SentStream>),
-    /// What a reference relay did for a connection, as a line of its report.
-    Relayed(Box<crate::http_ts::relay::RelayedClient>),
+    /// What the session did, for the report of whoever runs it.
+    Record(Record),
     /// The session is over; whatever it still has open is to be closed, and its sinks and flows
     /// are gone. The last output.
     Ended(Outcome),

@@ -62,7 +62,7 @@ fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     for (_, output) in pair.said() {
         match output {
             Output::Streams(streams) => counted.extend(streams.iter().cloned()),
-            Output::Served(stream) => served.push((**stream).clone()),
+            Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
             _ => {}
         }
     }

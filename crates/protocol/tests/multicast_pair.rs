@@ -62,7 +62,7 @@ fn counted(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
 fn served(pair: &Pair) -> Vec<ServedStream> {
     let said = pair.said().iter();
     said.filter_map(|(_, output)| match output {
-        Output::Served(stream) => Some((**stream).clone()),
+        Output::Record(record) => record.get::<ServedStream>().cloned(),
         _ => None,
     })
     .collect()

@@ -75,7 +75,7 @@ fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     for (_, output) in pair.said() {
         match output {
             Output::Streams(streams) => counted.extend(streams.iter().cloned()),
-            Output::Served(stream) => served.push((**stream).clone()),
+            Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
             _ => {}
         }
     }
@@ -496,7 +496,7 @@ fn a_client_that_only_asks_learns_what_is_served_and_plays_nothing() {
             .iter()
             .filter_map(|(_, output)| match output {
                 Output::Described(said) => Some(said),
-                Output::Served(_) | Output::Sent(_) | Output::Playing { .. } => {
+                Output::Record(_) | Output::Playing { .. } => {
                     panic!("{output:?}")
                 }
                 _ => None,

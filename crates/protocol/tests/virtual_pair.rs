@@ -9,11 +9,13 @@ use measure::{Catalogue, Group, Time};
 use protocol::media::clip::{Clip, FrameRate};
 use protocol::media::h264::H264Settings;
 use protocol::media::rtp::metrics::{self as m, RTP};
-use protocol::media::rtp::{Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver};
+use protocol::media::rtp::{
+    Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
+};
 use protocol::metrics::CLIENTS;
 use protocol::session::{
     Arrival, ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, MediaEvent, Note,
-    Open, Outcome, Output, Port, Session, Sink, SinkId,
+    Open, Outcome, Output, Port, Record, Session, Sink, SinkId,
 };
 use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
 
@@ -228,7 +230,7 @@ impl Server {
         if let Some(flow) = self.flow.take() {
             let flow: Box<RtpFlow> = cx.flows.take(flow);
             let served = flow.served();
-            cx.out.push_back(Output::Served(Box::new(served)));
+            cx.out.push_back(Output::Record(Record::new(served)));
         }
         cx.out.push_back(Output::Ended(Outcome::Completed));
     }
@@ -352,7 +354,7 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
         assert!(expected <= truth.sent && expected + 5 > truth.sent);
         assert_eq!(pair.foreign(), 0);
         let served = pair.said().iter().find_map(|(_, said)| match said {
-            Output::Served(served) => Some(served.sent),
+            Output::Record(record) => record.get::<ServedStream>().map(|served| served.sent),
             _ => None,
         });
         assert_eq!(served, Some(truth.sent));
@@ -387,7 +389,7 @@ fn many_clients_share_a_servers_ports_and_streams_lose_nothing() {
         .said()
         .iter()
         .map(|(_, said)| match said {
-            Output::Served(served) => served.sent,
+            Output::Record(record) => record.get::<ServedStream>().map_or(0, |served| served.sent),
             _ => 0,
         })
         .sum();

@@ -147,9 +147,7 @@ impl Worker {
                 let population = self.slot(key).map(|slot| slot.population);
                 self.note(kind, population, text);
             }
-            Output::Served(stream) => self.report(Report::Served(stream)),
-            Output::Sent(stream) => self.report(Report::Sent(stream)),
-            Output::Relayed(client) => self.report(Report::Relayed(client)),
+            Output::Record(record) => self.report(Report::Record(record)),
             Output::Ended(outcome) => self.end_session(key, outcome),
         }
     }

@@ -229,7 +229,7 @@ fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen
                 assert!(error.is_none(), "{error:?}");
                 at_work -= 1;
             }
-            Ok(Report::Served(_) | Report::Sent(_) | Report::Relayed(_)) => {}
+            Ok(Report::Record(_)) => {}
             Err(error) => assert!(error.is_timeout(), "a worker broke down"),
         }
     }

@@ -7,7 +7,7 @@ use super::target::{Carriage, Target};
 use crate::media::ts::flow::{RtpStart, TsFlow, TsSettings};
 use crate::media::ts::reel::Reel;
 use crate::session::{
-    ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Session,
+    ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Record, Session,
 };
 use measure::Time;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Source {
             cx.out.push_back(Output::StopFlow { flow: id });
             // What it says then is final.
             let flow: Box<TsFlow> = cx.flows.take(id);
-            cx.out.push_back(Output::Sent(Box::new(flow.sent())));
+            cx.out.push_back(Output::Record(Record::new(flow.sent())));
         }
         cx.out.push_back(Output::Ended(outcome));
     }

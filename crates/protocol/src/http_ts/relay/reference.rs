@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{Relay, RelayConfig, RelayedClient};
 use crate::reference::{
-    Done, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, interface, line, parses,
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    interface, line, parses,
 };
-use crate::session::Session;
+use crate::session::{Record, Session};
 
 /// The reference relay.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
@@ -177,10 +177,8 @@ impl Tally for Connections {
         None
     }
 
-    fn done(&mut self, done: Done) -> Option<String> {
-        let Done::Client(client) = done else {
-            return None;
-        };
+    fn done(&mut self, done: Record) -> Option<String> {
+        let client = done.take::<RelayedClient>()?;
         self.relayed.add(&client);
         Some(line(client.as_ref()))
     }

@@ -16,7 +16,7 @@ use super::{Across, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
 use crate::media::ts::packet::{NULL_PID, PACKET, SYNC};
 use crate::session::{
-    ChannelId, Closed, Context, Failure, Input, Open, Outcome, Output, Port, Session,
+    ChannelId, Closed, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
 };
 
 /// The accepted connection.
@@ -193,7 +193,7 @@ impl RelaySession {
     fn part(&mut self, cx: &mut Context<'_>) {
         self.seat = None;
         let account = std::mem::take(&mut self.account);
-        cx.out.push_back(Output::Relayed(Box::new(account)));
+        cx.out.push_back(Output::Record(Record::new(account)));
         cx.out.push_back(Output::Close { channel: CONTROL });
     }
 

@@ -100,7 +100,10 @@ impl Talk {
                 Output::Peer { .. } => self.peers += 1,
                 Output::Close { channel: CONTROL } => self.closed = true,
                 Output::Close { channel } => self.left.push(channel),
-                Output::Relayed(account) => self.account = serde_json::to_value(account).ok(),
+                Output::Record(account) => {
+                    let account = account.take::<RelayedClient>();
+                    self.account = account.and_then(|a| serde_json::to_value(a).ok());
+                }
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 other => panic!("{other:?}"),
             }

@@ -11,10 +11,10 @@ use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Tra
 use crate::media::clip::FrameRate;
 use crate::media::rtp::ServedStream;
 use crate::reference::{
-    Done, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, line, parses,
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    line, parses,
 };
-use crate::session::Session;
+use crate::session::{Record, Session};
 
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
@@ -353,10 +353,8 @@ impl Tally for Streams {
         None
     }
 
-    fn done(&mut self, done: Done) -> Option<String> {
-        let Done::Stream(mut stream) = done else {
-            return None;
-        };
+    fn done(&mut self, done: Record) -> Option<String> {
+        let mut stream = done.take::<ServedStream>()?;
         self.add(&stream);
         stream.clock_monotonic_nanos = self.clock_monotonic_nanos;
         Some(line(stream.as_ref()))

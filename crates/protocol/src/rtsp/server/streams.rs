@@ -7,7 +7,7 @@ use measure::Time;
 use super::casts::Part;
 pub(super) use crate::media::rtp::REPORT_EVERY;
 use crate::media::rtp::RtpFlow;
-use crate::session::{ChannelId, Context, FlowId, Output, Port};
+use crate::session::{ChannelId, Context, FlowId, Output, Port, Record};
 
 /// The accepted connection.
 pub(super) const CONTROL: ChannelId = ChannelId(0);
@@ -116,6 +116,6 @@ impl Stream {
         served.url = self.url;
         served.base_told = self.base_told;
         served.ended = self.playing == Playing::Ended && !flow.stopped_early();
-        cx.out.push_back(Output::Served(Box::new(served)));
+        cx.out.push_back(Output::Record(Record::new(served)));
     }
 }

@@ -152,7 +152,10 @@ impl Talk {
             }
             Output::StopFlow { flow } => self.running.retain(|running| running.0 != flow),
             Output::Note(note) => self.notes.push(note.kind),
-            Output::Served(served) => self.served.push(*served),
+            Output::Record(served) => {
+                let served = served.take::<ServedStream>();
+                self.served.push(*served.expect("nothing else is said"));
+            }
             Output::Tell { .. } => {}
             Output::Listen { topic } => self.listens.push(topic),
             Output::Ended(outcome) => self.outcome = Some(outcome),

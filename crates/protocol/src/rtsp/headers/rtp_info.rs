@@ -33,7 +33,7 @@ impl RtpInfo {
                         break;
                     }
                     infos.push(RtpInfo {
-                        url: field.trim_start_matches('"').to_owned(),
+                        url: field.to_owned(),
                         seq: None,
                         rtptime: None,
                     });
@@ -65,7 +65,9 @@ impl RtpInfo {
             }
         }
         for info in &mut infos {
-            let url = info.url.trim().trim_end_matches('"').trim();
+            // Quotation marks and blanks may stand in any order.
+            let around = |c: char| c == '"' || c.is_whitespace();
+            let url = info.url.trim_matches(around);
             if url.len() != info.url.len() {
                 info.url = url.to_owned();
             }

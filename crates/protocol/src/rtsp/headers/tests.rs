@@ -148,6 +148,12 @@ fn rtp_info_as_servers_write_it() {
         }]
     );
     assert_eq!(RtpInfo::parse_all("nonsense"), []);
+    // Quotation marks and blanks around a URL, in any order.
+    for odd in ["url=a=\" \"", "url=\" \"a=", "url=a= \"\" \""] {
+        let info = RtpInfo::parse_all(odd);
+        assert_eq!(info[0].url, "a=", "{odd}");
+        assert_eq!(RtpInfo::parse_all(&info[0].to_string()), info, "{odd}");
+    }
 }
 
 #[test]

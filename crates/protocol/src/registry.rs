@@ -1,6 +1,6 @@
 //! The only list of protocols.
 //!
-//! Each is one line of [`protocols!`]; what it is stands in its folder, as a [`Protocol`].
+//! Each is one line of `protocols!` below; what it is stands in its folder, as a [`Protocol`].
 
 use std::ops::{Deref, DerefMut};
 

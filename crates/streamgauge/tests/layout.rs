@@ -318,12 +318,7 @@ fn nothing_waits_for_futures() {
 const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     (
         "engine/src/worker/",
-        "its loop sends and reads the exchanges of one protocol itself; to become a contract of \
-         `session`",
-    ),
-    (
-        "engine/src/messages.rs",
-        "passes on what `session::Output` says of a relayed client",
+        "its loop sends and reads the exchanges of one protocol itself",
     ),
     (
         "scenario/src/entry.rs",

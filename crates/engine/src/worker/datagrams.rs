@@ -1,6 +1,6 @@
 //! Single UDP sockets of sessions, and endpoints: the UDP ports of reference servers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use protocol::session::{
 use super::Worker;
 use super::outputs::Pending;
 use super::receive::{ACCEPTED, READS_A_TURN};
-use super::sessions::{Channel, SessionKey};
+use super::sessions::{Channel, SessionKey, Slot};
 use super::sockets::{Socket, channel_error};
 use crate::trace::TracedSocket;
 
@@ -37,8 +37,10 @@ pub(crate) struct EndpointPlan {
 pub(super) struct DatagramEnd {
     pub(super) socket: UdpSocket,
     owner: Owner,
-    /// Whether it speaks to one peer only.
-    connected: bool,
+    /// The only peer that it speaks to.
+    peer: Option<SocketAddr>,
+    /// Whether the peer's machine said that nobody is there. What came before is heard first.
+    refused: bool,
     reading: Reading,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     pub(super) dropped: u32,
@@ -81,6 +83,8 @@ pub(super) struct Datagrams {
     outbox: Outbox,
     /// What an endpoint answers by itself.
     answer: Vec<u8>,
+    /// The places of sockets that are read late.
+    late: HashSet<usize>,
 }
 
 struct EndpointState {
@@ -99,6 +103,7 @@ impl Datagrams {
             sender: SegmentSender::new(),
             outbox: Outbox::default(),
             answer: Vec::new(),
+            late: HashSet::new(),
         }
     }
 
@@ -136,7 +141,8 @@ impl Worker {
         let place = self.add_udp(Socket::Datagrams(DatagramEnd {
             socket: UdpSocket::from_std(plan.socket),
             owner: Owner::Endpoint(index),
-            connected: false,
+            peer: None,
+            refused: false,
             reading: Reading::AtOnce,
             dropped: 0,
             trace: None,
@@ -193,12 +199,17 @@ impl Worker {
         let place = self.add_udp(Socket::Datagrams(DatagramEnd {
             socket: UdpSocket::from_std(socket),
             owner: Owner::Session(key, channel),
-            connected: peer.is_some(),
+            peer,
+            refused: false,
             reading,
             dropped: 0,
             trace: tracer.map(|tracer| tracer.socket(local)),
         }))?;
+        if reading == Reading::Late {
+            self.datagrams.late.insert(place);
+        }
         if let Some(slot) = self.slot(key) {
+            slot.has_single = true;
             slot.reads_late |= reading == Reading::Late;
             let state = Channel::Datagrams {
                 place,
@@ -218,6 +229,7 @@ impl Worker {
         match (end.owner, accepted) {
             (Owner::Session(..), _) => {
                 self.take_drops(place);
+                self.datagrams.late.remove(&place);
                 self.sockets.remove(place);
             }
             (Owner::Endpoint(index), Some(peer)) => {
@@ -252,12 +264,17 @@ impl Worker {
                 .chunks(size)
                 .for_each(|datagram| trace.sent(to, datagram, at));
         }
-        let address = (!end.connected).then(|| Address::from(to));
+        let connected = end.peer.is_some();
+        let address = (!connected).then(|| Address::from(to));
         let sender = &mut self.datagrams.sender;
         let sent = sender.send(&end.socket, address.as_ref(), bytes, size);
         self.tester.add(tester::SENDS_FAILED, sent.refused as u64);
-        if sent.nobody_there && end.connected {
-            self.lose_datagrams(place);
+        if sent.nobody_there
+            && connected
+            && let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place)
+        {
+            end.refused = true;
+            self.unread.push(place);
         }
     }
 
@@ -286,6 +303,15 @@ impl Worker {
         self.unread.push(place);
     }
 
+    /// Reads all that is read late, so that it counts in the window in which it came.
+    pub(super) fn read_all_late(&mut self) {
+        let places: Vec<usize> = self.datagrams.late.iter().copied().collect();
+        for place in places {
+            self.read_single(place);
+        }
+        self.settle();
+    }
+
     /// Hands over what one look at a socket brings; says whether there may be more. What comes up on
     /// the way is pending.
     fn read_some(&mut self, place: usize) -> bool {
@@ -303,19 +329,28 @@ impl Worker {
         let Some(Socket::Datagrams(end)) = self.sockets.get(place) else {
             return false;
         };
-        let (owner, connected) = (end.owner, end.connected);
+        let (owner, peer, refused) = (end.owner, end.peer, end.refused);
         match batch.receive(&end.socket) {
             Ok(filled) => {
                 if let Some(drops) = filled.drops {
                     self.count_drops(place, drops);
                 }
-                self.hand_over(place, owner, batch);
-                filled.more
+                self.hand_over(place, (owner, peer), batch);
+                // Where it was refused, all is to be read that there is.
+                filled.more || refused
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            Err(error) if connected && error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.lose_datagrams(place);
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if refused {
+                    self.lose_datagrams(place);
+                }
                 false
+            }
+            // It comes before what is queued.
+            Err(error) if peer.is_some() && error.kind() == io::ErrorKind::ConnectionRefused => {
+                if let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place) {
+                    end.refused = true;
+                }
+                true
             }
             // An error stands for one datagram or none; those behind it are not told of again.
             Err(_) => true,
@@ -323,7 +358,12 @@ impl Worker {
     }
 
     /// Has sessions hear what a read has brought, those of one session that came in a row at once.
-    fn hand_over(&mut self, place: usize, owner: Owner, batch: &ReceiveBatch) {
+    fn hand_over(
+        &mut self,
+        place: usize,
+        (owner, peer): (Owner, Option<SocketAddr>),
+        batch: &ReceiveBatch,
+    ) {
         let clock = self.clock.same_start();
         let nothing = Datagram {
             from: SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), 0),
@@ -344,6 +384,11 @@ impl Worker {
                 at: came.at,
                 bytes: came.bytes,
             };
+            // One that came before the socket was connected.
+            if peer.is_some_and(|peer| peer != datagram.from) {
+                self.tester.add(tester::FOREIGN_PACKETS, 1);
+                continue;
+            }
             let hearer = match owner {
                 Owner::Session(key, channel) => Some((key, channel)),
                 Owner::Endpoint(index) => self.route(index, place, &datagram),
@@ -455,14 +500,15 @@ impl Worker {
         Some((key, ACCEPTED))
     }
 
-    /// Reads what has come for a session's sockets that are read late, before it hears of something
-    /// else.
-    pub(super) fn hear_datagrams_first(&mut self, key: SessionKey) {
+    /// Reads what has come for a session's sockets that are read late, or for `all` of them, before it
+    /// hears of something else.
+    pub(super) fn hear_datagrams_first(&mut self, key: SessionKey, all: bool) {
         // What is being handed over is the session's own, or it is another's turn just now.
         if self.datagrams.batch.is_none() {
             return;
         }
-        let Some(slot) = self.slot(key).filter(|slot| slot.reads_late) else {
+        let wanted = |slot: &&mut Slot| slot.reads_late || (all && slot.has_single);
+        let Some(slot) = self.slot(key).filter(wanted) else {
             return;
         };
         let own = |(_, channel): &(_, Channel)| match *channel {

@@ -65,6 +65,8 @@ struct Active {
     session: SessionKey,
     /// The connection's place.
     socket: usize,
+    /// The time of its entry among those that are due. Entries of other times are left over.
+    due: Time,
     last: LastSent,
 }
 
@@ -74,6 +76,16 @@ impl Sending {
         match self.due.peek() {
             Some(Reverse((at, ..))) => (*at).max(self.last_turn + TICK),
             None => Time::NEVER,
+        }
+    }
+
+    /// Has an active flow looked after at that time; never is no time.
+    fn arm(&mut self, place: usize, due: Time) {
+        if let Some(active) = self.active.get_mut(place) {
+            active.due = due;
+            if due != Time::NEVER {
+                self.due.push(Reverse((due, place, active.serial)));
+            }
         }
     }
 
@@ -191,18 +203,41 @@ impl Worker {
     fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> usize {
         self.sending.serial += 1;
         let serial = self.sending.serial;
+        let due = self.flows.reach(flow, |flow| flow.next_due());
+        if due.is_none() {
+            self.pending.push_back((key, Pending::FlowEnded { flow }));
+        }
         let place = self.sending.active.insert(Active {
             serial,
             flow,
             session: key,
             socket,
+            due: Time::NEVER,
             last: LastSent::default(),
         });
-        match self.flows.reach(flow, |flow| flow.next_due()) {
-            Some(due) => self.sending.due.push(Reverse((due, place, serial))),
-            None => self.pending.push_back((key, Pending::FlowEnded { flow })),
-        }
+        self.sending.arm(place, due.unwrap_or(Time::NEVER));
         place
+    }
+
+    /// A session may have given its flows something to send before what comes next. Those that are
+    /// lent to the pacer are looked at there.
+    pub(super) fn look_at_flows(&mut self, key: SessionKey) {
+        let Some(slot) = self.slot(key).filter(|slot| !slot.flows.is_empty()) else {
+            return;
+        };
+        let of_loop = |&(flow, sent_by)| match sent_by {
+            SentBy::Loop(place) => Some((flow, place)),
+            SentBy::Pacer(_) => None,
+        };
+        let flows: Vec<_> = slot.flows.iter().filter_map(of_loop).collect();
+        for (flow, place) in flows {
+            if self.flows.contains(flow)
+                && let Some(due) = self.flows.reach(flow, |flow| flow.next_due())
+                && self.sending.active.get(place).is_some_and(|a| due < a.due)
+            {
+                self.sending.arm(place, due);
+            }
+        }
     }
 
     pub(super) fn stop_flow(&mut self, key: SessionKey, flow: FlowId) {
@@ -257,7 +292,8 @@ impl Worker {
             }
             self.sending.due.pop();
             let active = self.sending.active.get(place);
-            let Some(active) = active.filter(|active| active.serial == serial) else {
+            let Some(active) = active.filter(|active| active.serial == serial && active.due == at)
+            else {
                 continue;
             };
             let (flow, session) = (active.flow, active.session);
@@ -268,10 +304,12 @@ impl Worker {
                 self.emit(place, now, &packet);
             }
             match self.flows.reach(flow, |flow| flow.next_due()) {
-                Some(due) => self.sending.due.push(Reverse((due, place, serial))),
-                None => self
-                    .pending
-                    .push_back((session, Pending::FlowEnded { flow })),
+                Some(due) => self.sending.arm(place, due),
+                None => {
+                    self.sending.arm(place, Time::NEVER);
+                    self.pending
+                        .push_back((session, Pending::FlowEnded { flow }));
+                }
             }
         }
         for place in std::mem::take(&mut self.sending.touched) {
@@ -297,7 +335,12 @@ impl Worker {
         let (flow, socket) = (active.flow, active.socket);
         let burst = active.last.is_burst(turn, packet.due);
         let left = match self.sockets.get_mut(socket) {
-            Some(Socket::Stream(stream)) => stream.queue([&packet.header, &packet.payload]),
+            Some(Socket::Stream(stream)) => {
+                let parts = [&packet.header[..], &packet.payload];
+                // What was queued in this turn has not been offered to the kernel yet: a large picture
+                // that is sent at once, or what a late turn makes up for, may fill the queue alone.
+                stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
+            }
             _ => false,
         };
         // When it really left is known once the connection was flushed.

@@ -427,7 +427,11 @@ impl Worker {
                     Token(place) => self.ready(place, event),
                 }
             }
-            for place in std::mem::take(&mut self.unread) {
+            // A socket may have been put there more than once.
+            let mut unread = std::mem::take(&mut self.unread);
+            unread.sort_unstable();
+            unread.dedup();
+            for place in unread {
                 self.readable(place);
             }
             // After the media of which they tell, and before what ends sessions: a stream's last report may have come
@@ -538,6 +542,7 @@ impl Worker {
         self.read_all_streams(end);
         self.read_all_sockets();
         self.read_all_groups();
+        self.read_all_late();
     }
 
     /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a loop
@@ -569,6 +574,7 @@ impl Worker {
                         self.let_go_of_all();
                     }
                     self.catch_up(key);
+                    self.hear_datagrams_first(key, true);
                 }
                 let Some(slot) = self.slot(key) else { return };
                 slot.armed = Time::NEVER;
@@ -635,6 +641,7 @@ impl Worker {
             }
         }
         self.datagrams.put_back(outbox);
+        self.look_at_flows(key);
         self.arm(key);
     }
 

@@ -206,7 +206,9 @@ impl Pacer {
                 last: LastSent::default(),
             });
             let lease = Lease { place, serial };
-            state.due.push(Reverse(Due { at, lease }));
+            if at != Time::NEVER {
+                state.due.push(Reverse(Due { at, lease }));
+            }
             lease
         });
         let lender = Lent {
@@ -487,6 +489,11 @@ impl Pacing<'_> {
             }
             match flow.next_due() {
                 // It costs one way down the heap, when `top` is dropped.
+                // Whoever gives it something to send has it looked after again.
+                Some(Time::NEVER) => {
+                    PeekMut::pop(top);
+                    active.due = Time::NEVER;
+                }
                 Some(at) => {
                     top.0.at = at;
                     active.due = at;

@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) in_turns: bool,
     /// Whether media of it comes from a multicast group.
     pub(super) in_groups: bool,
+    /// Whether it has single UDP sockets of its own.
+    pub(super) has_single: bool,
     /// Whether datagrams of it are read late.
     pub(super) reads_late: bool,
     /// Hears what its sockets receive and send, of a client that is traced.
@@ -135,6 +137,7 @@ impl Slot {
             on_ring: false,
             in_turns: false,
             in_groups: false,
+            has_single: false,
             reads_late: false,
             trace: None,
         }

@@ -186,7 +186,7 @@ impl Worker {
     /// Reads what has come for a session's media sockets, before it hears of something else.
     pub(super) fn hear_media_first(&mut self, key: SessionKey) {
         self.hear_groups_first(key);
-        self.hear_datagrams_first(key);
+        self.hear_datagrams_first(key, false);
         let Some(slot) = self.slot(key).filter(|slot| slot.in_turns) else {
             return;
         };

@@ -59,11 +59,13 @@ impl SegmentSender {
             refused: 0,
             nobody_there: false,
         };
+        let mut cannot_join = false;
         if self.joins && bytes.len() > size.max(JOINED_MIN) {
             match retried(|| send_one(socket, to, bytes, Some(size)), &mut sent) {
                 Ok(()) => return sent,
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => self.joins = false,
+                    // The device cannot do it, unless the address is what is wrong.
+                    Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => cannot_join = true,
                     // Each is too long for this way in one piece.
                     Some(libc::EMSGSIZE) => {}
                     _ => {
@@ -77,6 +79,9 @@ impl SegmentSender {
             if retried(|| send_one(socket, to, datagram, None), &mut sent).is_err() {
                 sent.refused += 1;
             }
+        }
+        if cannot_join && sent.refused == 0 {
+            self.joins = false;
         }
         sent
     }

@@ -4,17 +4,17 @@
 //! A [`Case`] is a small client and a small server that write down what they hear. Wherever it is
 //! carried, both sides must write down the same: [`Case::check`].
 
-use std::collections::VecDeque;
+mod flows;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use measure::Time;
 
 use crate::session::{
-    ChannelId, Closed, Context, Datagram, Endpoint, Failure, Flow, FlowPacket, Handover, Input,
-    Open, Outcome, Output, PacketHeader, PeerId, Port, Reading, Route, Session, Tag,
+    ChannelId, Closed, Context, Datagram, Endpoint, Failure, Input, Open, Outcome, Output, PeerId,
+    Port, Reading, Route, Session,
 };
 
 /// What one side wrote down.
@@ -207,7 +207,9 @@ pub fn cases() -> Vec<Case> {
         UNCONNECTED,
         BATCHES,
         RETRANSMISSION,
-        PACED,
+        flows::PACED,
+        flows::PACED_IN_A_CONNECTION,
+        LATE_BEFORE_THE_DEADLINE,
         NOBODY,
         DEADLINE,
         STOP,
@@ -464,117 +466,47 @@ const RETRANSMISSION: Case = Case {
     ],
 };
 
-/// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are asked
-/// for again.
-#[derive(Debug)]
-struct Numbers {
-    due: Time,
-    next: u8,
-    again: VecDeque<(Time, u8)>,
-    left: usize,
-}
-
-impl Flow for Numbers {
-    fn next_due(&self) -> Option<Time> {
-        let again = self.again.front().map(|&(asked, _)| asked);
-        let next = (self.next < 10).then_some(self.due);
-        Some(again.or(next).unwrap_or(Time::NEVER))
-    }
-
-    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        let due = self.next_due().filter(|&due| due <= now)?;
-        let number = match self.again.pop_front() {
-            Some((_, number)) => number,
-            None => {
-                self.next += 1;
-                self.due += Duration::from_millis(10);
-                self.next - 1
-            }
-        };
-        Some(FlowPacket {
-            due,
-            header: PacketHeader::EMPTY.with(b"no.").with(&[number]),
-            payload: Bytes::from(vec![number; 5]),
-            tag: Tag(number.into()),
-        })
-    }
-
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
-        self.left += usize::from(left.is_some());
-    }
-}
-
-const PACED: Case = Case {
-    name: "a flow sends datagrams by its own schedule, and again what is asked for",
+const LATE_BEFORE_THE_DEADLINE: Case = Case {
+    name: "what has come is heard before a deadline that it moves",
     client: |server, log| {
-        let mut came = Vec::new();
-        script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
-            Input::Opened { .. } => say(cx, None, b"hello"),
-            Input::Datagrams { datagrams, .. } => {
-                for datagram in datagrams {
-                    let [b'n', b'o', b'.', number, rest @ ..] = datagram.bytes else {
-                        log.add(format!("{:?}", datagram.bytes));
-                        continue;
-                    };
-                    assert_eq!(rest, vec![*number; 5]);
-                    came.push(*number);
-                    if came.len() == 10 {
-                        log.add(format!("{came:?}"));
-                        say(cx, None, &[4]);
-                        say(cx, None, &[9]);
-                    }
-                    if came.len() == 12 {
-                        log.add(format!("{:?}", &came[10..]));
-                        say(cx, None, b"bye");
-                        end(cx, Outcome::Completed);
-                    }
-                }
+        script(move |cx, input, deadline| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
+            Input::Opened { .. } => {
+                say(cx, None, b"hello");
+                // Off the beat at which a worker is awake anyway.
+                *deadline = Some(cx.now + Duration::from_millis(17));
+            }
+            Input::Datagrams { .. } => {
+                log.add("answer");
+                *deadline = None;
+                say(cx, None, b"bye");
+                end(cx, Outcome::Completed);
+            }
+            Input::Deadline => {
+                log.add("no answer");
+                end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            let mut sending = None;
-            script(move |cx, input, _| match input {
-                Input::Datagrams { datagrams, .. } => {
-                    for datagram in datagrams {
-                        match (datagram.bytes, sending) {
-                            (b"hello", _) => {
-                                let flow = cx.flows.insert(Numbers {
-                                    due: cx.now,
-                                    next: 0,
-                                    again: VecDeque::new(),
-                                    left: 0,
-                                });
-                                sending = Some(flow);
-                                let channel = CHANNEL;
-                                cx.out.push_back(Output::StartFlow { flow, channel });
-                            }
-                            (b"bye", Some(flow)) => {
-                                cx.out.push_back(Output::StopFlow { flow });
-                                let flow: Box<Numbers> = cx.flows.take(flow);
-                                log.add(format!("{} left", flow.left));
-                                end(cx, Outcome::Completed);
-                            }
-                            (&[number], Some(flow)) => {
-                                let asked = (cx.now, number);
-                                cx.flows
-                                    .with(flow, |flow: &mut Numbers| flow.again.push_back(asked));
-                            }
-                            _ => log.add("something else"),
-                        }
+        by_address(log, |_| {
+            script(move |cx, input, _| {
+                let Input::Datagrams { datagrams, .. } = input else {
+                    return;
+                };
+                for datagram in datagrams {
+                    match datagram.bytes {
+                        b"bye" => end(cx, Outcome::Completed),
+                        _ => say(cx, None, datagram.bytes),
                     }
                 }
-                Input::FlowEnded { .. } => log.add("the flow has ended"),
-                _ => {}
             })
         })
     }),
     stop: None,
-    client_hears: &["[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "[4, 9]"],
-    server_hears: &["accepts", "12 left", "session 0 is over"],
+    client_hears: &["answer"],
+    server_hears: &["accepts", "session 0 is over"],
 };
 
 const NOBODY: Case = Case {

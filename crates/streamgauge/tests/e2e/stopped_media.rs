@@ -47,3 +47,18 @@ fn a_server_that_does_not_read_what_is_published_fails_a_run() {
     let found = "FAILED publishers.not_taken == 0";
     assert!(ended.stdout.contains(found), "{}", ended.stdout);
 }
+
+#[test]
+fn a_server_that_reads_a_fast_publisher_passes() {
+    let _alone = alone();
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    // A picture that is sent at once is larger than what is queued for a connection.
+    let scenario = format!(
+        "clients: {{publishers: {{urls: [{}], transport: tcp, publish: {{bitrate: 40Mbps}}, load: {{clients: 1}}}}}}\n\
+         duration: 4s\n",
+        server.url()
+    );
+    std::fs::write(folder.path().join("fast.yaml"), scenario).expect("the folder is the test's");
+    run(folder.path(), ["run", "fast.yaml"]).expect(0);
+}

@@ -387,11 +387,14 @@ impl Client {
     }
 
     /// Whether the media had come to its end with its last packet. What time it is now does not count: silence brings no
-    /// media to its end. Live media has none but that of its publisher.
+    /// media to its end. Live media has none but that of its publisher, or a BYE: those of other streams may be lost.
     fn has_reached_end(&self, first: Time, last: Time) -> bool {
-        self.length.map_or(self.publisher_has_left(), |length| {
-            reached_end(length, last.since(first))
-        })
+        match self.length {
+            Some(length) => reached_end(length, last.since(first)),
+            None => {
+                self.publisher_has_left() || self.streams.iter().any(|stream| stream.bye.is_some())
+            }
+        }
     }
 
     /// When media is over that has come to its end.

@@ -1,0 +1,179 @@
+//! Flows: media that leaves by a schedule of its own.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+
+use super::{CHANNEL, Case, Server, by_address, end, open_tcp, open_udp, say, script, send};
+use crate::session::{
+    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Tag,
+};
+
+/// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are asked
+/// for again.
+#[derive(Debug)]
+struct Numbers {
+    due: Time,
+    next: u8,
+    again: VecDeque<(Time, u8)>,
+    left: usize,
+}
+
+impl Flow for Numbers {
+    fn next_due(&self) -> Option<Time> {
+        let again = self.again.front().map(|&(asked, _)| asked);
+        let next = (self.next < 10).then_some(self.due);
+        Some(again.or(next).unwrap_or(Time::NEVER))
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.next_due().filter(|&due| due <= now)?;
+        let number = match self.again.pop_front() {
+            Some((_, number)) => number,
+            None => {
+                self.next += 1;
+                self.due += Duration::from_millis(10);
+                self.next - 1
+            }
+        };
+        Some(FlowPacket {
+            due,
+            header: PacketHeader::EMPTY.with(b"no.").with(&[number]),
+            payload: Bytes::from(vec![number; 5]),
+            tag: Tag(number.into()),
+        })
+    }
+
+    fn left(&mut self, _: Tag, left: Option<Handover>) {
+        self.left += usize::from(left.is_some());
+    }
+}
+
+pub(super) const PACED: Case = Case {
+    name: "a flow sends datagrams by its own schedule, and again what is asked for",
+    client: |server, log| {
+        let mut came = Vec::new();
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    let [b'n', b'o', b'.', number, rest @ ..] = datagram.bytes else {
+                        log.add(format!("{:?}", datagram.bytes));
+                        continue;
+                    };
+                    assert_eq!(rest, vec![*number; 5]);
+                    came.push(*number);
+                    if came.len() == 10 {
+                        log.add(format!("{came:?}"));
+                        say(cx, None, &[4]);
+                        say(cx, None, &[9]);
+                    }
+                    if came.len() == 12 {
+                        log.add(format!("{:?}", &came[10..]));
+                        say(cx, None, b"bye");
+                        end(cx, Outcome::Completed);
+                    }
+                }
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Udp(|log| {
+        by_address(log, |log| {
+            let mut sending = None;
+            script(move |cx, input, _| match input {
+                Input::Datagrams { datagrams, .. } => {
+                    for datagram in datagrams {
+                        match (datagram.bytes, sending) {
+                            (b"hello", _) => {
+                                let flow = cx.flows.insert(Numbers {
+                                    due: cx.now,
+                                    next: 0,
+                                    again: VecDeque::new(),
+                                    left: 0,
+                                });
+                                sending = Some(flow);
+                                let channel = CHANNEL;
+                                cx.out.push_back(Output::StartFlow { flow, channel });
+                            }
+                            (b"bye", Some(flow)) => {
+                                cx.out.push_back(Output::StopFlow { flow });
+                                let flow: Box<Numbers> = cx.flows.take(flow);
+                                log.add(format!("{} left", flow.left));
+                                end(cx, Outcome::Completed);
+                            }
+                            (&[number], Some(flow)) => {
+                                let asked = (cx.now, number);
+                                cx.flows
+                                    .with(flow, |flow: &mut Numbers| flow.again.push_back(asked));
+                            }
+                            _ => log.add("something else"),
+                        }
+                    }
+                }
+                Input::FlowEnded { .. } => log.add("the flow has ended"),
+                _ => {}
+            })
+        })
+    }),
+    stop: None,
+    client_hears: &["[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "[4, 9]"],
+    server_hears: &["accepts", "12 left", "session 0 is over"],
+};
+
+pub(super) const PACED_IN_A_CONNECTION: Case = Case {
+    name: "a flow that has nothing to send goes on in a connection when it has",
+    client: |server, log| {
+        let mut came: Vec<u8> = Vec::new();
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_tcp(cx, server),
+            Input::Opened { .. } => {}
+            Input::Bytes { bytes, .. } => {
+                // Nine bytes a packet, of which the fourth is the number.
+                came.extend_from_slice(bytes);
+                if came.len() == 90 {
+                    send(cx, &[4]);
+                }
+                if came.len() == 99 {
+                    let numbers: Vec<u8> = came.chunks(9).map(|packet| packet[3]).collect();
+                    log.add(format!("{numbers:?}"));
+                    end(cx, Outcome::Completed);
+                }
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Tcp(|log| {
+        let mut sending = None;
+        script(move |cx, input, _| match (input, sending) {
+            (Input::Opened { channel, .. }, _) => {
+                let flow = cx.flows.insert(Numbers {
+                    due: cx.now,
+                    next: 0,
+                    again: VecDeque::new(),
+                    left: 0,
+                });
+                sending = Some(flow);
+                cx.out.push_back(Output::StartFlow { flow, channel });
+            }
+            (Input::Bytes { bytes, .. }, Some(flow)) => {
+                let asked = (cx.now, bytes[0]);
+                cx.flows
+                    .with(flow, |flow: &mut Numbers| flow.again.push_back(asked));
+            }
+            (Input::Closed { .. }, Some(flow)) => {
+                cx.out.push_back(Output::StopFlow { flow });
+                let flow: Box<Numbers> = cx.flows.take(flow);
+                log.add(format!("{} left", flow.left));
+                end(cx, Outcome::Completed);
+            }
+            _ => {}
+        })
+    }),
+    stop: None,
+    client_hears: &["[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 4]"],
+    server_hears: &["11 left"],
+};

@@ -18,6 +18,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::metric::Unit;
 
+mod ratio;
+
+pub use ratio::Ratio;
+
 /// A number with its unit, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
@@ -596,49 +600,6 @@ fn integer_scaled(
         }
     }
     write!(f, "{value}{base}")
-}
-
-/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any other nobody
-/// knows whether 1 is one per cent or all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub struct Ratio(pub f64);
-
-impl FromStr for Ratio {
-    type Err = QuantityError;
-
-    fn from_str(text: &str) -> Result<Ratio, QuantityError> {
-        let (number, unit) = split(text)?;
-        let value = match unit {
-            "%" => number.times(1, -2),
-            "" if number.times(1, 0) == 0.0 => 0.0,
-            "" => {
-                return Err(QuantityError::MissingUnit {
-                    text: text.trim().to_owned(),
-                    kind: Kind::Ratio,
-                });
-            }
-            _ => return Err(misfit(text, unit, Kind::Ratio)),
-        };
-        if value > 1.0 {
-            return Err(too_large(text, "a share is at most 100%"));
-        }
-        Ok(Ratio(value))
-    }
-}
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The digits of the share, with the point moved: 0.07 is 7%, not 7.000000000000001%.
-        let digits = format!("{:.12}", self.0);
-        match digits.parse::<f64>() {
-            Ok(value) if value == self.0 => {
-                let percent = format!("{:.10}", self.0 * 100.0);
-                let percent = percent.trim_end_matches('0').trim_end_matches('.');
-                write!(f, "{percent}%")
-            }
-            _ => write!(f, "{}%", self.0 * 100.0),
-        }
-    }
 }
 
 /// How often something happens, per second; written `5/s`, `300/m` or `1000/h`.

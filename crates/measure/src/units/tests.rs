@@ -93,7 +93,18 @@ fn they_are_shown_as_people_write_them() {
     assert_eq!(BitRate(1_234_567).to_string(), "1234.567kbps");
     assert_eq!(Size(65_536).to_string(), "64KiB");
     assert_eq!(Size(4_000_000).to_string(), "4MB");
-    assert_eq!(Ratio(0.07).to_string(), "7%");
+    for (share, written) in [
+        (0.0, "0%"),
+        (0.07, "7%"),
+        (1.0, "100%"),
+        (0.5, "50%"),
+        (0.123, "12.3%"),
+        (1e-7, "0.00001%"),
+        (0.007_370_957_615_074_369, "0.7370957615074369%"),
+    ] {
+        assert_eq!(Ratio(share).to_string(), written);
+        assert_eq!(written.parse(), Ok(Ratio(share)));
+    }
     assert_eq!(Ratio(0.005).to_string(), "0.5%");
     assert_eq!(Ratio(1.0).to_string(), "100%");
     for text in ["2s", "7%", "20Mbps", "64KiB", "4MB", "100", "1.5cores"] {

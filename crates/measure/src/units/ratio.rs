@@ -1,0 +1,62 @@
+//! Shares.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Kind, QuantityError, misfit, split, too_large};
+
+/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any other nobody
+/// knows whether 1 is one per cent or all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Ratio(pub f64);
+
+impl FromStr for Ratio {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Ratio, QuantityError> {
+        let (number, unit) = split(text)?;
+        let value = match unit {
+            "%" => number.times(1, -2),
+            "" if number.times(1, 0) == 0.0 => 0.0,
+            "" => {
+                return Err(QuantityError::MissingUnit {
+                    text: text.trim().to_owned(),
+                    kind: Kind::Ratio,
+                });
+            }
+            _ => return Err(misfit(text, unit, Kind::Ratio)),
+        };
+        if value > 1.0 {
+            return Err(too_large(text, "a share is at most 100%"));
+        }
+        Ok(Ratio(value))
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The digits of the share, with the point moved: 0.07 is 7%, not 7.000000000000001%.
+        let scientific = format!("{:e}", self.0);
+        let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+        let exponent: i32 = exponent.parse().unwrap_or(0) + 2;
+        let (sign, mantissa) = match mantissa.strip_prefix('-') {
+            Some(mantissa) => ("-", mantissa),
+            None => ("", mantissa),
+        };
+        let digits = mantissa.replace('.', "");
+        if digits == "0" {
+            return f.write_str("0%");
+        }
+        let whole = usize::try_from(exponent + 1).unwrap_or(0);
+        if !self.0.is_finite() {
+            write!(f, "{}%", self.0)
+        } else if digits.len() <= whole {
+            write!(f, "{sign}{digits:0<whole$}%")
+        } else if whole > 0 {
+            write!(f, "{sign}{}.{}%", &digits[..whole], &digits[whole..])
+        } else {
+            let zeros = usize::try_from(-exponent - 1).unwrap_or(0);
+            write!(f, "{sign}0.{}{digits}%", "0".repeat(zeros))
+        }
+    }
+}

@@ -255,16 +255,18 @@ fn split(text: &str) -> Result<(Number, &str), QuantityError> {
             not_a_number()
         });
     }
-    let (number, rest) = digits(text).map_err(|too_long| {
-        if too_long {
-            QuantityError::TooLarge {
-                text: shown(text).into_owned(),
-                limit: "at most 18 digits before the point and 24 in all",
-            }
-        } else {
-            not_a_number()
-        }
+    let too_long = || QuantityError::TooLarge {
+        text: shown(text).into_owned(),
+        limit: "at most 18 digits before the point and 24 in all",
+    };
+    let (number, rest) = digits(text).map_err(|is_too_long| match is_too_long {
+        true => too_long(),
+        false => not_a_number(),
     })?;
+    // Rounded up, the last of them have a digit more when they are written.
+    if number.times(1, 0) >= 1e18 {
+        return Err(too_long());
+    }
     Ok((number, rest.trim_start()))
 }
 

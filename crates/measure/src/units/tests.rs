@@ -107,6 +107,12 @@ fn they_are_shown_as_people_write_them() {
     }
     assert_eq!(Ratio(0.005).to_string(), "0.5%");
     assert_eq!(Ratio(1.0).to_string(), "100%");
+    // It is the next power of ten, which has too many digits.
+    for text in ["999999999999999999", "999999999999999999%"] {
+        let error = parse_quantity(text).expect_err("too large");
+        assert!(matches!(error, QuantityError::TooLarge { .. }), "{error:?}");
+    }
+    assert!(parse_quantity("999999999999999000").is_ok());
     for text in ["2s", "7%", "20Mbps", "64KiB", "4MB", "100", "1.5cores"] {
         assert_eq!(
             parse_quantity(text).expect("valid").to_string(),

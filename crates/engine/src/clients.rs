@@ -11,8 +11,8 @@ use scenario::{Pick, Scenario};
 use crate::error::EngineError;
 use crate::worker::MakeClient;
 
-/// What the clients of a population speak TLS with. What that needs is read now where a URL asks for it, and else
-/// when a server sends a client on to one that does.
+/// What the clients of a population speak TLS with. What that needs is read now where a URL asks
+/// for it, and else when a server sends a client on to one that does.
 pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
     let config = population.config.tls();
     let tls = net::tls::Client::new(net::tls::Trust {

@@ -27,14 +27,14 @@ pub struct ServeOptions {
     pub settings: Box<dyn Settings>,
     /// Where it listens. One worker serves each address. A port of 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on all
-    /// of its connections. Default: it speaks none.
+    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on
+    /// all of its connections. Default: it speaks none.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Where the lines of its report go, which are JSON.
     pub report: Option<PathBuf>,
     /// Whether each datagram is handed to the kernel by itself, and not several of a stream in one
-    /// piece that it cuts (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece as
-    /// one packet.
+    /// piece that it cuts (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece
+    /// as one packet.
     pub apart: bool,
     /// How long sessions get to end when it is stopped.
     pub stop_timeout: Duration,
@@ -52,8 +52,8 @@ pub struct ServeProgress<'a> {
 /// Out of which ports reference servers and sources send. Clients keep off those that are in use.
 pub(crate) const PORTS: std::ops::Range<u16> = 30_000..32_768;
 
-/// Serves until it is told to stop. `progress` is called when it listens, and then once a second. Gives
-/// what the server did, in words.
+/// Serves until it is told to stop. `progress` is called when it listens, and then once a second.
+/// Gives what the server did, in words.
 ///
 /// # Errors
 /// It cannot listen there, its settings make no server, its certificates are none, or its report
@@ -228,8 +228,8 @@ impl ReportFile {
         self.line(&text.map_err(self.failed())?)
     }
 
-    /// Adds a line. Each is flushed: whoever waits for a session's line can read it as soon as it is
-    /// over.
+    /// Adds a line. Each is flushed: whoever waits for a session's line can read it as soon as it
+    /// is over.
     fn line(&mut self, line: &str) -> Result<(), EngineError> {
         let failed = self.failed();
         writeln!(self.file, "{line}")

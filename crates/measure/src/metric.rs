@@ -126,12 +126,13 @@ pub struct Group {
     /// What the summary of a run shows of a population with this group, in rows that follow on each
     /// other. Where several groups of a catalogue say so, all count.
     pub summary: &'static [&'static [SummaryRow]],
-    /// What makes a run with this group no candidate for the best of a column, the first that holds.
+    /// What makes a run with this group no candidate for the best of a column, the first that
+    /// holds.
     pub disqualifiers: &'static [Disqualifier],
 }
 
-/// Too large a share of something that is not as it should be: a run of which that holds did not serve
-/// what was asked.
+/// Too large a share of something that is not as it should be: a run of which that holds did not
+/// serve what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disqualifier {
     /// The counters that are not to be above zero, together.
@@ -333,9 +334,9 @@ impl Catalogue {
 
 /// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Three last
-/// sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`] each,
-/// `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each, and
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Three
+/// last sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`]
+/// each, `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each, and
 /// `disqualifiers { ... }` what makes a run no candidate for the best, one [`Disqualifier`] each.
 ///
 /// ```

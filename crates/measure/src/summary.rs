@@ -42,8 +42,8 @@ pub enum When {
 pub enum Shows {
     /// Texts, one behind the other. The row is left out where there is none.
     Text(&'static [Part]),
-    /// The mean or the median of a distribution, whichever is named, and its tail. The row is left out
-    /// where the catalogue does not have it.
+    /// The mean or the median of a distribution, whichever is named, and its tail. The row is left
+    /// out where the catalogue does not have it.
     Distribution(&'static str, &'static str),
     /// Where lost packets were lost.
     WhereLost,

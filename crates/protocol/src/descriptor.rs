@@ -58,8 +58,8 @@ pub struct Location {
     pub stream_name: Option<String>,
 }
 
-/// How many streams the media is taken to have, where that must be known beforehand: a picture and a
-/// sound.
+/// How many streams the media is taken to have, where that must be known beforehand: a picture and
+/// a sound.
 pub const USUAL_STREAMS: usize = 2;
 
 /// What is asked of the keys of a population, whatever protocol they are of.

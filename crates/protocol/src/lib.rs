@@ -1,10 +1,10 @@
 //! How to speak to media servers, without touching the network.
 //!
-//! Everything here is sans-IO: bytes and time go in, transmissions, channel requests, events and the
-//! next deadline come out. The crate's manifest has no means to do anything else. The contract
+//! Everything here is sans-IO: bytes and time go in, transmissions, channel requests, events and
+//! the next deadline come out. The crate's manifest has no means to do anything else. The contract
 //! between a protocol and the engine that runs it is in [`session`]; what protocols share is in
-//! [`media`]; each protocol is one folder, where a [`descriptor::Protocol`] says what it is, and one
-//! line in [`registry`].
+//! [`media`]; each protocol is one folder, where a [`descriptor::Protocol`] says what it is, and
+//! one line in [`registry`].
 
 pub mod apart;
 pub mod auth;
@@ -17,7 +17,7 @@ pub mod http_ts;
 pub mod media;
 pub mod messages;
 pub mod metrics;
-mod mix;
+pub mod mix;
 pub mod reference;
 pub mod registry;
 pub mod rtsp;

@@ -2,7 +2,7 @@
 
 /// Several numbers to one that looks random (SplitMix64's finisher), the same for the same numbers.
 #[inline]
-pub(crate) fn mix(numbers: &[u64]) -> u64 {
+pub fn mix(numbers: &[u64]) -> u64 {
     numbers
         .iter()
         .fold(0x9e37_79b9_7f4a_7c15, |state, &number| {

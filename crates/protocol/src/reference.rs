@@ -274,8 +274,8 @@ pub fn interface(text: &str) -> Interface {
 
 /// The settings of a reference server.
 pub trait Settings: Debug {
-    /// Makes the server. It may take some seconds. `wall_clock` is what the wall clock showed, since
-    /// 1970, when its time began.
+    /// Makes the server. It may take some seconds. `wall_clock` is what the wall clock showed,
+    /// since 1970, when its time began.
     ///
     /// # Errors
     /// The settings contradict each other; the text says how.
@@ -297,8 +297,8 @@ pub trait Serve: Debug + Send + Sync {
     /// the seed, what it draws.
     fn session(&self, number: u64) -> Box<dyn Session>;
 
-    /// What answers on a UDP port, of a server that listens there and for no connections. Each worker,
-    /// by its number, has one.
+    /// What answers on a UDP port, of a server that listens there and for no connections. Each
+    /// worker, by its number, has one.
     fn endpoint(&self, _worker: u32) -> Option<Box<dyn Endpoint>> {
         None
     }

@@ -79,8 +79,8 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Sends one datagram on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted,
-    /// when the outputs so far have been carried out. `write` appends its bytes; nothing is allocated.
-    /// Datagrams of one length that go to one place in a row leave by one system call.
+    /// when the outputs so far have been carried out. `write` appends its bytes; nothing is
+    /// allocated. Datagrams of one length that go to one place in a row leave by one system call.
     pub fn transmit(
         &mut self,
         channel: ChannelId,
@@ -154,8 +154,8 @@ pub enum Input<'a> {
         /// When the kernel took it in.
         at: Time,
     },
-    /// Datagrams arrived on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted: in
-    /// order, as many as were there at one look.
+    /// Datagrams arrived on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted:
+    /// in order, as many as were there at one look.
     Datagrams {
         /// On which channel.
         channel: ChannelId,

@@ -346,11 +346,12 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Names of protocols that are ordinary words too: they are looked for as modules and as values alone.
+/// Names of protocols that are ordinary words too: they are looked for as modules and as values
+/// alone.
 const ORDINARY_WORDS: &[&str] = &["messages"];
 
-/// How a line of code names a protocol; none where it does not. A URL names none: it is an example in
-/// a text.
+/// How a line of code names a protocol; none where it does not. A URL names none: it is an example
+/// in a text.
 fn named_in(line: &str) -> Option<String> {
     for (protocol, folder) in PROTOCOLS.iter().zip(FOLDERS) {
         let module = format!("protocol::{folder}");

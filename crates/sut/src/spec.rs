@@ -227,8 +227,8 @@ pub enum Ready {
         /// TCP or UDP.
         transport: Transport,
     },
-    /// When it has the port of the address, and answers there that it serves each of these URLs: see
-    /// [`protocol::descriptor::Probe`].
+    /// When it has the port of the address, and answers there that it serves each of these URLs:
+    /// see [`protocol::descriptor::Probe`].
     Served {
         /// Where to connect to, with TCP.
         address: SocketAddr,

@@ -35,8 +35,8 @@ const REQUEST_MAX: u64 = 64;
 
 /// Runs as the supervisor and returns the exit status of this process.
 ///
-/// `arguments` are those after [`SUBCOMMAND`](crate::SUBCOMMAND). Standard input must be the socket that streamgauge
-/// holds the other end of; standard output and error are passed on to the server.
+/// `arguments` are those after [`SUBCOMMAND`](crate::SUBCOMMAND). Standard input must be the socket
+/// that streamgauge holds the other end of; standard output and error are passed on to the server.
 pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     if arguments

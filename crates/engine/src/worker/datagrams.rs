@@ -1,6 +1,6 @@
 //! Single UDP sockets of sessions, and endpoints: the UDP ports of reference servers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 
@@ -19,7 +19,8 @@ use super::sessions::{Channel, SessionKey, Slot};
 use super::sockets::{Socket, channel_error};
 use crate::trace::TracedSocket;
 
-/// How many sessions an endpoint has at a time: what strangers send must not make it grow without end.
+/// How many sessions an endpoint has at a time: what strangers send must not make it grow without
+/// end.
 const PEERS_MAX: usize = 1 << 16;
 
 /// The most datagrams that a session hears of at once: as many as one read brings.
@@ -63,8 +64,8 @@ impl DatagramEnd {
         }
     }
 
-    /// The socket, and as which of a pair it is polled: one that is read late is asked when the loop is
-    /// awake.
+    /// The socket, and as which of a pair it is polled: one that is read late is asked when the
+    /// loop is awake.
     pub(super) fn polled(&mut self) -> (&mut UdpSocket, Port) {
         let as_if = match self.reading {
             Reading::AtOnce => Port::Media,
@@ -84,7 +85,7 @@ pub(super) struct Datagrams {
     /// What an endpoint answers by itself.
     answer: Vec<u8>,
     /// The places of sockets that are read late.
-    late: HashSet<usize>,
+    late: BTreeSet<usize>,
 }
 
 struct EndpointState {
@@ -103,7 +104,7 @@ impl Datagrams {
             sender: SegmentSender::new(),
             outbox: Outbox::default(),
             answer: Vec::new(),
-            late: HashSet::new(),
+            late: BTreeSet::new(),
         }
     }
 
@@ -312,8 +313,8 @@ impl Worker {
         self.settle();
     }
 
-    /// Hands over what one look at a socket brings; says whether there may be more. What comes up on
-    /// the way is pending.
+    /// Hands over what one look at a socket brings; says whether there may be more. What comes up
+    /// on the way is pending.
     fn read_some(&mut self, place: usize) -> bool {
         let Some(mut batch) = self.datagrams.batch.take() else {
             // In the middle of handing over: next time.
@@ -500,8 +501,8 @@ impl Worker {
         Some((key, ACCEPTED))
     }
 
-    /// Reads what has come for a session's sockets that are read late, or for `all` of them, before it
-    /// hears of something else.
+    /// Reads what has come for a session's sockets that are read late, or for `all` of them, before
+    /// it hears of something else.
     pub(super) fn hear_datagrams_first(&mut self, key: SessionKey, all: bool) {
         // What is being handed over is the session's own, or it is another's turn just now.
         if self.datagrams.batch.is_none() {

@@ -20,7 +20,9 @@ use protocol::session::{ChannelId, Closed};
 use slab::Slab;
 
 use super::Worker;
-use super::outputs::{Pending, mix};
+use protocol::mix::mix;
+
+use super::outputs::Pending;
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 use super::stream::{State, Stream};

@@ -337,8 +337,9 @@ impl Worker {
         let left = match self.sockets.get_mut(socket) {
             Some(Socket::Stream(stream)) => {
                 let parts = [&packet.header[..], &packet.payload];
-                // What was queued in this turn has not been offered to the kernel yet: a large picture
-                // that is sent at once, or what a late turn makes up for, may fill the queue alone.
+                // What was queued in this turn has not been offered to the kernel yet: a large
+                // picture that is sent at once, or what a late turn makes up for, may fill the
+                // queue alone.
                 stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
             }
             _ => false,

@@ -11,9 +11,9 @@ use protocol::metrics as clients;
 use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::{Leave, Pick};
 
+use super::Worker;
 use super::sessions::{Client, SessionKey, Slot};
 use super::timers::Task;
-use super::{Worker, outputs};
 use crate::messages::Report;
 use crate::trace::Traced;
 
@@ -167,11 +167,11 @@ impl Worker {
 
     fn begin_client(&mut self, index: usize, slot: u64, generation: u32, due: Time) {
         let begun = self.clock.now();
-        let seed = outputs::mix(&[self.seed, index as u64, slot, u64::from(generation)]);
+        let seed = protocol::mix::mix(&[self.seed, index as u64, slot, u64::from(generation)]);
         let population = &mut self.populations[index];
         let Some(plan) = &population.plan else { return };
         let place = match plan.pick {
-            Pick::Random => outputs::mix(&[seed, 1]),
+            Pick::Random => protocol::mix::mix(&[seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
             Pick::Own => slot,
         };

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::{Kind, QuantityError, misfit, split, too_large};
 
-/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any other nobody
-/// knows whether 1 is one per cent or all.
+/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any
+/// other nobody knows whether 1 is one per cent or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Ratio(pub f64);
 

@@ -84,8 +84,8 @@ impl ReceiveBatch {
         ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
     }
 
-    /// An empty batch that takes every byte of many datagrams: 4 MiB, of which only what was ever filled is
-    /// in memory.
+    /// An empty batch that takes every byte of many datagrams: 4 MiB, of which only what was ever
+    /// filled is in memory.
     pub fn bulk() -> ReceiveBatch {
         ReceiveBatch::with_room(RECEIVE_COUNT, WHOLE_BYTES)
     }

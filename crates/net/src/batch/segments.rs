@@ -8,9 +8,10 @@ use super::send::{Address, JOINED_MIN, segment_control};
 /// How often a datagram is tried whose turn another one's error took.
 const TRIES: u32 = 3;
 
-/// Sends datagrams that lie behind each other in memory, all of one length but the last, which may be
-/// shorter. Where they are more than an ordinary packet holds, the kernel cuts them apart (`UDP_SEGMENT`,
-/// udp(7)). A kernel or a device that cannot do so says so the first time, and is not asked again.
+/// Sends datagrams that lie behind each other in memory, all of one length but the last, which may
+/// be shorter. Where they are more than an ordinary packet holds, the kernel cuts them apart
+/// (`UDP_SEGMENT`, udp(7)). A kernel or a device that cannot do so says so the first time, and is
+/// not asked again.
 #[derive(Debug)]
 pub struct SegmentSender {
     joins: bool,
@@ -43,8 +44,8 @@ impl SegmentSender {
         self
     }
 
-    /// Sends `bytes` as datagrams of `size` bytes, to an address or to where the socket is connected.
-    /// Never waits: what does not fit into the socket's buffer is refused.
+    /// Sends `bytes` as datagrams of `size` bytes, to an address or to where the socket is
+    /// connected. Never waits: what does not fit into the socket's buffer is refused.
     ///
     /// # Panics
     /// If `size` is 0.
@@ -133,8 +134,8 @@ fn send_one(
         header.msg_control = (&raw mut control).cast();
         header.msg_controllen = size_of_val(&control);
     }
-    // SAFETY: the header points to an address, a buffer and perhaps a control message that live until
-    // the call is over, each with its length; the kernel only reads them.
+    // SAFETY: the header points to an address, a buffer and perhaps a control message that live
+    // until the call is over, each with its length; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
     match sent {
         ..0 => Err(io::Error::last_os_error()),

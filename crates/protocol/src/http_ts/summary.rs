@@ -18,7 +18,8 @@ pub(super) const NO_STAMPS: &[SummaryRow] = &[
     SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
 ];
 
-/// Of which packets the time is known. A few at the beginning of each connection are not worth a line.
+/// Of which packets the time is known. A few at the beginning of each connection are not worth a
+/// line.
 pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
     "times",
     &[When::MoreThanPercentOf("timed_by_reading", "ts_packets")],

@@ -57,8 +57,8 @@ measure::metrics! {
         SENT_BYTES = "sent_bytes", Bytes, "";
         /// Frames of which the last packet was sent, of clients that publish.
         SENT_FRAMES = "sent_frames", Count, "";
-        /// Packets that were due and were left out, because the server had not read what was sent before on the same
-        /// connection. Of clients that publish over TCP.
+        /// Packets that were due and were left out, because the server had not read what was sent
+        /// before on the same connection. Of clients that publish over TCP.
         NOT_TAKEN = "not_taken", Count, "";
         /// Reports in which the server says what it received of a stream that is published.
         RECEIVER_REPORTS = "receiver_reports", Count, "RFC 3550, 6.4.2";

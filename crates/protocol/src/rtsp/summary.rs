@@ -36,8 +36,8 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
 ];
 
-/// How evenly packets came, and of which that is known. A few at the beginning of each connection are
-/// not worth a line.
+/// How evenly packets came, and of which that is known. A few at the beginning of each connection
+/// are not worth a line.
 pub(super) const TIMES: &[SummaryRow] = &[
     SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
@@ -49,8 +49,8 @@ pub(super) const TIMES: &[SummaryRow] = &[
     ),
 ];
 
-/// How long frames of a publisher of ours were on their way, how many did not come, and where playing
-/// would have stood still: that matters more than any mean.
+/// How long frames of a publisher of ours were on their way, how many did not come, and where
+/// playing would have stood still: that matters more than any mean.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
         "frame delay",

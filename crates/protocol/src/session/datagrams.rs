@@ -121,25 +121,27 @@ pub enum Route {
     /// It is for that session, which hears it as [`Input::Datagrams`](super::Input::Datagrams). One
     /// for a session that is over is dropped, and counted as foreign.
     Session(PeerId),
-    /// It begins that session: the session is started, hears that channel 0 stands with the sender as
-    /// its remote end, and then the datagram.
+    /// It begins that session: the session is started, hears that channel 0 stands with the sender
+    /// as its remote end, and then the datagram.
     Accept(PeerId, Box<dyn Session>),
-    /// What was written is sent back to its sender, and nothing else is done: a challenge, a refusal.
+    /// What was written is sent back to its sender, and nothing else is done: a challenge, a
+    /// refusal.
     Answer,
     /// Nobody wants it. It is counted as foreign.
     Drop,
 }
 
-/// The server's side of one UDP port: it sees every datagram, and finds or makes the session that it
-/// belongs to, by whatever the protocol tells sessions apart by (an address, a socket id, an ICE user
-/// fragment).
+/// The server's side of one UDP port: it sees every datagram, and finds or makes the session that
+/// it belongs to, by whatever the protocol tells sessions apart by (an address, a socket id, an ICE
+/// user fragment).
 ///
-/// It is called for each datagram, so it must be quick, and nothing that a stranger sends may make it
-/// grow without bound: before a peer has proven its address (RFC 6347, 4.2.1), [`Route::Answer`] keeps
-/// nothing.
+/// It is called for each datagram, so it must be quick, and nothing that a stranger sends may make
+/// it grow without bound: before a peer has proven its address (RFC 6347, 4.2.1), [`Route::Answer`]
+/// keeps nothing.
 pub trait Endpoint: Send {
-    /// Whose a datagram is. With [`Route::Answer`], `answer` holds what is sent back; it comes empty.
-    /// Without `room` there are as many sessions as may be, and [`Route::Accept`] is refused.
+    /// Whose a datagram is. With [`Route::Answer`], `answer` holds what is sent back; it comes
+    /// empty. Without `room` there are as many sessions as may be, and [`Route::Accept`] is
+    /// refused.
     fn route(
         &mut self,
         now: Time,

@@ -12,28 +12,29 @@ use slab::Slab;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(usize);
 
-/// A sender of media with a schedule of its own. Once started it is asked for its packets by whoever
-/// sends for its worker, on another thread where they are datagrams. It may make them there as it
-/// likes: encrypt them, or send again what its session was asked for.
+/// A sender of media with a schedule of its own. Once started it is asked for its packets by
+/// whoever sends for its worker, on another thread where they are datagrams. It may make them there
+/// as it likes: encrypt them, or send again what its session was asked for.
 pub trait Flow: Any + fmt::Debug + Send {
-    /// When the next packet is due; [`Time::NEVER`] while none is, and `None` where none will follow.
-    /// What a session does to it may make that earlier.
+    /// When the next packet is due; [`Time::NEVER`] while none is, and `None` where none will
+    /// follow. What a session does to it may make that earlier.
     fn next_due(&self) -> Option<Time>;
 
     /// The next packet, if it is due.
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket>;
 
-    /// Tells what became of a packet: when it left, or that the network stack did not take it. Comes
-    /// for each packet, in the order in which they were handed out.
+    /// Tells what became of a packet: when it left, or that the network stack did not take it.
+    /// Comes for each packet, in the order in which they were handed out.
     fn left(&mut self, tag: Tag, left: Option<Handover>);
 
-    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call of
-    /// its own.
+    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call
+    /// of its own.
     fn wants_times(&self) -> bool {
         false
     }
 
-    /// Whether its packets are to be spaced evenly rather than to leave together with those of others.
+    /// Whether its packets are to be spaced evenly rather than to leave together with those of
+    /// others.
     fn wants_even_spacing(&self) -> bool {
         false
     }
@@ -56,8 +57,8 @@ pub struct FlowPacket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub u64);
 
-/// The first bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they are for what
-/// each packet has of its own.
+/// The first bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they are for
+/// what each packet has of its own.
 #[derive(Clone, Copy)]
 pub struct PacketHeader {
     bytes: [u8; PacketHeader::ROOM],
@@ -107,7 +108,8 @@ impl fmt::Debug for PacketHeader {
 /// When the network stack took a packet: not before `began`, not after `ended`.
 ///
 /// Of a datagram both are read around the system call; on the loopback interface it also arrives
-/// between them. So it is of a packet in a connection, unless the connection was full: then it waits on.
+/// between them. So it is of a packet in a connection, unless the connection was full: then it
+/// waits on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// Right before the call.

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
-/// What a session did, in a type of its protocol's own: a reference server's for a line of its report,
-/// a source's for what it sent. The engine passes it on without knowing what it is.
+/// What a session did, in a type of its protocol's own: a reference server's for a line of its
+/// report, a source's for what it sent. The engine passes it on without knowing what it is.
 #[derive(Debug)]
 pub struct Record(Box<dyn Anything>);
 

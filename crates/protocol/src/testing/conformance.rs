@@ -1,5 +1,5 @@
-//! What every carrier of sessions must do alike: the virtual [`Pair`](super::Pair), and the engine's
-//! workers over real sockets.
+//! What every carrier of sessions must do alike: the virtual [`Pair`](super::Pair), and the
+//! engine's workers over real sockets.
 //!
 //! A [`Case`] is a small client and a small server that write down what they hear. Wherever it is
 //! carried, both sides must write down the same: [`Case::check`].
@@ -153,8 +153,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Finds sessions by the sender's address. Those begin that say `hello`; who says `who?` is answered
-/// at once, and all others are nobody's.
+/// Finds sessions by the sender's address. Those begin that say `hello`; who says `who?` is
+/// answered at once, and all others are nobody's.
 struct ByAddress {
     peers: Vec<SocketAddr>,
     log: Log,

@@ -148,8 +148,8 @@ impl Broken {
     }
 }
 
-/// What of a run is too much, in words: the first of what its protocols declare. `count` is the sum of
-/// a metric over the populations.
+/// What of a run is too much, in words: the first of what its protocols declare. `count` is the sum
+/// of a metric over the populations.
 pub(super) fn too_much(
     report: &Report,
     declared: &[&Disqualifier],

@@ -22,7 +22,8 @@ struct Example {
 const MESSAGES: [Example; 4] = [
     Example {
         file: "messages-12.yaml",
-        // Without a pause both sides take all of two cores, and a tester that waits for one is invalid.
+        // Without a pause both sides take all of two cores, and a tester that waits for one is
+        // invalid.
         set: &["duration=4s", "warm_up=1s", "clients.users.plan.sleep=2ms"],
     },
     Example {

@@ -1,5 +1,5 @@
-//! Media that comes, and then stops: a run that ends before the time-out of silence does not pass either. Nor does one
-//! in which nobody takes the media.
+//! Media that comes, and then stops: a run that ends before the time-out of silence does not pass
+//! either. Nor does one in which nobody takes the media.
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{Report, Server, alone, folder, run};

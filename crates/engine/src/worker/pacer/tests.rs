@@ -1,6 +1,7 @@
 //! A pacer without a worker, against plain sockets: loopback delivers within the call that sends, so what a
 //! flow says it has sent is what a socket holds, at any moment.
 
+use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
@@ -10,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use protocol::media::clip::FrameRate;
 use protocol::media::h264::H264Settings;
 use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
-use protocol::session::Flows;
+use protocol::session::{FlowPacket, Flows, PacketHeader};
 
 use super::*;
 
@@ -294,4 +295,56 @@ fn packets_make_a_burst_that_were_due_apart_and_leave_in_one_turn() {
         .map(|(turn, due)| last.is_burst(turn, at(due)))
         .to_vec();
     assert_eq!(bursts, [false, false, true, false, false, true]);
+}
+
+/// Sends when it is told to, and else has nothing.
+#[derive(Debug)]
+struct Idle {
+    wanted: VecDeque<Time>,
+    left: u64,
+}
+
+impl Flow for Idle {
+    fn next_due(&self) -> Option<Time> {
+        Some(self.wanted.front().copied().unwrap_or(Time::NEVER))
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.next_due().filter(|&due| due <= now)?;
+        self.wanted.pop_front();
+        Some(FlowPacket {
+            due,
+            header: PacketHeader::EMPTY,
+            payload: Bytes::from_static(b"packet"),
+            tag: Tag(0),
+        })
+    }
+
+    fn left(&mut self, _: Tag, left: Option<Handover>) {
+        self.left += u64::from(left.is_some());
+    }
+}
+
+#[test]
+fn a_flow_that_is_woken_again_and_again_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    let receiver = socket();
+    let id = bench.flows.insert(Idle {
+        wanted: VecDeque::new(),
+        left: 0,
+    });
+    let to = receiver.local_addr().expect("it is bound");
+    bench.lend_again(id, to);
+    for wanted in 1..=100 {
+        let now = bench.clock.now();
+        bench
+            .flows
+            .with(id, |flow: &mut Idle| flow.wanted.push_back(now));
+        bench.wait_for("it leaves", |bench| {
+            bench.flows.with(id, |flow: &mut Idle| flow.left) >= wanted
+        });
+    }
+    let waiting = bench.pacer.shared.reach(|state| state.due.len());
+    assert!(waiting <= 1, "{waiting} entries of one flow");
+    assert_eq!(bench.flows.take::<Idle>(id).left, 100);
 }

@@ -537,8 +537,8 @@ impl RtpFlow {
         self.tally.sent_with_copies()
     }
 
-    /// How its packets are put where they go: each as a datagram, or in a connection behind `$`, this
-    /// channel and its length (RFC 2326, 10.12). To be said before it is started.
+    /// How its packets are put where they go: each as a datagram, or in a connection behind `$`,
+    /// this channel and its length (RFC 2326, 10.12). To be said before it is started.
     pub fn interleave(&mut self, channel: Option<u8>) {
         self.interleaved = channel;
     }

@@ -110,7 +110,8 @@ impl Flow for TsFlow {
         TsFlow::left(self, left);
     }
 
-    /// Of transport streams there are few, faster ones, whose even spacing is what they are sent for.
+    /// Of transport streams there are few, faster ones, whose even spacing is what they are sent
+    /// for.
     fn wants_even_spacing(&self) -> bool {
         true
     }

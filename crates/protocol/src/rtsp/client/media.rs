@@ -73,8 +73,8 @@ fn end_slack(length: Duration) -> Duration {
     (length / 20).max(Duration::from_secs(1))
 }
 
-/// With a BYE it has come to its end where it came to so much before it: VLC never sends the last 1.4 s,
-/// which it holds in its buffer when it says goodbye.
+/// With a BYE it has come to its end where it came to so much before it: VLC never sends the last
+/// 1.4 s, which it holds in its buffer when it says goodbye.
 fn bye_slack(length: Duration) -> Duration {
     end_slack(length).max(Duration::from_secs(2))
 }
@@ -283,8 +283,8 @@ impl Client {
         })
     }
 
-    /// What is wrong with media whose streams all had their BYE: by how much that came before the known end. Both clocks
-    /// must say so, because servers send ahead, and timestamps may be wrong.
+    /// What is wrong with media whose streams all had their BYE: by how much that came before the
+    /// known end. Both clocks must say so, because servers send ahead, and timestamps may be wrong.
     pub(super) fn ended_early(&self, cx: &mut Context<'_>) -> Option<String> {
         self.all_ended(cx)?;
         let length = self.length?;
@@ -392,8 +392,9 @@ impl Client {
         self.schedule_check(cx.now, first, last);
     }
 
-    /// Whether the media had come to its end with its last packet. What time it is now does not count: silence brings no
-    /// media to its end. Live media has none but that of its publisher, or a BYE: those of other streams may be lost.
+    /// Whether the media had come to its end with its last packet. What time it is now does not
+    /// count: silence brings no media to its end. Live media has none but that of its publisher, or
+    /// a BYE: those of other streams may be lost.
     fn has_reached_end(&self, first: Time, last: Time) -> bool {
         match self.length {
             Some(length) => reached_end(length, last.since(first)),

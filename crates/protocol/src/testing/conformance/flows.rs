@@ -11,8 +11,8 @@ use crate::session::{
     Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Tag,
 };
 
-/// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are asked
-/// for again.
+/// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are
+/// asked for again.
 #[derive(Debug)]
 struct Numbers {
     due: Time,

@@ -246,8 +246,8 @@ impl RtpReceiver {
         Some((media, newest.at.since(first.at).as_secs_f64()))
     }
 
-    /// How much media has come of the source and the position that play, by its timestamps. `None` where nothing came,
-    /// and where another machine receives.
+    /// How much media has come of the source and the position that play, by its timestamps. `None`
+    /// where nothing came, and where another machine receives.
     pub fn played(&self) -> Option<Duration> {
         let newest = self.source.as_ref()?.newest;
         let turned = self.turn.as_ref().filter(|turn| !turn.is_under_way());

@@ -478,12 +478,12 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
             }
             Input::Datagrams { .. } => {
                 log.add("answer");
-                *deadline = None;
-                say(cx, None, b"bye");
-                end(cx, Outcome::Completed);
+                *deadline = Some(cx.now + Duration::from_millis(200));
             }
             Input::Deadline => {
-                log.add("no answer");
+                let early = deadline.is_some_and(|deadline| cx.now < deadline);
+                log.add(format!("early: {early}"));
+                say(cx, None, b"bye");
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
@@ -505,7 +505,7 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
         })
     }),
     stop: None,
-    client_hears: &["answer"],
+    client_hears: &["answer", "early: false"],
     server_hears: &["accepts", "session 0 is over"],
 };
 

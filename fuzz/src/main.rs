@@ -1,4 +1,5 @@
-//! One program for all fuzz targets; `STREAMGAUGE_FUZZ` names the one that is meant. See docs/fuzzing.md.
+//! One program for all fuzz targets; `STREAMGAUGE_FUZZ` names the one that is meant. See
+//! docs/fuzzing.md.
 #![no_main]
 
 mod input;
@@ -12,8 +13,8 @@ use targets::{TARGETS, Target};
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-/// Finds the target, or does what is asked in place of fuzzing: `list` prints the names, and with `STREAMGAUGE_FUZZ_SEED=FOLDER` the target's
-/// seeds are written there.
+/// Finds the target, or does what is asked in place of fuzzing: `list` prints the names, and with
+/// `STREAMGAUGE_FUZZ_SEED=FOLDER` the target's seeds are written there.
 fn choose() {
     let name = std::env::var("STREAMGAUGE_FUZZ").unwrap_or_default();
     if name == "list" {

@@ -278,7 +278,8 @@ fn section(table: u8, data: &[u8]) -> Vec<u8> {
     section
 }
 
-/// The beginnings of packets, each behind its length, as targets take them: tables, a clock, a picture, sound, a loop's end.
+/// The beginnings of packets, each behind its length, as targets take them: tables, a clock, a
+/// picture, sound, a loop's end.
 fn transport_stream() -> Vec<u8> {
     let mut all = Vec::new();
     let mut put = |pid: u16, start: bool, number: u8, payload: &[u8], adaptation: &[u8]| {

@@ -24,8 +24,9 @@ pub(crate) enum Heard {
     Report(Report),
 }
 
-/// Hears what a crew says, until all its workers have ended; tells it to stop when the user wants so, and how long that
-/// may take. `catalogue` is that of its only population, `what` it is in words.
+/// Hears what a crew says, until all its workers have ended; tells it to stop when the user wants
+/// so, and how long that may take. `catalogue` is that of its only population, `what` it is in
+/// words.
 pub(crate) fn attend(
     crew: &Crew,
     clock: &Clock,

@@ -29,8 +29,9 @@ use crate::progress::{Rates, TesterProgress};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
 
-/// How often the coordinator looks up when no worker says anything: so late a wish to stop may be heard. To be woken costs
-/// 60 µs on a virtual machine, which a tester that is compared with others has to show.
+/// How often the coordinator looks up when no worker says anything: so late a wish to stop may be
+/// heard. To be woken costs 60 µs on a virtual machine, which a tester that is compared with others
+/// has to show.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
 /// Collects what workers say while a run goes on, and judges it.
@@ -72,7 +73,8 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) until: Option<Time>,
     /// When the measurement ends: the planned end of the run, or when it was stopped before.
     pub(crate) stopped_at: Time,
-    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended the run.
+    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended
+    /// the run.
     pub(crate) failed: Vec<String>,
     /// Whether a threshold with `abort` was violated.
     pub(crate) aborted: bool,
@@ -117,8 +119,9 @@ impl Coordinator<'_> {
         self.finish()
     }
 
-    /// Looks at the server for a while after the last client has left, where the scenario wants that. What it finds is a window of
-    /// its own, of no length: no rate and no mean has that time in it.
+    /// Looks at the server for a while after the last client has left, where the scenario wants
+    /// that. What it finds is a window of its own, of no length: no rate and no mean has that time
+    /// in it.
     fn linger(&mut self, progress: &mut dyn FnMut(&Progress)) {
         let time = self
             .scenario
@@ -378,8 +381,8 @@ impl Coordinator<'_> {
         Some(self.server.take_window())
     }
 
-    /// That the server ended before it was told to fails a run, whatever its clients saw of it: one that crashes when they
-    /// leave has crashed.
+    /// That the server ended before it was told to fails a run, whatever its clients saw of it: one
+    /// that crashes when they leave has crashed.
     fn note_the_servers_end(&mut self, at: Time, ended: Option<String>) {
         let (Some(how), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
             return;

@@ -7,17 +7,18 @@ use measure::{Time, Window};
 use protocol::metrics::{ACTIVE, STARTED, TURNED_AWAY};
 use scenario::Scenario;
 
-/// From so many seconds on a window is a whole one. Windows end where the loop finds time for it, so a whole
-/// one is not always a second to the microsecond.
+/// From so many seconds on a window is a whole one. Windows end where the loop finds time for it,
+/// so a whole one is not always a second to the microsecond.
 const WHOLE: f64 = 0.95;
 
 /// What of a run was measured. Its size does not depend on how long the run lasts.
 #[derive(Clone, Debug)]
 pub(crate) struct Coverage {
-    /// Clients of each population that began, or arrived and were turned away; the warm-up included.
+    /// Clients of each population that began, or arrived and were turned away; the warm-up
+    /// included.
     began: Vec<u64>,
-    /// Windows of each population that were whole, after the warm-up and before the run was stopped, and at whose beginning
-    /// it had clients already.
+    /// Windows of each population that were whole, after the warm-up and before the run was
+    /// stopped, and at whose beginning it had clients already.
     windows: Vec<u64>,
     /// Whether each population had clients in the window before.
     active: Vec<bool>,
@@ -61,8 +62,9 @@ impl Coverage {
         self.begun = true;
     }
 
-    /// Why there is nothing to judge by, or less than was planned. `due_by` is up to when clients were due that must
-    /// have begun. Where clients failed, and that is what the run fails for, it need not have lasted: `failed`.
+    /// Why there is nothing to judge by, or less than was planned. `due_by` is up to when clients
+    /// were due that must have begun. Where clients failed, and that is what the run fails for, it
+    /// need not have lasted: `failed`.
     pub(crate) fn gaps(
         &self,
         scenario: &Scenario,
@@ -96,7 +98,8 @@ impl Coverage {
         };
         for (population, &began) in scenario.populations.iter().zip(&self.began) {
             let planned = load::started(&population.load, due_by);
-            // Arrivals go on for as long as the run does, so there is no number of them to hold it against.
+            // Arrivals go on for as long as the run does, so there is no number of them to hold it
+            // against.
             let endless = due_by == Time::NEVER
                 && matches!(population.load.shape, load::Shape::Arrivals { .. });
             if began < planned && !endless {

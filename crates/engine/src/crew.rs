@@ -15,8 +15,8 @@ use crate::messages::{Command, Report};
 use crate::resolver::Resolver;
 use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, Serving};
 
-/// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its own
-/// lag then shows.
+/// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its
+/// own lag then shows.
 const REPORTS: usize = 1 << 13;
 
 /// The workers of a run.
@@ -26,7 +26,8 @@ pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
     /// Where each worker waits for the run to begin.
     gates: Vec<Sender<Clock>>,
-    /// Receivers on other machines. They count as workers behind those of this machine, and each has a thread that speaks to it.
+    /// Receivers on other machines. They count as workers behind those of this machine, and each
+    /// has a thread that speaks to it.
     elsewhere: Vec<Elsewhere>,
     /// What they report by.
     reporter: Sender<Report>,
@@ -145,7 +146,8 @@ impl Crew {
         self.threads.len()
     }
 
-    /// Ends receivers on other machines if nobody else is at work: then nobody has media sent to them.
+    /// Ends receivers on other machines if nobody else is at work: then nobody has media sent to
+    /// them.
     pub(crate) fn release(&mut self, mut at_work: impl Iterator<Item = u32>) {
         let own = self.mailboxes.len();
         if !self.elsewhere.is_empty() && at_work.all(|worker| worker as usize >= own) {

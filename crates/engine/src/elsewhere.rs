@@ -1,7 +1,9 @@
-//! Receivers on other machines, as the machine sees them that runs the clients: each counts as one more worker.
+//! Receivers on other machines, as the machine sees them that runs the clients: each counts as one
+//! more worker.
 //!
-//! A connection for the whole run says which populations' media is to be received, when the run begins and when it is over, and
-//! brings the windows. Each client has a connection of its own beside it, over which its session asks for ports.
+//! A connection for the whole run says which populations' media is to be received, when the run
+//! begins and when it is over, and brings the windows. Each client has a connection of its own
+//! beside it, over which its session asks for ports.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -20,7 +22,8 @@ use crate::error::EngineError;
 use crate::messages::Report;
 use crate::worker::WINDOW;
 
-/// How long each side may say nothing before it is taken to be gone. Both say something every second.
+/// How long each side may say nothing before it is taken to be gone. Both say something every
+/// second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long connecting and getting ready may take.
@@ -184,8 +187,8 @@ impl fmt::Display for Elsewhere {
     }
 }
 
-/// Connects to all receivers that a scenario names. Where there are any, `resolved` is the scenario that knows where they hear
-/// clients.
+/// Connects to all receivers that a scenario names. Where there are any, `resolved` is the scenario
+/// that knows where they hear clients.
 pub(crate) fn connect(
     scenario: &Scenario,
     version: &str,

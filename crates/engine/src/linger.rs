@@ -1,4 +1,5 @@
-//! What a server gives back after its last client has left: multicast groups, file descriptors, memory.
+//! What a server gives back after its last client has left: multicast groups, file descriptors,
+//! memory.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -26,7 +26,8 @@ pub const DESCRIBE_WITHIN: Duration = Duration::from_secs(10);
 /// The share of a run's duration that asking before it may take at most.
 const SHARE_OF_RUN: u32 = 4;
 
-/// How long asking may always take, however short the run is. A server that plays answers in milliseconds.
+/// How long asking may always take, however short the run is. A server that plays answers in
+/// milliseconds.
 const DESCRIBE_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// How many are asked at one time: few, so that no server is troubled before its run begins.
@@ -41,8 +42,8 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 /// What each URL of a scenario is found out to be.
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
-/// How long servers are asked at most before a run of this duration: a server that says nothing must not make a short run
-/// a long one. What it does not say now, the run finds out by itself.
+/// How long servers are asked at most before a run of this duration: a server that says nothing
+/// must not make a short run a long one. What it does not say now, the run finds out by itself.
 pub(crate) fn within(duration: Option<Duration>) -> Duration {
     let allowed = duration.map(|duration| (duration / SHARE_OF_RUN).max(DESCRIBE_AT_LEAST));
     allowed.unwrap_or(DESCRIBE_WITHIN).min(DESCRIBE_WITHIN)
@@ -64,12 +65,13 @@ pub(crate) fn askable(scenario: &Scenario) -> usize {
         .sum()
 }
 
-/// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password of the population
-/// that has it. Nothing is played. What cannot be asked for is left out: that of protocols without descriptions, and streams
-/// that the scenario itself publishes, which are not there yet.
+/// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password
+/// of the population that has it. Nothing is played. What cannot be asked for is left out: that of
+/// protocols without descriptions, and streams that the scenario itself publishes, which are not
+/// there yet.
 ///
-/// At most eight are asked at a time, and all together within `within`; what is not known by then is said to be so.
-/// A server that does not answer is no error.
+/// At most eight are asked at a time, and all together within `within`; what is not known by then
+/// is said to be so. A server that does not answer is no error.
 ///
 /// # Errors
 /// What keeps a run from beginning too, or the user stopped it.

@@ -25,7 +25,8 @@ pub(crate) enum Command {
 /// What a worker says.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// What one window saw. Each worker sends every window, in order; the last one is as long as it took.
+    /// What one window saw. Each worker sends every window, in order; the last one is as long as it
+    /// took.
     Window {
         worker: u32,
         index: u64,

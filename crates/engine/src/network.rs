@@ -1,4 +1,5 @@
-//! The networks that are made for a run: nothing of them is named, so all of it ends with what is in it.
+//! The networks that are made for a run: nothing of them is named, so all of it ends with what is
+//! in it.
 
 use std::io;
 use std::marker::PhantomData;
@@ -112,8 +113,8 @@ impl Networks {
         (!Arc::ptr_eq(&self.server, &self.clients)).then_some(&*self.server)
     }
 
-    /// Moves the calling thread to the clients, and with it all threads and processes that it starts, until what this
-    /// returns is dropped.
+    /// Moves the calling thread to the clients, and with it all threads and processes that it
+    /// starts, until what this returns is dropped.
     ///
     /// # Errors
     /// The kernel does not let it.

@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 
-/// Holds every port that the scenario's URLs name on this machine against the server that is observed.
-/// Gives a reason for each that belongs to somebody else; at the end of a run also for each that belongs to
-/// nobody while the server still runs (at its beginning it may not listen yet).
+/// Holds every port that the scenario's URLs name on this machine against the server that is
+/// observed. Gives a reason for each that belongs to somebody else; at the end of a run also for
+/// each that belongs to nobody while the server still runs (at its beginning it may not listen
+/// yet).
 pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
     let mut ports = BTreeSet::new();
     for population in &scenario.populations {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use measure::{Recorder, Window, tester};
 
-/// Less processor time than this, of all processors together, tells no share: /proc counts in steps of mostly 10 ms.
+/// Less processor time than this, of all processors together, tells no share: /proc counts in steps
+/// of mostly 10 ms.
 const TIME_ENOUGH: Duration = Duration::from_millis(100);
 
 /// This process, and what the kernel says of its machine.
@@ -21,8 +22,9 @@ pub(crate) struct Process {
 
 /// What a hypervisor took of the processors' time, and of how many of them.
 ///
-/// It is held against the time that passed, and not against the sum of all kinds of time: on most kernels those of busy
-/// time are what the timer's tick finds, which is far off for programs that wake by timers. Stolen time is a clock.
+/// It is held against the time that passed, and not against the sum of all kinds of time: on most
+/// kernels those of busy time are what the timer's tick finds, which is far off for programs that
+/// wake by timers. Stolen time is a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stolen {
     at: Instant,
@@ -31,7 +33,8 @@ struct Stolen {
 }
 
 impl Stolen {
-    /// What share was stolen from `before` on; none where that is not long enough ago, or a processor came or went.
+    /// What share was stolen from `before` on; none where that is not long enough ago, or a
+    /// processor came or went.
     fn share_since(&self, before: &Stolen, ticks_per_second: u64) -> Option<f64> {
         let passed = self.at.saturating_duration_since(before.at);
         let all = passed.checked_mul(self.processors)?;
@@ -54,7 +57,8 @@ impl Process {
         }
     }
 
-    /// The names of the counters that cannot be had on this machine, and so are no zero but unknown.
+    /// The names of the counters that cannot be had on this machine, and so are no zero but
+    /// unknown.
     pub(crate) fn unknown(&self) -> Vec<&'static str> {
         match self.softnet {
             Some(_) => Vec::new(),
@@ -123,7 +127,8 @@ fn stolen() -> Option<Stolen> {
     })
 }
 
-/// The second column of each processor's line, hexadecimal: packets dropped because its queue was full.
+/// The second column of each processor's line, hexadecimal: packets dropped because its queue was
+/// full.
 fn parse_softnet(text: &str) -> Option<Vec<u32>> {
     let dropped = text.lines().map(|line| {
         let field = line.split_ascii_whitespace().nth(1)?;
@@ -147,8 +152,9 @@ fn newly_dropped(before: &[u32], now: &[u32]) -> u64 {
         .sum()
 }
 
-/// The stolen time of all processors, in clock ticks, and how many of them there are. The first line is that of all: user,
-/// nice, system, idle, iowait, irq, softirq, steal; one for each processor follows.
+/// The stolen time of all processors, in clock ticks, and how many of them there are. The first
+/// line is that of all: user, nice, system, idle, iowait, irq, softirq, steal; one for each
+/// processor follows.
 fn parse_stolen(text: &str) -> Option<(u64, u32)> {
     let mut lines = text.lines();
     let fields = lines.next()?.strip_prefix("cpu ")?;

@@ -18,7 +18,8 @@ pub struct Progress {
     pub phase: Phase,
     /// Each population, in the scenario's order.
     pub populations: Vec<(String, PopulationProgress)>,
-    /// What the server used in the last window, in cores; none where none is observed, or the window was cut short.
+    /// What the server used in the last window, in cores; none where none is observed, or the
+    /// window was cut short.
     pub server_cpu: Option<f64>,
     /// How the tester does.
     pub tester: TesterProgress,
@@ -52,8 +53,8 @@ pub struct PopulationProgress {
     pub started: u64,
     /// Clients failed since the start of the run.
     pub failed: u64,
-    /// What came and left in the last window. None where that window was cut short, as a run's last one is: a few
-    /// milliseconds in which a burst arrived, or nothing, say nothing about a second.
+    /// What came and left in the last window. None where that window was cut short, as a run's last
+    /// one is: a few milliseconds in which a burst arrived, or nothing, say nothing about a second.
     pub rates: Option<Rates>,
 }
 
@@ -111,8 +112,9 @@ impl Rates {
     }
 }
 
-/// Whether a window lasted as long as it was planned to. One that ends early (the last one of each run) has no rates: what
-/// is divided by its few milliseconds may be many times too much, or nothing.
+/// Whether a window lasted as long as it was planned to. One that ends early (the last one of each
+/// run) has no rates: what is divided by its few milliseconds may be many times too much, or
+/// nothing.
 pub(crate) fn is_whole(seconds: f64) -> bool {
     seconds >= 0.999 * WINDOW.as_secs_f64()
 }

@@ -24,8 +24,8 @@ pub struct Reached {
     pub error: Option<String>,
 }
 
-/// Connects once to every address that a scenario's URLs name, and closes the connection again. A connection
-/// may take 2 s, and all of them 10 s.
+/// Connects once to every address that a scenario's URLs name, and closes the connection again. A
+/// connection may take 2 s, and all of them 10 s.
 pub fn reach(scenario: &Scenario) -> Vec<Reached> {
     let mut addresses = BTreeSet::new();
     for population in &scenario.populations {

@@ -1,7 +1,8 @@
 //! Receives media for runs on other machines: `streamgauge receive`.
 //!
-//! One run at a time. A run that shows that it knows the secret says for which populations media is to be received; each gets a
-//! listener, at which its clients ask for ports, one connection each. What their sessions count goes back once a second.
+//! One run at a time. A run that shows that it knows the secret says for which populations media is
+//! to be received; each gets a listener, at which its clients ask for ports, one connection each.
+//! What their sessions count goes back once a second.
 
 mod door;
 
@@ -35,8 +36,8 @@ use door::Door;
 /// Under which terms media is received for others.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// Where runs are heard. Their clients are heard at the ports above it, one for each population; with port 0 at any.
-    /// Media is received at the same address.
+    /// Where runs are heard. Their clients are heard at the ports above it, one for each
+    /// population; with port 0 at any. Media is received at the same address.
     pub listen: SocketAddr,
     /// What those must know who may use it.
     pub secret: Secret,
@@ -61,7 +62,8 @@ pub struct ReceiveProgress {
     pub streams: usize,
     /// Runs that it has received for to their end.
     pub runs: u64,
-    /// Connections that were refused: who did not know the secret, said what is no message, or came while another run was on.
+    /// Connections that were refused: who did not know the secret, said what is no message, or came
+    /// while another run was on.
     pub refused: u64,
 }
 
@@ -71,7 +73,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Most populations of a run.
 const POPULATIONS: usize = 64;
 
-/// Receives for others until it is told to stop. `progress` is called when it listens, and then several times a second.
+/// Receives for others until it is told to stop. `progress` is called when it listens, and then
+/// several times a second.
 ///
 /// # Errors
 /// It cannot listen there.

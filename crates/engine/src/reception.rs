@@ -81,7 +81,8 @@ impl Reception {
                 Ok(ring) => (ring, None),
                 Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
             },
-            // A ring takes in what other programs on this machine receive on the same ports, and is full sooner.
+            // A ring takes in what other programs on this machine receive on the same ports, and is
+            // full sooner.
             Receive::Auto if shared => (
                 Path::Sockets { udp },
                 Some(format!("{SHARED}; so sockets are read")),
@@ -108,7 +109,8 @@ impl Reception {
         })
     }
 
-    /// The same for a receiver of others' media: of so many streams at most, at `ports` or at any that no run here has.
+    /// The same for a receiver of others' media: of so many streams at most, at `ports` or at any
+    /// that no run here has.
     ///
     /// # Errors
     /// The ring is demanded and cannot be had.
@@ -183,10 +185,11 @@ impl Reception {
     }
 }
 
-/// When a ring that shows the segments of connections alone hands over a block that is not full. What it has not shown
-/// waits, read, until it has, and has left the caches by then: of one connection of 400 Mb/s, read whenever 320 KiB are
-/// there, that was most of it with 10 ms. If a ring like this runs over, times are lost,
-/// and no media; it is the tester's overflow all the same.
+/// When a ring that shows the segments of connections alone hands over a block that is not full.
+/// What it has not shown waits, read, until it has, and has left the caches by then: of one
+/// connection of 400 Mb/s, read whenever 320 KiB are there, that was most of it with 10 ms. If a
+/// ring like this runs over, times are lost, and no media; it is the tester's overflow all the
+/// same.
 const SEGMENTS_TIMEOUT: Duration = Duration::from_millis(6);
 
 const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";
@@ -223,8 +226,8 @@ fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
     Ok(named.map(|(_, ports)| ports))
 }
 
-/// Of ports without an end as many as are needed, so that those of several workers follow on each other; one worker goes on as long
-/// as there are any.
+/// Of ports without an end as many as are needed, so that those of several workers follow on each
+/// other; one worker goes on as long as there are any.
 fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
     let range = named.range();
     if named.ends() || workers == 1 {
@@ -234,8 +237,8 @@ fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
     range.start..range.start.saturating_add(needed).min(range.end)
 }
 
-/// So many ports for clients that need so many at a time: those that leave hold theirs a moment longer, and some ports are other
-/// programs'.
+/// So many ports for clients that need so many at a time: those that leave hold theirs a moment
+/// longer, and some ports are other programs'.
 fn needed(ports: u64) -> u64 {
     ports + ports / 16 + 64
 }
@@ -308,8 +311,8 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     }
 }
 
-/// A ring that keeps of each packet what a receiver of media needs: of nearly all the fixed header alone, unless `time_codes` are
-/// looked for, which stand at the beginnings of payloads.
+/// A ring that keeps of each packet what a receiver of media needs: of nearly all the fixed header
+/// alone, unless `time_codes` are looked for, which stand at the beginnings of payloads.
 pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>, time_codes: bool) -> RingSettings {
     RingSettings {
         bytes,

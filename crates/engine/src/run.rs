@@ -49,8 +49,9 @@ pub struct Options {
     pub describe: bool,
 }
 
-/// How many clients one worker is given before another is started, where the scenario names no number.
-/// One core stands for some thousands; a second worker takes a core that the server may want.
+/// How many clients one worker is given before another is started, where the scenario names no
+/// number. One core stands for some thousands; a second worker takes a core that the server may
+/// want.
 const CLIENTS_A_WORKER: u64 = 1000;
 
 /// Runs a scenario to its end.
@@ -433,8 +434,8 @@ fn in_words(step: &sut::Progress) -> String {
     }
 }
 
-/// Descriptors that a table has open beside those of clients: the run file and the server's observation,
-/// or a worker's poll, timer and wakers.
+/// Descriptors that a table has open beside those of clients: the run file and the server's
+/// observation, or a worker's poll, timer and wakers.
 const OWN_FILES: u64 = 64;
 
 /// Most workers that are started for lack of descriptors alone.
@@ -457,8 +458,9 @@ pub fn workers(scenario: &Scenario) -> u32 {
     u32::try_from(by_clients.max(by_files)).unwrap_or(1)
 }
 
-/// How many workers it takes so that each stays within the limit on file descriptors. Where none would do, because a worker's
-/// own are more than the limit, it is 1; where too many would have to be started, those that share the descriptors evenly.
+/// How many workers it takes so that each stays within the limit on file descriptors. Where none
+/// would do, because a worker's own are more than the limit, it is 1; where too many would have to
+/// be started, those that share the descriptors evenly.
 fn workers_by_files(files: u64, limit: u64) -> u64 {
     let Some(for_clients) = limit.checked_sub(OWN_FILES).filter(|&left| left > 0) else {
         return 1;

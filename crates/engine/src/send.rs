@@ -42,10 +42,11 @@ pub struct SendOptions {
     pub ttl: u8,
     /// How long. Default: until it is stopped.
     pub length: Option<Duration>,
-    /// Where a line of JSON goes for each stream when it has ended; and as the last line an object `pacing`
-    /// ([`Pacing`]).
+    /// Where a line of JSON goes for each stream when it has ended; and as the last line an object
+    /// `pacing` ([`Pacing`]).
     pub report: Option<PathBuf>,
-    /// Seed of the numbers of the sources and of what RTP begins with. Default: the time of day, so that each run is told from others.
+    /// Seed of the numbers of the sources and of what RTP begins with. Default: the time of day, so
+    /// that each run is told from others.
     pub seed: Option<u64>,
     /// How long it may take to stop.
     pub stop_timeout: Duration,
@@ -82,7 +83,8 @@ pub(crate) struct Stream {
     pub(crate) ttl: u8,
 }
 
-/// Sends until it is told to stop, or for its time. `progress` is called when it begins, and then once a second.
+/// Sends until it is told to stop, or for its time. `progress` is called when it begins, and then
+/// once a second.
 ///
 /// # Errors
 /// There is no way to a group, a socket cannot be had, or the report cannot be written.
@@ -296,7 +298,8 @@ pub(crate) fn settings(
 /// What is to be sent: a file over and over, or a made programme. It may take some seconds.
 ///
 /// # Errors
-/// The file cannot be read, is no transport stream that can be sent so, or the bit rate is not possible.
+/// The file cannot be read, is no transport stream that can be sent so, or the bit rate is not
+/// possible.
 pub fn reel(file: Option<&Path>, rate: Option<u64>) -> Result<Reel, String> {
     let Some(path) = file else {
         return Reel::synthetic(rate.unwrap_or(DEFAULT_RATE)).map_err(|error| error.to_string());

@@ -1,8 +1,9 @@
-//! The sources of a run: what it sends to multicast groups itself, from before its server starts until its clients have
-//! ended.
+//! The sources of a run: what it sends to multicast groups itself, from before its server starts
+//! until its clients have ended.
 //!
-//! They are what `streamgauge send` plays, with a worker, a pacer and a clock of their own. What is counted of the tester while they
-//! send is the run's: a source that is late, or whose datagrams are refused, makes the measurement invalid.
+//! They are what `streamgauge send` plays, with a worker, a pacer and a clock of their own. What is
+//! counted of the tester while they send is the run's: a source that is late, or whose datagrams
+//! are refused, makes the measurement invalid.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,8 +20,8 @@ use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::send::{News, SendFinished, Sending, Stream, reel, settings};
 
-/// How many windows may wait until they are taken. Once a run has begun it takes each; what is more than that before is not
-/// needed.
+/// How many windows may wait until they are taken. Once a run has begun it takes each; what is more
+/// than that before is not needed.
 const WINDOWS: usize = 64;
 
 /// Sources at work.
@@ -34,8 +35,8 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Sets those of a scenario to work, in the namespace `place` or where the calling thread is; `None` where it has none. They
-    /// send when this returns.
+    /// Sets those of a scenario to work, in the namespace `place` or where the calling thread is;
+    /// `None` where it has none. They send when this returns.
     ///
     /// # Errors
     /// A file is not one that can be sent, there is no way to a group, or a socket cannot be had.
@@ -79,7 +80,8 @@ impl Sources {
                 }
                 let clock = Clock::start();
                 let settings = settings(&streams, None, &clock)?;
-                // Runs of one scenario have one seed, and their stamps are to be told apart all the same.
+                // Runs of one scenario have one seed, and their stamps are to be told apart all the
+                // same.
                 let seed = seed.wrapping_add(since_1970(&clock).as_nanos() as u64);
                 let sending = Sending::start(settings, clock, stop_timeout, seed)?;
                 // It is waited for by who started this thread.

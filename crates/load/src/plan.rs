@@ -29,8 +29,8 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
     }
 }
 
-/// How many clients the plan of `load` has started by the time `at`, those that take the place of others
-/// (`rejoin`) left out. Of the open model: how many have arrived, turned away or not.
+/// How many clients the plan of `load` has started by the time `at`, those that take the place of
+/// others (`rejoin`) left out. Of the open model: how many have arrived, turned away or not.
 pub fn started(load: &Load, at: Time) -> u64 {
     match &load.shape {
         Shape::Arrivals { per_second, .. } => ArrivalRate::new(*per_second)
@@ -49,8 +49,8 @@ pub fn started(load: &Load, at: Time) -> u64 {
     }
 }
 
-/// When the last client of the plan starts, those that take the place of others left out. `None` of the open
-/// model, whose clients come for as long as the run lasts, and of a plan without clients.
+/// When the last client of the plan starts, those that take the place of others left out. `None` of
+/// the open model, whose clients come for as long as the run lasts, and of a plan without clients.
 pub fn last_start(load: &Load) -> Option<Time> {
     let pieces = pieces(&load.shape);
     let last = pieces.iter().rfind(|piece| piece.to > piece.from)?;

@@ -30,8 +30,9 @@ use check::{Check, Judged};
 /// [`tester::NOT_STARTED_IN_TIME`].
 pub const LATE_START: Duration = Duration::from_secs(1);
 
-/// Windows shorter than this, in seconds, are not judged as windows, unless they are the first: a share
-/// of the sliver in which a run ends says nothing. What they counted is in what is judged over the run.
+/// Windows shorter than this, in seconds, are not judged as windows, unless they are the first: a
+/// share of the sliver in which a run ends says nothing. What they counted is in what is judged
+/// over the run.
 const SHORTEST_WINDOW: f64 = 0.5;
 
 /// From so many windows on a single one is forgiven.
@@ -51,14 +52,14 @@ pub struct Finding {
     pub unit: Unit,
     /// The bound.
     pub limit: f64,
-    /// The worst value: of any window, or where the bound is judged over the run, of the run. `None`
-    /// where the figure is unknown.
+    /// The worst value: of any window, or where the bound is judged over the run, of the run.
+    /// `None` where the figure is unknown.
     pub worst: Option<f64>,
     /// The window in which it was worst; `None` where it is judged over the run or was never above
     /// nothing.
     pub worst_window: Option<u64>,
-    /// In how many windows the bound was crossed; of one that is judged over the run, in how many there
-    /// was anything to count.
+    /// In how many windows the bound was crossed; of one that is judged over the run, in how many
+    /// there was anything to count.
     pub windows: u64,
     /// Whether it makes the measurement invalid.
     pub invalid: bool,
@@ -304,8 +305,8 @@ impl Health {
         }
     }
 
-    /// What was held against each bound, whether it was crossed or not: the proof that the tester was
-    /// fit, or that it was not.
+    /// What was held against each bound, whether it was crossed or not: the proof that the tester
+    /// was fit, or that it was not.
     pub fn findings(&self) -> Vec<Finding> {
         Check::ALL
             .into_iter()
@@ -340,8 +341,8 @@ impl Health {
             .collect()
     }
 
-    /// Why the measurement cannot be trusted; empty where it can. Each says what was found, in which
-    /// windows, how far it went, and what to do about it.
+    /// Why the measurement cannot be trusted; empty where it can. Each says what was found, in
+    /// which windows, how far it went, and what to do about it.
     pub fn reasons(&self) -> Vec<String> {
         Check::ALL
             .into_iter()

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-/// Values below twice this have a bucket each; above, each doubling of the value has so many buckets. It keeps three
-/// significant decimal digits, so that quantiles are within 0.1 %: the layout of HdrHistogram (hdrhistogram.org).
+/// Values below twice this have a bucket each; above, each doubling of the value has so many
+/// buckets. It keeps three significant decimal digits, so that quantiles are within 0.1 %: the
+/// layout of HdrHistogram (hdrhistogram.org).
 const HALF: u64 = 1 << HALF_BITS;
 const HALF_BITS: u32 = 10;
 
@@ -30,7 +31,8 @@ fn highest_in(bucket: usize) -> u64 {
     ((bucket - dropped * HALF + 1) << dropped) - 1
 }
 
-/// In which of the buckets, values ascending, that value is below or at which the share `quantile` of all `count` values lies.
+/// In which of the buckets, values ascending, that value is below or at which the share `quantile`
+/// of all `count` values lies.
 fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) -> Option<usize> {
     // At least one value lies below or at any quantile.
     let wanted = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -41,10 +43,11 @@ fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) ->
     })
 }
 
-/// A distribution of unsigned values, with exact count, sum, minimum and maximum beside the buckets.
+/// A distribution of unsigned values, with exact count, sum, minimum and maximum beside the
+/// buckets.
 ///
-/// Costs about 270 KiB when made, so a [`crate::Recorder`] makes one only when it is first used, and
-/// none belongs to a single client. Recording is a few nanoseconds and never allocates.
+/// Costs about 270 KiB when made, so a [`crate::Recorder`] makes one only when it is first used,
+/// and none belongs to a single client. Recording is a few nanoseconds and never allocates.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
@@ -204,7 +207,8 @@ impl Sparse {
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
-    /// The value below or at which the share `quantile` (0 to 1) of all values lies: as of the full histogram.
+    /// The value below or at which the share `quantile` (0 to 1) of all values lies: as of the full
+    /// histogram.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let counts = self.buckets.iter().map(|&(_, count)| count);
         let place = place_of(quantile, self.count(), counts)?;

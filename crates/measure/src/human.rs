@@ -25,7 +25,8 @@ pub fn figure_or_dash(unit: Unit, value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| figure(unit, value))
 }
 
-/// Processor time as a percentage of one core, as top(1) shows it. Finer than that is noise, but it is not nothing.
+/// Processor time as a percentage of one core, as top(1) shows it. Finer than that is noise, but it
+/// is not nothing.
 pub fn cores(value: f64) -> String {
     let percent = value * 100.0;
     match percent.abs() {

@@ -1,10 +1,12 @@
-//! What servers say of their media, and whether clients that pick among it at random are dealt alike.
+//! What servers say of their media, and whether clients that pick among it at random are dealt
+//! alike.
 //!
-//! With k URLs of bit rates r of which each of n clients picks one, all as likely, what they ask for together has the mean
-//! n × mean(r) and the standard deviation √n × sd(r). So the relative standard deviation, by which another seed gives
-//! another load, is cv / √n, where cv = sd(r) / mean(r) is the coefficient of variation over the URLs. The same holds for how
-//! long clients play. Of a share p of the URLs that have one format, the share of clients that play it has the standard
-//! deviation √(p (1 - p) / n). Each of these is held against [`UNCERTAIN`].
+//! With k URLs of bit rates r of which each of n clients picks one, all as likely, what they ask
+//! for together has the mean n × mean(r) and the standard deviation √n × sd(r). So the relative
+//! standard deviation, by which another seed gives another load, is cv / √n, where cv = sd(r) /
+//! mean(r) is the coefficient of variation over the URLs. The same holds for how long clients play.
+//! Of a share p of the URLs that have one format, the share of clients that play it has the
+//! standard deviation √(p (1 - p) / n). Each of these is held against [`UNCERTAIN`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +14,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// From this standard deviation on, relative to the whole, picking at random is said to make a result uncertain: one
-/// run in twenty then differs by more than twice of it.
+/// From this standard deviation on, relative to the whole, picking at random is said to make a
+/// result uncertain: one run in twenty then differs by more than twice of it.
 pub const UNCERTAIN: f64 = 0.02;
 
 /// What a server says of the media of one URL, before any of it is played.
@@ -21,7 +23,8 @@ pub const UNCERTAIN: f64 = 0.02;
 pub struct MediaDescription {
     /// How long it is, in seconds; null where that is not said, as of a live stream.
     pub length: Option<f64>,
-    /// The bit rate of all its streams that state one, or of the whole where that is stated, in bit/s; null where none is.
+    /// The bit rate of all its streams that state one, or of the whole where that is stated, in
+    /// bit/s; null where none is.
     pub bitrate: Option<u64>,
     /// What each stream carries.
     pub streams: Vec<StreamDescription>,
@@ -34,7 +37,8 @@ pub struct StreamDescription {
     pub kind: String,
     /// The encoding's name; null where it is not said.
     pub codec: Option<String>,
-    /// The clock of its timestamps in Hz, which of most sound is the sampling rate; null where it is not said.
+    /// The clock of its timestamps in Hz, which of most sound is the sampling rate; null where it
+    /// is not said.
     pub clock_rate: Option<u32>,
     /// Channels of sound; null where they are not said.
     pub channels: Option<u32>,
@@ -76,7 +80,8 @@ pub struct Difference {
     pub population: String,
     /// In what they differ.
     pub kind: DifferenceKind,
-    /// By how much the load differs from seed to seed: its standard deviation, relative to the whole.
+    /// By how much the load differs from seed to seed: its standard deviation, relative to the
+    /// whole.
     pub deviation: f64,
     /// The same in a sentence, with the figures that it comes from.
     pub text: String,
@@ -140,7 +145,8 @@ impl MediaDescription {
     }
 }
 
-/// What differs so much among what was described of one population that picking at random makes a result uncertain.
+/// What differs so much among what was described of one population that picking at random makes a
+/// result uncertain.
 ///
 /// What is not stated is not compared; each sentence says of how many URLs that is.
 pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) -> Vec<Difference> {
@@ -269,8 +275,8 @@ impl Compare<'_> {
         Some(self.difference(DifferenceKind::Format, deviation, text))
     }
 
-    /// The relative standard deviation of a sum of as many picks as there are clients, and the figures in words; none
-    /// where it is not worth a word.
+    /// The relative standard deviation of a sum of as many picks as there are clients, and the
+    /// figures in words; none where it is not worth a word.
     fn spread(
         &self,
         figures: &[f64],

@@ -1,9 +1,9 @@
 //! The catalogue: what each figure is called, what it means, and where it is kept.
 //!
 //! Metrics come in [`Group`]s, made by the [`crate::metrics!`] macro. A subject (a population, the
-//! server, the tester) has a [`Catalogue`]: a chain of groups whose numbers follow on each other, so
-//! that the place of a counter is a constant and adding to it is one indexed addition. A protocol
-//! adds a group of its own in its own folder; nothing else needs to know.
+//! server, the tester) has a [`Catalogue`]: a chain of groups whose numbers follow on each other,
+//! so that the place of a counter is a constant and adding to it is one indexed addition. A
+//! protocol adds a group of its own in its own folder; nothing else needs to know.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,8 @@ pub enum Source {
     LossRatio(CounterId, CounterId),
     /// The first counter, as a share of both together.
     Share(CounterId, CounterId),
-    /// The share of the first counters together that is not right, where right is the second counter less the third.
+    /// The share of the first counters together that is not right, where right is the second
+    /// counter less the third.
     NotRight(&'static [CounterId], CounterId, CounterId),
     /// A counter times a factor, per second.
     Rate(CounterId, u32),
@@ -121,7 +122,8 @@ pub struct Group {
     pub gauges_end: u16,
     /// One more than the last distribution's number.
     pub histograms_end: u16,
-    /// How runs with this group stand in a table, column by column. Where several groups of a catalogue say so, all count.
+    /// How runs with this group stand in a table, column by column. Where several groups of a
+    /// catalogue say so, all count.
     pub table: &'static [TableColumn],
     /// What the summary of a run shows of a population with this group, in rows that follow on each
     /// other. Where several groups of a catalogue say so, all count.
@@ -172,15 +174,19 @@ pub struct TableColumn {
     pub metric: &'static str,
     /// Which of the metric's figures.
     pub statistic: Statistic,
-    /// Its heading, in two lines. Seconds are shown in milliseconds, shares in percent, bit rates in Mb/s, bytes in MiB.
+    /// Its heading, in two lines. Seconds are shown in milliseconds, shares in percent, bit rates
+    /// in Mb/s, bytes in MiB.
     pub heading: [&'static str; 2],
     /// Which end of it is the better one.
     pub better: Better,
-    /// Counters of which one must be above zero, or else the figure is unknown, and not zero. Empty: it is always known.
+    /// Counters of which one must be above zero, or else the figure is unknown, and not zero.
+    /// Empty: it is always known.
     pub known_with: &'static [&'static str],
-    /// Counters that must all be zero, or else the figure is not shown because another says it better. Empty: it is always shown.
+    /// Counters that must all be zero, or else the figure is not shown because another says it
+    /// better. Empty: it is always shown.
     pub only_without: &'static [&'static str],
-    /// Whether it is made of packets' times, of which some may be those of reading (`timed_by_reading`).
+    /// Whether it is made of packets' times, of which some may be those of reading
+    /// (`timed_by_reading`).
     pub of_times: bool,
 }
 

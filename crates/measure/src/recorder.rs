@@ -70,9 +70,10 @@ impl Recorder {
         }
     }
 
-    /// As [`Recorder::record`], some values at a time: for what is recorded of each packet while much else goes through the
-    /// cache. Each value falls into a bucket of its own, and those of several come out of memory side by side: 10 ns in place of
-    /// 39 each, with a value for each 1,316 bytes of 400 Mb/s.
+    /// As [`Recorder::record`], some values at a time: for what is recorded of each packet while
+    /// much else goes through the cache. Each value falls into a bucket of its own, and those of
+    /// several come out of memory side by side: 10 ns in place of 39 each, with a value for each
+    /// 1,316 bytes of 400 Mb/s.
     #[inline]
     pub fn record_together(&mut self, histogram: HistogramId, value: u64) {
         self.waiting.push((histogram, value));
@@ -116,8 +117,9 @@ impl Recorder {
         *self.failures.entry(reason).or_default() += 1;
     }
 
-    /// Hands over what the window saw and goes on with the next one, of which `next` has what was counted already. That is empty
-    /// then, and serves for the window after. Levels stay as they are; `next` has none.
+    /// Hands over what the window saw and goes on with the next one, of which `next` has what was
+    /// counted already. That is empty then, and serves for the window after. Levels stay as they
+    /// are; `next` has none.
     pub fn take_window_before(&mut self, next: &mut Recorder) -> Window {
         let window = self.take_window();
         next.record_waiting();

@@ -7,9 +7,9 @@ use crate::metric::Statistic;
 use crate::tester;
 use crate::totals::Totals;
 
-/// How well a reference server, or a source, kept its packets to their schedule, those of streams that still run
-/// included. Times are in seconds; see the metrics `tester.send_lateness`, `sent_packets`,
-/// `sent_in_bursts` and `sends_failed` for what exactly they are.
+/// How well a reference server, or a source, kept its packets to their schedule, those of streams
+/// that still run included. Times are in seconds; see the metrics `tester.send_lateness`,
+/// `sent_packets`, `sent_in_bursts` and `sends_failed` for what exactly they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pacing {
     /// Packets of media that left, second copies included.
@@ -102,7 +102,8 @@ impl Sources {
         (packets > 0).then(|| self.pacing.in_bursts as f64 / packets as f64)
     }
 
-    /// Why nothing can be concluded of a run with these sources; none where they did all they were to do.
+    /// Why nothing can be concluded of a run with these sources; none where they did all they were
+    /// to do.
     pub fn fault(&self) -> Option<String> {
         let refused = self.refused();
         (refused > 0).then(|| {

@@ -13,19 +13,19 @@ crate::metrics! {
     counters {
         /// Processor time of all threads of this process, in nanoseconds.
         CPU_NANOS = "cpu_nanos", Count, "clock_gettime(2), CLOCK_PROCESS_CPUTIME_ID";
-        /// Packets that the kernel had no room for in a worker's packet ring. Where media comes in connections
-        /// they may be of these: such a packet is not lost, but timed by reading.
+        /// Packets that the kernel had no room for in a worker's packet ring. Where media comes in
+        /// connections they may be of these: such a packet is not lost, but timed by reading.
         RING_OVERFLOW = "ring_overflow", Count, "packet(7), PACKET_STATISTICS, tp_drops";
-        /// Packets that the kernel had no room for in the receive buffer of one of our sockets. Those of a multicast group count
-        /// once for each client that has it.
+        /// Packets that the kernel had no room for in the receive buffer of one of our sockets.
+        /// Those of a multicast group count once for each client that has it.
         SOCKET_OVERFLOW = "socket_overflow", Count, "socket(7), SO_RXQ_OVFL";
-        /// Packets that this machine's kernel dropped before it looked for their socket or ring, because
-        /// a processor's queue was full. All of the machine: they may be those of others, and of a
-        /// server that runs beside the tester.
+        /// Packets that this machine's kernel dropped before it looked for their socket or ring,
+        /// because a processor's queue was full. All of the machine: they may be those of others,
+        /// and of a server that runs beside the tester.
         SOFTNET_DROPS = "softnet_drops", Count, "proc(5), /proc/net/softnet_stat, 2nd column";
-        /// Datagrams that the kernel had for one of our media ports and that the packet ring did not
-        /// bring, whatever the reason: known when the port is given back, from the kernel's own count.
-        /// The first place to look at where loss is not explained.
+        /// Datagrams that the kernel had for one of our media ports and that the packet ring did
+        /// not bring, whatever the reason: known when the port is given back, from the kernel's own
+        /// count. The first place to look at where loss is not explained.
         RING_MISSED = "ring_missed", Count, "socket(7), SO_MEMINFO";
         /// Datagrams that came to our media ports from addresses that are no server of ours. They
         /// are in no other figure.
@@ -36,36 +36,38 @@ crate::metrics! {
         SOCKETS_REFUSED = "sockets_refused", Count, "socket(2), EMFILE; bind(2), EADDRINUSE";
         /// Packets and messages of ours that the network stack refused.
         SENDS_FAILED = "sends_failed", Count, "send(2)";
-        /// Packets of media of ours that left: datagrams that the kernel took, and packets that were put
-        /// into the queue of the connection they are interleaved in.
+        /// Packets of media of ours that left: datagrams that the kernel took, and packets that
+        /// were put into the queue of the connection they are interleaved in.
         SENT_PACKETS = "sent_packets", Count, "sendmmsg(2)";
-        /// Those of `sent_packets` that left right behind the packet before of the same stream, in the same
-        /// turn of the sending loop, though the two were due at different times: their spacing was lost
-        /// here. Turns begin 0.25 ms apart or more (0.1 ms where transport streams are sent), so streams of more than 4,000
-        /// packets/s (10,000) always have some; slower ones only where the loop is late. Packets that were due at the same time
-        /// are none.
+        /// Those of `sent_packets` that left right behind the packet before of the same stream, in
+        /// the same turn of the sending loop, though the two were due at different times: their
+        /// spacing was lost here. Turns begin 0.25 ms apart or more (0.1 ms where transport streams
+        /// are sent), so streams of more than 4,000 packets/s (10,000) always have some; slower
+        /// ones only where the loop is late. Packets that were due at the same time are none.
         SENT_IN_BURSTS = "sent_in_bursts", Count, "";
     }
     gauges {
         /// Processor time of all worker threads, and of those that send for them, in the window, in
         /// seconds per second: 1.0 is one core kept busy.
         CPU = "cpu", Cores, "proc(5), /proc/pid/task/tid/schedstat", Sum;
-        /// Processor time of the worker thread that had the most in the window, or of the thread that
-        /// sends for one, in seconds per second. Near 1.0 that worker reads, sends and answers late.
+        /// Processor time of the worker thread that had the most in the window, or of the thread
+        /// that sends for one, in seconds per second. Near 1.0 that worker reads, sends and answers
+        /// late.
         CPU_HOTTEST_WORKER = "cpu_hottest_worker", Cores, "proc(5), /proc/pid/task/tid/schedstat", Max;
-        /// Open file descriptors of this process; where workers have tables of their own, of the fullest.
+        /// Open file descriptors of this process; where workers have tables of their own, of the
+        /// fullest.
         FILE_DESCRIPTORS = "file_descriptors", Count, "proc(5), /proc/pid/task/tid/fd", Max;
-        /// Open file descriptors as a share of the most that may be open. Where a worker has a table of
-        /// descriptors of its own, of that; the fullest.
+        /// Open file descriptors as a share of the most that may be open. Where a worker has a
+        /// table of descriptors of its own, of that; the fullest.
         FILE_DESCRIPTORS_SHARE = "file_descriptors_share", Ratio, "getrlimit(2), RLIMIT_NOFILE", Max;
-        /// Pairs of UDP ports that clients hold, as a share of those that their worker has; of the worker
-        /// that has the fewest left.
+        /// Pairs of UDP ports that clients hold, as a share of those that their worker has; of the
+        /// worker that has the fewest left.
         PORTS_SHARE = "ports_share", Ratio, "", Max;
-        /// The share of the window in which a worker could have run and waited for a processor, of the
-        /// worker that waited most. Unknown where the kernel does not account for it.
+        /// The share of the window in which a worker could have run and waited for a processor, of
+        /// the worker that waited most. Unknown where the kernel does not account for it.
         CPU_WAIT = "cpu_wait", Ratio, "proc(5), /proc/pid/task/tid/schedstat, 2nd field", Max;
-        /// The share of this machine's processor time in the window (processors times the time that passed) that its
-        /// hypervisor gave to other machines.
+        /// The share of this machine's processor time in the window (processors times the time that
+        /// passed) that its hypervisor gave to other machines.
         STEAL = "steal", Ratio, "proc(5), /proc/stat, 8th field of cpu", Max;
         /// Resident set size of this process.
         RSS = "rss", Bytes, "proc(5), /proc/pid/statm, resident", Max;
@@ -73,11 +75,13 @@ crate::metrics! {
     distributions {
         /// How much later than planned the event loop of a worker woke up.
         LAG = "lag", Seconds, "";
-        /// How much later than its schedule a packet of media that we send left. Of a datagram: from when it
-        /// was due to the moment right before the system call that took it; one call takes up to 64, and
-        /// what it needs itself, a few microseconds each, is not in it. Of a packet that is interleaved in
-        /// a connection: to the turn in which it was put into the connection's queue. Packets that were
-        /// refused (`sends_failed`) are not in it. Of messages it counts too how late each round began, or with a rate, how late each message was sent.
+        /// How much later than its schedule a packet of media that we send left. Of a datagram:
+        /// from when it was due to the moment right before the system call that took it; one call
+        /// takes up to 64, and what it needs itself, a few microseconds each, is not in it. Of a
+        /// packet that is interleaved in a connection: to the turn in which it was put into the
+        /// connection's queue. Packets that were refused (`sends_failed`) are not in it. Of
+        /// messages it counts too how late each round began, or with a rate, how late each message
+        /// was sent.
         SEND_LATENESS = "send_lateness", Seconds, "sendmmsg(2)";
     }
     derived {

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! * The **subject** is a population, `server` or `tester`.
-//! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of clients
-//!   is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
-//!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all.
-//!   A reason counts those that say it more exactly, too: `failures.tls` counts `tls_expired`.
+//! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of
+//!   clients is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
+//!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all. A
+//!   reason counts those that say it more exactly, too: `failures.tls` counts `tls_expired`.
 //! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9` (also
 //!   written `p999`), or `count`. A distribution needs one. A counter, or what is derived from
 //!   counters, has none. A level without one is compared by its mean.
@@ -18,8 +18,9 @@
 //!   and is at most 100 %. Processor time needs `%` (of one core) or `cores`: `server.cpu < 95%` is
 //!   the same as `server.cpu < 0.95cores`.
 //!
-//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`, `failed`, `turned_away` and
-//! `failures` are those of the whole run. A client that was refused in the warm-up is missing ever after.
+//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`,
+//! `failed`, `turned_away` and `failures` are those of the whole run. A client that was refused in
+//! the warm-up is missing ever after.
 
 mod judge;
 
@@ -258,8 +259,8 @@ impl Threshold {
         self.worst
     }
 
-    /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One on
-    /// a single reason does not: the other reasons would go unwatched.
+    /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One
+    /// on a single reason does not: the other reasons would go unwatched.
     fn is_on_failed(&self) -> bool {
         let on_failed =
             self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none());
@@ -267,7 +268,8 @@ impl Threshold {
         on_failed && self.comparison.bounds() != Some(Side::Below)
     }
 
-    /// Whether it takes the place of an unwritten threshold: one on the same metric that is bounded on the same side.
+    /// Whether it takes the place of an unwritten threshold: one on the same metric that is bounded
+    /// on the same side.
     pub fn replaces(&self, unwritten: &Threshold) -> bool {
         // What must be 0 is bounded from above: nothing is less.
         let theirs = unwritten.comparison.bounds().unwrap_or(Side::Above);
@@ -275,14 +277,14 @@ impl Threshold {
             && self.comparison.bounds().is_none_or(|ours| ours == theirs)
     }
 
-    /// Whether it takes the place of the unwritten threshold on `wrong` of its population: who says what may be lost
-    /// has thought of it.
+    /// Whether it takes the place of the unwritten threshold on `wrong` of its population: who says
+    /// what may be lost has thought of it.
     fn is_on_content(&self) -> bool {
         [WRONG, "loss", "lost"].contains(&self.metric.text.as_str())
     }
 
-    /// Which figure of the metric it reads, such as `mean` or `p95`; none where there is only one. Of a
-    /// level without a written statistic it is the mean.
+    /// Which figure of the metric it reads, such as `mean` or `p95`; none where there is only one.
+    /// Of a level without a written statistic it is the mean.
     fn statistic_name(&self, reads: &Reads) -> Option<String> {
         let Reads::Metric(metric, statistic) = reads else {
             return None;
@@ -484,15 +486,16 @@ impl Resolved {
 /// The metric of content that did not come right.
 pub const WRONG: &str = "wrong";
 
-/// The share of what should have come, or came, that may be wrong where nobody says how much: 0.1 %.
+/// The share of what should have come, or came, that may be wrong where nobody says how much: 0.1
+/// %.
 pub const WRONG_ALLOWED: f64 = 0.001;
 
 /// The thresholds that hold though nobody wrote them, in the order of the subjects:
 ///
 /// * `NAME.failed == 0` of each population, unless one on its `failed` or `failures` is written;
 /// * `NAME.turned_away == 0` of each population that counts them, unless one on it is written;
-/// * `NAME.wrong <= 0.1%` of each population with that metric, unless one on its `wrong`, `loss` or `lost` is
-///   written. Where nothing tells what is right it is not judged.
+/// * `NAME.wrong <= 0.1%` of each population with that metric, unless one on its `wrong`, `loss` or
+///   `lost` is written. Where nothing tells what is right it is not judged.
 pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
     let mut found = Vec::new();
     for (name, catalogue) in subjects {
@@ -586,7 +589,8 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
     })
 }
 
-/// The percentage that a percentile's digits mean: `95`, `99.9`, or `999` for 99.9 as others write it.
+/// The percentage that a percentile's digits mean: `95`, `99.9`, or `999` for 99.9 as others write
+/// it.
 fn percentile(digits: &str) -> Option<f64> {
     match digits.strip_prefix("99") {
         Some(rest) if !rest.is_empty() && !rest.contains('.') => format!("99.{rest}").parse().ok(),

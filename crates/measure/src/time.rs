@@ -17,8 +17,8 @@ pub struct Run {
     pub end: usize,
     /// When the last of them could be read first.
     pub at: Time,
-    /// Whether they came as one segment, or behind a gap that one filled, so that the time is that of each.
-    /// Else all that is known is that none came later.
+    /// Whether they came as one segment, or behind a gap that one filled, so that the time is that
+    /// of each. Else all that is known is that none came later.
     pub exact: bool,
 }
 

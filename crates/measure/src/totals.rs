@@ -44,12 +44,13 @@ impl GaugeFigures {
     }
 }
 
-/// How much later than the stop a window may end that still counts as of the time before it, in seconds: a loop ends
-/// its window when it gets round to it.
+/// How much later than the stop a window may end that still counts as of the time before it, in
+/// seconds: a loop ends its window when it gets round to it.
 const LATE_END: f64 = 0.05;
 
-/// How long of a window of `seconds` from `begins` counts as time of measurement: all of it, or `None` of one that goes on
-/// after the run was told to stop. How much of such a window's counts came before that is not known.
+/// How long of a window of `seconds` from `begins` counts as time of measurement: all of it, or
+/// `None` of one that goes on after the run was told to stop. How much of such a window's counts
+/// came before that is not known.
 pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
     (seconds <= before + LATE_END || seconds == 0.0).then_some(seconds)
@@ -66,7 +67,8 @@ pub struct Totals {
     /// What of it was counted in `seconds`: all but what came while the run was being ended.
     timed: Vec<i64>,
     gauges: Vec<GaugeFigures>,
-    /// Sparse, because most figures are of one window, and looked at once: nothing so large as a [`crate::Histogram`] is made for them.
+    /// Sparse, because most figures are of one window, and looked at once: nothing so large as a
+    /// [`crate::Histogram`] is made for them.
     histograms: BTreeMap<HistogramId, Sparse>,
     failures: BTreeMap<String, u64>,
 }
@@ -106,8 +108,9 @@ impl Totals {
         }
     }
 
-    /// Adds a window in which the run was already being ended: sessions say goodbye, and what was on its
-    /// way still arrives. That counts, but in no rate and no mean level: those are of the time before.
+    /// Adds a window in which the run was already being ended: sessions say goodbye, and what was
+    /// on its way still arrives. That counts, but in no rate and no mean level: those are of the
+    /// time before.
     pub fn add_closing(&mut self, window: &Window) {
         for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
             *ours += theirs;
@@ -193,8 +196,9 @@ impl Totals {
         }
     }
 
-    /// A figure of several subjects as if they were one: counters are added up before anything is worked out of them, distributions merged.
-    /// Subjects without the metric do not count. `None` where there is no data, and of a level that more than one has.
+    /// A figure of several subjects as if they were one: counters are added up before anything is
+    /// worked out of them, distributions merged. Subjects without the metric do not count. `None`
+    /// where there is no data, and of a level that more than one has.
     pub fn pooled(all: &[Totals], name: &str, statistic: Statistic) -> Option<f64> {
         let of_it: Vec<(&Totals, &Metric)> = all
             .iter()

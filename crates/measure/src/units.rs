@@ -1,7 +1,8 @@
 //! Quantities as people write them: `60s`, `0.5%`, `20Mbps`, `64KiB`.
 //!
 //! The same spelling holds in the scenario file, in thresholds and on the command line. A unit is
-//! always written, except for plain numbers of things: a share is `7%`. Digits are read exactly: `0.1s` is 100,000,000 ns, by integers.
+//! always written, except for plain numbers of things: a share is `7%`. Digits are read exactly:
+//! `0.1s` is 100,000,000 ns, by integers.
 //!
 //! [`parse_quantity`] reads any of them; [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
 //! [`Frequency`] read one kind each, and are what configuration structs hold or deserialize through

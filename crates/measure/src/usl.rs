@@ -1,24 +1,26 @@
 //! A model of how a server scales: the universal scalability law, fitted to what was measured.
 //!
-//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007, chapter 4) says what a system with N clients
-//! puts out:
+//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007, chapter 4) says what a system with N
+//! clients puts out:
 //!
 //! ```text
 //! X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))
 //! ```
 //!
-//! `lambda` is what one client alone gets; `sigma`, contention, is the share of the work that must queue;
-//! `kappa`, coherency, is the cost of keeping the parts in step, which grows with the pairs of them. With
-//! `kappa` above 0 the output has a maximum, at the knee `sqrt((1 - sigma) / kappa)`, and falls behind it.
+//! `lambda` is what one client alone gets; `sigma`, contention, is the share of the work that must
+//! queue; `kappa`, coherency, is the cost of keeping the parts in step, which grows with the pairs
+//! of them. With `kappa` above 0 the output has a maximum, at the knee `sqrt((1 - sigma) / kappa)`,
+//! and falls behind it.
 //!
 //! # Method
 //!
-//! Least squares of X, by the method of Levenberg and Marquardt, with `lambda > 0`, `0 <= sigma <= 1` and
-//! `kappa >= 0`; started from the weighted linear fit of `N / X`, which is a polynomial in N. The
-//! intervals are those of Wald: the estimate plus and minus the t quantile (97.5 %, points less 3 degrees
-//! of freedom) times the standard error out of the covariance `s^2 (J'J)^-1`, cut at the bounds. They hold
-//! if the errors of X are independent and of one size, and only as far as the law itself holds. Those of the
-//! knee follow from the same covariance by the delta method.
+//! Least squares of X, by the method of Levenberg and Marquardt, with `lambda > 0`,
+//! `0 <= sigma <= 1` and `kappa >= 0`; started from the weighted linear fit of `N / X`, which is a
+//! polynomial in N. The intervals are those of Wald: the estimate plus and minus the t quantile
+//! (97.5 %, points less 3 degrees of freedom) times the standard error out of the covariance
+//! `s^2 (J'J)^-1`, cut at the bounds. They hold if the errors of X are independent and of one size,
+//! and only as far as the law itself holds. Those of the knee follow from the same covariance by
+//! the delta method.
 
 /// The least number of different N that a fit is made of.
 pub const DISTINCT_MIN: usize = 4;
@@ -66,7 +68,8 @@ pub struct Fit {
     pub r_squared: f64,
     /// The standard deviation of what it does not explain, in the unit of the output.
     pub residual: f64,
-    /// Where the output is largest. None where `kappa`'s interval contains 0: no curvature was seen.
+    /// Where the output is largest. None where `kappa`'s interval contains 0: no curvature was
+    /// seen.
     pub knee: Option<Knee>,
 }
 
@@ -237,8 +240,8 @@ fn bounded([lambda, sigma, kappa]: Parameters) -> Parameters {
     [lambda.max(1e-12), sigma.clamp(0.0, 1.0), kappa.max(0.0)]
 }
 
-/// `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in `1 / lambda`, `sigma / lambda` and
-/// `kappa / lambda`. Weighted, because what is to be small is the error of X.
+/// `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in `1 / lambda`,
+/// `sigma / lambda` and `kappa / lambda`. Weighted, because what is to be small is the error of X.
 fn linearised(points: &[Point]) -> Option<Parameters> {
     let mut normal = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -283,7 +286,8 @@ fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
     (normal, right)
 }
 
-/// Levenberg and Marquardt's descent. A parameter that rests on its bound and would leave it is held there.
+/// Levenberg and Marquardt's descent. A parameter that rests on its bound and would leave it is
+/// held there.
 fn descend(points: &[Point], start: Parameters) -> Parameters {
     let mut at = start;
     let mut squares = sum_of_squares(points, at);
@@ -335,8 +339,8 @@ fn descend(points: &[Point], start: Parameters) -> Parameters {
     at
 }
 
-/// The solution of three linear equations, rows and columns brought to one size first: `kappa`'s are 10^5
-/// times those of `lambda`. None where they are dependent.
+/// The solution of three linear equations, rows and columns brought to one size first: `kappa`'s
+/// are 10^5 times those of `lambda`. None where they are dependent.
 fn solve(matrix: Matrix, right: Parameters) -> Option<Parameters> {
     let sizes = sizes(&matrix)?;
     let mut rows: [[f64; 4]; 3] = [[0.0; 4]; 3];
@@ -394,7 +398,8 @@ fn inverse(matrix: Matrix) -> Option<Matrix> {
 
 /// The 97.5 % quantile of Student's t distribution, of `freedom` degrees of freedom (at least 1).
 ///
-/// Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4, solved by halving.
+/// Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4, solved by
+/// halving.
 pub fn t_quantile_975(freedom: usize) -> f64 {
     let freedom = freedom.clamp(1, 10_000);
     let (mut low, mut high) = (0.0_f64, std::f64::consts::FRAC_PI_2);

@@ -57,9 +57,11 @@ pub struct Verdict {
 /// What a verdict rests on beside the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grounds {
-    /// Why the measurement cannot be trusted: [`crate::Health::reasons`] and whatever else was found.
+    /// Why the measurement cannot be trusted: [`crate::Health::reasons`] and whatever else was
+    /// found.
     pub invalid: Vec<String>,
-    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended the run.
+    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended
+    /// the run.
     pub failed: Vec<String>,
     /// Whether the user stopped the run before its planned end.
     pub stopped_by_user: bool,

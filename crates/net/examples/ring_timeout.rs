@@ -1,9 +1,10 @@
-//! What a block timeout costs in latency, and saves in processor time: the figures that the default of
-//! `RingSettings::block_timeout` rests on.
+//! What a block timeout costs in latency, and saves in processor time: the figures that the default
+//! of `RingSettings::block_timeout` rests on.
 //!
-//! A thread sends paced datagrams of 1200 bytes over loopback to 1000 sockets that refuse them, and another takes
-//! them out of a ring and looks at their first bytes. For each timeout: the receiving thread's processor time a packet
-//! (the kernel's account of the thread), its wake-ups, and how long after its arrival a packet was looked at.
+//! A thread sends paced datagrams of 1200 bytes over loopback to 1000 sockets that refuse them, and
+//! another takes them out of a ring and looks at their first bytes. For each timeout: the receiving
+//! thread's processor time a packet (the kernel's account of the thread), its wake-ups, and how
+//! long after its arrival a packet was looked at.
 //!
 //! Needs CAP_NET_RAW. `cargo run --release -p streamgauge-net --example ring_timeout [SECONDS]`
 

@@ -1,5 +1,6 @@
-//! Takes blocks of a packet ring apart, many times: `bench/instructions` counts what is executed meanwhile. It
-//! goes through the ring's entrance for fuzzing, and so is built with `--cfg fuzzing` alone.
+//! Takes blocks of a packet ring apart, many times: `bench/instructions` counts what is executed
+//! meanwhile. It goes through the ring's entrance for fuzzing, and so is built with `--cfg fuzzing`
+//! alone.
 //!
 //! Usage: `take_block block NUMBER`, with the number of packets.
 

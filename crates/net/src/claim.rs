@@ -1,10 +1,10 @@
-//! Ranges of UDP ports that one run has to itself, so that nothing which is meant for another program comes
-//! into its packet ring and fills it.
+//! Ranges of UDP ports that one run has to itself, so that nothing which is meant for another
+//! program comes into its packet ring and fills it.
 //!
-//! Programs that ask here share ports out among themselves in blocks. Whoever uses a block holds a name that
-//! stands for it, of a kind that exists once a network namespace, as ports do, and that the kernel takes
-//! back however the holder ends (abstract socket addresses; unix(7)). Programs that know nothing of it are
-//! avoided where their sockets can be seen.
+//! Programs that ask here share ports out among themselves in blocks. Whoever uses a block holds a
+//! name that stands for it, of a kind that exists once a network namespace, as ports do, and that
+//! the kernel takes back however the holder ends (abstract socket addresses; unix(7)). Programs
+//! that know nothing of it are avoided where their sockets can be seen.
 
 use std::fs;
 use std::io;
@@ -24,12 +24,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims adjoining ports within `within`: as many as `wanted` if that can be, and at least `needed`. `None` where so
-    /// many are not free side by side.
+    /// Claims adjoining ports within `within`: as many as `wanted` if that can be, and at least
+    /// `needed`. `None` where so many are not free side by side.
     ///
-    /// Ranges in which no socket is bound so far are preferred. Where among them is left to chance (the
-    /// process's number), so that what a server still sends to the ports of a run that ended a moment ago
-    /// seldom meets the next one.
+    /// Ranges in which no socket is bound so far are preferred. Where among them is left to chance
+    /// (the process's number), so that what a server still sends to the ports of a run that ended a
+    /// moment ago seldom meets the next one.
     ///
     /// # Errors
     /// Names for the blocks cannot be had for another reason than that they are held.
@@ -99,7 +99,8 @@ fn hold(first: u16) -> io::Result<Option<UnixDatagram>> {
     }
 }
 
-/// The UDP ports on which sockets of this network namespace are bound; none where that cannot be seen.
+/// The UDP ports on which sockets of this network namespace are bound; none where that cannot be
+/// seen.
 fn ports_in_use() -> Vec<u16> {
     ["/proc/net/udp", "/proc/net/udp6"]
         .into_iter()
@@ -108,8 +109,8 @@ fn ports_in_use() -> Vec<u16> {
         .collect()
 }
 
-/// The local port in a line of /proc/net/udp: the second field's number behind the colon, in hexadecimal
-/// (proc(5)).
+/// The local port in a line of /proc/net/udp: the second field's number behind the colon, in
+/// hexadecimal (proc(5)).
 fn local_port(line: &str) -> Option<u16> {
     let (_, port) = line.split_ascii_whitespace().nth(1)?.rsplit_once(':')?;
     u16::from_str_radix(port, 16).ok()

@@ -7,9 +7,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Reads the monotonic clock, and converts the kernel's timestamps, which are in real time.
 ///
-/// Copies of one clock (see [`Clock::same_start`]) agree about when the run began; each keeps its own
-/// difference between the two clocks, and renews it when told to, so that an adjustment of the real-time
-/// clock is noticed and does not show up as jitter for longer than one window.
+/// Copies of one clock (see [`Clock::same_start`]) agree about when the run began; each keeps its
+/// own difference between the two clocks, and renews it when told to, so that an adjustment of the
+/// real-time clock is noticed and does not show up as jitter for longer than one window.
 #[derive(Debug)]
 pub struct Clock {
     start: i64,
@@ -17,8 +17,8 @@ pub struct Clock {
     offset: Cell<i64>,
 }
 
-/// How far the real-time clock may move against the monotonic one between two looks before it counts
-/// as a step and not as the slow correction that time daemons make (500 ppm of a second).
+/// How far the real-time clock may move against the monotonic one between two looks before it
+/// counts as a step and not as the slow correction that time daemons make (500 ppm of a second).
 pub const STEP_NANOS: i64 = 1_000_000;
 
 impl Clock {
@@ -75,7 +75,8 @@ fn read(clock: ClockId) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Real time less monotonic time: of several looks the one with the least time between the readings.
+/// Real time less monotonic time: of several looks the one with the least time between the
+/// readings.
 fn offset() -> i64 {
     (0..5)
         .map(|_| {

@@ -1,4 +1,5 @@
-//! TCP connections from local ports of one's own choice, so that a [`crate::PacketRing`] for these ports sees them.
+//! TCP connections from local ports of one's own choice, so that a [`crate::PacketRing`] for these
+//! ports sees them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -10,8 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// How many ports are tried for one connection, where others hold them.
 const TRIES: usize = 64;
 
-/// Local ports for connections. They are taken in turn, so that one that became free is used again as late as
-/// possible: the kernel remembers a closed connection's for a minute.
+/// Local ports for connections. They are taken in turn, so that one that became free is used again
+/// as late as possible: the kernel remembers a closed connection's for a minute.
 #[derive(Debug)]
 pub struct ConnectPorts {
     first: u16,
@@ -30,12 +31,12 @@ impl ConnectPorts {
         }
     }
 
-    /// Begins to connect, without waiting, from the next free port, and says which that is. It stays taken
-    /// until it is given back.
+    /// Begins to connect, without waiting, from the next free port, and says which that is. It
+    /// stays taken until it is given back.
     ///
     /// # Errors
-    /// `AddrInUse` where no port is to be had, which says nothing about others; else what the operating
-    /// system says of the connection.
+    /// `AddrInUse` where no port is to be had, which says nothing about others; else what the
+    /// operating system says of the connection.
     pub fn connect(&mut self, to: SocketAddr) -> io::Result<(TcpStream, u16)> {
         let mut tries = 0;
         for _ in 0..self.taken.len() {
@@ -75,11 +76,14 @@ impl ConnectPorts {
     }
 }
 
-/// Begins to connect, without waiting, from that address of this machine, or from the one that its routes name. The port is the kernel's choice, made when
-/// it is known where the connection goes: so an address has all its ports for each place that is connected to (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
+/// Begins to connect, without waiting, from that address of this machine, or from the one that its
+/// routes name. The port is the kernel's choice, made when it is known where the connection goes:
+/// so an address has all its ports for each place that is connected to (`IP_BIND_ADDRESS_NO_PORT`;
+/// ip(7)).
 ///
 /// # Errors
-/// `AddrNotAvailable` where the address has no port left for that place, or is none of this machine's; else what the operating system says.
+/// `AddrNotAvailable` where the address has no port left for that place, or is none of this
+/// machine's; else what the operating system says.
 pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -90,7 +94,8 @@ pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStr
     begin(socket, &to.into())
 }
 
-/// Connects to a Unix socket of streams (unix(7)), without waiting. It is handed out as what it is used as: a stream of bytes.
+/// Connects to a Unix socket of streams (unix(7)), without waiting. It is handed out as what it is
+/// used as: a stream of bytes.
 ///
 /// # Errors
 /// What the operating system says; `WouldBlock` where too many connections wait to be accepted.
@@ -161,8 +166,8 @@ mod tests {
             ports.release(1);
             let (stream, port) = connections.swap_remove(0);
             drop(stream);
-            // The other end has not closed it, so that the kernel keeps it for a while: no other may be taken
-            // for it, though.
+            // The other end has not closed it, so that the kernel keeps it for a while: no other
+            // may be taken for it, though.
             if let Ok((_, again)) = ports.connect(to) {
                 assert_eq!(again, port);
             }

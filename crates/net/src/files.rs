@@ -1,9 +1,10 @@
 //! File descriptors: how many a thread may have, and a table of its own for each that needs many.
 //!
-//! The limit on open files (`RLIMIT_NOFILE`) is a limit on each *table* of descriptors, and a thread can have
-//! one to itself (`unshare(CLONE_FILES)`, unshare(2)). So a process whose limit cannot be raised still
-//! opens as many as it has threads times the limit; and the kernel, which takes no reference to a file
-//! for a system call of the only thread that can close it, spares two atomic operations on each.
+//! The limit on open files (`RLIMIT_NOFILE`) is a limit on each *table* of descriptors, and a
+//! thread can have one to itself (`unshare(CLONE_FILES)`, unshare(2)). So a process whose limit
+//! cannot be raised still opens as many as it has threads times the limit; and the kernel, which
+//! takes no reference to a file for a system call of the only thread that can close it, spares two
+//! atomic operations on each.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,19 +22,22 @@ pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Starts a thread that has a table of descriptors of its own: standard input, output and error, `listeners` and `shared`, and
-/// nothing else. Threads that it starts share its table; all others keep the old one. Returns when it has its table.
+/// Starts a thread that has a table of descriptors of its own: standard input, output and error,
+/// `listeners` and `shared`, and nothing else. Threads that it starts share its table; all others
+/// keep the old one. Returns when it has its table.
 ///
-/// `listeners` move to the thread, which is handed them with their numbers: they close when it closes them, and no copy stays behind.
-/// `shared` are open in both tables, and each holder can use them; when the last one goes, the other table keeps a copy until its
-/// threads end.
+/// `listeners` move to the thread, which is handed them with their numbers: they close when it
+/// closes them, and no copy stays behind. `shared` are open in both tables, and each holder can use
+/// them; when the last one goes, the other table keeps a copy until its threads end.
 ///
-/// A descriptor is a number in a table, so an object that owns one must not cross from one table to the other: elsewhere the number
-/// means another file, or none. For what is listed here that is seen to. `work` must hold nothing else that owns a descriptor, and none may be sent to
-/// or from the thread later.
+/// A descriptor is a number in a table, so an object that owns one must not cross from one table to
+/// the other: elsewhere the number means another file, or none. For what is listed here that is
+/// seen to. `work` must hold nothing else that owns a descriptor, and none may be sent to or from
+/// the thread later.
 ///
 /// # Errors
-/// The thread cannot be started. Where only its table cannot be had, for want of memory, `work` is called with the error, and listeners are closed.
+/// The thread cannot be started. Where only its table cannot be had, for want of memory, `work` is
+/// called with the error, and listeners are closed.
 pub fn spawn_with_own_table<T: Send + 'static>(
     thread: Builder,
     listeners: Vec<TcpListener>,
@@ -48,8 +52,8 @@ pub fn spawn_with_own_table<T: Send + 'static>(
         .collect();
     let (standing, stands) = mpsc::channel();
     let thread = thread.spawn(move || {
-        // SAFETY: the thread has just begun and holds `listeners` and `shared` alone, which are in `keep`. What else `work` holds
-        // owns no descriptors, as is demanded above.
+        // SAFETY: the thread has just begun and holds `listeners` and `shared` alone, which are in
+        // `keep`. What else `work` holds owns no descriptors, as is demanded above.
         let table = unsafe { own_table(&keep) };
         let _ = standing.send(table.is_ok());
         // They must be open until the table is there.
@@ -57,21 +61,24 @@ pub fn spawn_with_own_table<T: Send + 'static>(
         work(table.map(|()| listeners))
     })?;
     if stands.recv() == Ok(true) {
-        // SAFETY: their owners went to the thread, whose table has them; it no longer shares this one.
+        // SAFETY: their owners went to the thread, whose table has them; it no longer shares this
+        // one.
         unsafe { close_copies(&moved) };
     }
     Ok(thread)
 }
 
-/// Gives the calling thread a table of descriptors of its own, with standard input, output and error and
-/// those of `keep` in it. Threads that it starts from now on share it; all others keep the old one.
+/// Gives the calling thread a table of descriptors of its own, with standard input, output and
+/// error and those of `keep` in it. Threads that it starts from now on share it; all others keep
+/// the old one.
 ///
 /// # Errors
 /// The kernel refuses: there is no memory for a table.
 ///
 /// # Safety
-/// All descriptors that the thread holds or will use must be in `keep`, and no object that owns one may cross from one table to the
-/// other after this, in either direction, unless it is in both: elsewhere its number means another file, or none.
+/// All descriptors that the thread holds or will use must be in `keep`, and no object that owns one
+/// may cross from one table to the other after this, in either direction, unless it is in both:
+/// elsewhere its number means another file, or none.
 unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
     // SAFETY: `unshare(CLONE_FILES)` has no memory to be given. That descriptors are not mixed up
     // between tables afterwards is the caller's duty, as stated.
@@ -102,16 +109,17 @@ unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
 /// No object of this table owns any of them.
 unsafe fn close_copies(copies: &[RawFd]) {
     for &fd in copies {
-        // SAFETY: closing has no memory to be given. That nothing in this table refers to the descriptor is the caller's duty, as stated.
+        // SAFETY: closing has no memory to be given. That nothing in this table refers to the
+        // descriptor is the caller's duty, as stated.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Closes a range of descriptors, both ends included. A kernel that cannot (before Linux 5.9) leaves copies
-/// open, which end with the thread.
+/// Closes a range of descriptors, both ends included. A kernel that cannot (before Linux 5.9)
+/// leaves copies open, which end with the thread.
 fn close_range(first: u32, last: u32) {
-    // SAFETY: closing has no memory to be given. This table is the thread's own, and nothing in it but
-    // what was kept is referred to.
+    // SAFETY: closing has no memory to be given. This table is the thread's own, and nothing in it
+    // but what was kept is referred to.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) };
 }
 
@@ -173,7 +181,8 @@ mod tests {
         });
         let thread = thread.expect("a thread");
         TcpStream::connect(address).expect("it listens still");
-        // Its number is free here: the next that is opened may have it, and is not closed with the listener.
+        // Its number is free here: the next that is opened may have it, and is not closed with the
+        // listener.
         let opened: Vec<std::fs::File> =
             std::iter::repeat_with(|| std::fs::File::open("/proc/self/status").expect("proc"))
                 .take(200)

@@ -3,8 +3,8 @@
 //! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
 //! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
 //! read with their time, in [`options`], where socket options are set that no safe crate offers, in
-//! [`files`], in [`multicast`], in [`namespace`], in [`thread`], where another thread's clock is read, in [`mod@prefetch`], and in [`ring`],
-//! where memory is shared with the kernel.
+//! [`files`], in [`multicast`], in [`namespace`], in [`thread`], where another thread's clock is
+//! read, in [`mod@prefetch`], and in [`ring`], where memory is shared with the kernel.
 
 pub mod batch;
 pub mod claim;

@@ -11,7 +11,8 @@ use crate::options;
 /// Through which interface a group is joined, or sent to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
-    /// The one that has this address of this machine: the one by which a peer is reached that is spoken to from it.
+    /// The one that has this address of this machine: the one by which a peer is reached that is
+    /// spoken to from it.
     With(IpAddr),
     /// The one of this name.
     Named(String),
@@ -64,7 +65,8 @@ fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
     }
     let (mut found, mut next) = (None, first);
     while !next.is_null() {
-        // SAFETY: the list that getifaddrs gave is whole until it is freed, and each entry is valid.
+        // SAFETY: the list that getifaddrs gave is whole until it is freed, and each entry is
+        // valid.
         let entry = unsafe { &*next };
         next = entry.ifa_next;
         if entry.ifa_addr.is_null() {
@@ -74,13 +76,15 @@ fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
         let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
         let address = match family {
             libc::AF_INET => {
-                // SAFETY: of that family it is a `sockaddr_in`; nothing is assumed of its alignment.
+                // SAFETY: of that family it is a `sockaddr_in`; nothing is assumed of its
+                // alignment.
                 let address: libc::sockaddr_in =
                     unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
                 IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
             }
             libc::AF_INET6 => {
-                // SAFETY: of that family it is a `sockaddr_in6`; nothing is assumed of its alignment.
+                // SAFETY: of that family it is a `sockaddr_in6`; nothing is assumed of its
+                // alignment.
                 let address: libc::sockaddr_in6 =
                     unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
                 IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
@@ -99,16 +103,17 @@ fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
     Ok(found)
 }
 
-/// A non-blocking UDP socket that receives what is sent to `group` at `port` and comes in by the interface with that
-/// number, with the kernel's timestamps switched on: from anybody, or from `sources` alone where there are any (a source-specific
-/// membership; RFC 4607). Others may receive the same beside it. A receive buffer of 0 leaves the system's default.
+/// A non-blocking UDP socket that receives what is sent to `group` at `port` and comes in by the
+/// interface with that number, with the kernel's timestamps switched on: from anybody, or from
+/// `sources` alone where there are any (a source-specific membership; RFC 4607). Others may receive
+/// the same beside it. A receive buffer of 0 leaves the system's default.
 ///
 /// The membership ends when the socket is closed.
 ///
 /// # Errors
-/// `InvalidInput` where `group` is no multicast group, or a source is not of its family; what the operating
-/// system says: ENOBUFS where it grants no more memberships (net.ipv4.igmp_max_memberships) or sources
-/// (net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf).
+/// `InvalidInput` where `group` is no multicast group, or a source is not of its family; what the
+/// operating system says: ENOBUFS where it grants no more memberships
+/// (net.ipv4.igmp_max_memberships) or sources (net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf).
 pub fn join(
     group: IpAddr,
     port: u16,
@@ -135,7 +140,8 @@ pub fn join(
     }
     options::ask_arrival_time_and_drops(&socket)?;
     socket.set_reuse_address(true)?;
-    // Else what others of this machine have joined would come too, by other interfaces and from other sources.
+    // Else what others of this machine have joined would come too, by other interfaces and from
+    // other sources.
     match group {
         IpAddr::V4(_) => socket.set_multicast_all_v4(false)?,
         IpAddr::V6(_) => socket.set_multicast_all_v6(false)?,
@@ -196,7 +202,8 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let length =
         usize::try_from(address.len()).map_or(0, |length| length.min(size_of_val(&storage)));
-    // SAFETY: `address` is valid for reads of its length, the storage is as long at least, and they are apart.
+    // SAFETY: `address` is valid for reads of its length, the storage is as long at least, and they
+    // are apart.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -207,10 +214,11 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// Has what is sent on this socket to groups of the version of IP that `from` is of leave by the interface with that number, and live
-/// for so many hops (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`; ip(7)). Default: an interface by route, one hop. Where the
-/// socket is bound to no address of this machine, IPv4 packets come from `from`; if that is unspecified, from one of the
-/// interface's addresses, of which loopback has none that would do.
+/// Has what is sent on this socket to groups of the version of IP that `from` is of leave by the
+/// interface with that number, and live for so many hops (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`;
+/// ip(7)). Default: an interface by route, one hop. Where the socket is bound to no address of this
+/// machine, IPv4 packets come from `from`; if that is unspecified, from one of the interface's
+/// addresses, of which loopback has none that would do.
 ///
 /// # Errors
 /// What the operating system says.
@@ -244,13 +252,14 @@ pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io:
     reference.set_multicast_ttl_v4(ttl.into())
 }
 
-/// The address of this machine that what is sent to `to` comes from, by that interface or by the one that routes name. On the loopback
-/// interface that is 127.0.0.1 for groups of IPv4, for which the kernel has none there. An address that means an interface too (RFC 4007,
-/// 6) is given as the unspecified one: then the kernel takes it itself. Sends nothing.
+/// The address of this machine that what is sent to `to` comes from, by that interface or by the
+/// one that routes name. On the loopback interface that is 127.0.0.1 for groups of IPv4, for which
+/// the kernel has none there. An address that means an interface too (RFC 4007, 6) is given as the
+/// unspecified one: then the kernel takes it itself. Sends nothing.
 ///
 /// # Errors
-/// `NotFound` where this machine has no such interface; `NetworkUnreachable` where no route leads there; `AddrNotAvailable`
-/// where the interface has no address of that version of IP.
+/// `NotFound` where this machine has no such interface; `NetworkUnreachable` where no route leads
+/// there; `AddrNotAvailable` where the interface has no address of that version of IP.
 pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let index = interface.map(Interface::index).transpose()?;

@@ -1,8 +1,10 @@
-//! Network namespaces without a name (network_namespaces(7)): a network that ends with what is in it.
+//! Network namespaces without a name (network_namespaces(7)): a network that ends with what is in
+//! it.
 //!
-//! A namespace is held by a descriptor, by the threads that are in it, and by the processes that they start. When the last of these is
-//! gone, however that came, the kernel takes the namespace down with all its interfaces; so nothing has to be cleaned up,
-//! and nothing can be left behind. Each thread is in one of its own choice; those that it starts are in the same.
+//! A namespace is held by a descriptor, by the threads that are in it, and by the processes that
+//! they start. When the last of these is gone, however that came, the kernel takes the namespace
+//! down with all its interfaces; so nothing has to be cleaned up, and nothing can be left behind.
+//! Each thread is in one of its own choice; those that it starts are in the same.
 
 mod netlink;
 
@@ -18,7 +20,8 @@ use netlink::Netlink;
 #[cfg(any(test, fuzzing))]
 pub use netlink::read_any;
 
-/// What `net.ipv4.igmp_max_memberships` is raised to: how many groups one socket may join. The system's default is 20.
+/// What `net.ipv4.igmp_max_memberships` is raised to: how many groups one socket may join. The
+/// system's default is 20.
 const MEMBERSHIPS: &str = "10000";
 
 /// The multicast addresses of IPv4 (RFC 5771).
@@ -32,15 +35,16 @@ const GROUPS_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8
 pub struct Namespace(File);
 
 impl Namespace {
-    /// A new one, of the user namespace that this process is in. It has a loopback interface that carries multicast of IPv4 and, where the
-    /// kernel has it, of IPv6; nothing else. The calling thread stays where it is.
+    /// A new one, of the user namespace that this process is in. It has a loopback interface that
+    /// carries multicast of IPv4 and, where the kernel has it, of IPv6; nothing else. The calling
+    /// thread stays where it is.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN (unshare(2)); what else the operating system says.
     pub fn new() -> io::Result<Namespace> {
         on_a_thread(|| {
-            // SAFETY: `unshare(CLONE_NEWNET)` has no memory to be given, and moves the calling thread alone: sockets that are
-            // open stay those of the namespace they were made in.
+            // SAFETY: `unshare(CLONE_NEWNET)` has no memory to be given, and moves the calling
+            // thread alone: sockets that are open stay those of the namespace they were made in.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -89,7 +93,8 @@ impl Namespace {
         self.within(|| {
             let mut netlink = Netlink::open()?;
             netlink.add_route(GROUPS.0.into(), GROUPS.1, "lo")?;
-            // By a route that is not `local` the kernel drops all of it. Without IPv6 there is none of it.
+            // By a route that is not `local` the kernel drops all of it. Without IPv6 there is none
+            // of it.
             let _ = netlink.add_local_route(GROUPS_V6.0.into(), GROUPS_V6.1, "lo");
             Ok(())
         })
@@ -104,7 +109,8 @@ impl Namespace {
         self.within(|| Netlink::open()?.add_route(GROUPS.0.into(), GROUPS.1, interface))
     }
 
-    /// Ties two to each other by a pair of virtual Ethernet interfaces (veth(4)), which are up when this returns.
+    /// Ties two to each other by a pair of virtual Ethernet interfaces (veth(4)), which are up when
+    /// this returns.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; what else the operating system says.
@@ -134,7 +140,8 @@ impl Namespace {
 pub struct Tie<'a> {
     /// What the interface is called; at most 15 bytes.
     pub interface: &'a str,
-    /// Its addresses, each with the length of its network's prefix. Those of IPv6 are left out where the kernel has none.
+    /// Its addresses, each with the length of its network's prefix. Those of IPv6 are left out
+    /// where the kernel has none.
     pub addresses: &'a [(IpAddr, u8)],
 }
 

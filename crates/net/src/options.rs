@@ -17,8 +17,9 @@ pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
 }
 
-/// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because of its
-/// filter ([`drop_all`]), since it was opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`). Wraps around.
+/// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because
+/// of its filter ([`drop_all`]), since it was opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`). Wraps
+/// around.
 pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     // The kernel's order: RMEM_ALLOC, RCVBUF, WMEM_ALLOC, SNDBUF, FWD_ALLOC, WMEM_QUEUED, OPTMEM,
     // BACKLOG, DROPS (linux/sock_diag.h).
@@ -26,7 +27,8 @@ pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     const DROPS: usize = 8;
     let mut values = [0u32; 9];
     let mut length = libc::socklen_t::try_from(size_of_val(&values)).expect("36 fits");
-    // SAFETY: `values` is valid for writes of `length` bytes, and the kernel writes at most that many.
+    // SAFETY: `values` is valid for writes of `length` bytes, and the kernel writes at most that
+    // many.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -43,11 +45,12 @@ pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     }
 }
 
-/// Has the kernel drop every datagram that comes for this UDP socket (`SO_ATTACH_FILTER` with a filter that
-/// passes nothing). The socket keeps its port, can send, and keeps the kernel from answering with ICMP; but
-/// nothing is queued and nobody is woken.
+/// Has the kernel drop every datagram that comes for this UDP socket (`SO_ATTACH_FILTER` with a
+/// filter that passes nothing). The socket keeps its port, can send, and keeps the kernel from
+/// answering with ICMP; but nothing is queued and nobody is woken.
 ///
-/// What is dropped so counts in [`drops`], and in the machine's `Udp: InErrors` (not in `RcvbufErrors`).
+/// What is dropped so counts in [`drops`], and in the machine's `Udp: InErrors` (not in
+/// `RcvbufErrors`).
 ///
 /// # Errors
 /// What the operating system says.
@@ -56,8 +59,9 @@ pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
-/// Has the kernel tell of this connection's bytes only when there are so many, as far as its buffer takes them;
-/// of its end at once (`SO_RCVLOWAT`; socket(7)). Reading gives whatever there is. Default: 1.
+/// Has the kernel tell of this connection's bytes only when there are so many, as far as its buffer
+/// takes them; of its end at once (`SO_RCVLOWAT`; socket(7)). Reading gives whatever there is.
+/// Default: 1.
 ///
 /// # Errors
 /// What the operating system says.
@@ -66,8 +70,8 @@ pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<
     set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
 }
 
-/// How much a socket's receive buffer takes, as the kernel counts: with what it needs itself for each datagram
-/// (`SO_RCVBUF`; socket(7)).
+/// How much a socket's receive buffer takes, as the kernel counts: with what it needs itself for
+/// each datagram (`SO_RCVBUF`; socket(7)).
 ///
 /// # Errors
 /// What the operating system says.
@@ -75,7 +79,8 @@ pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).recv_buffer_size()
 }
 
-/// Has the kernel choose a port when the socket is connected, and not when it is bound to an address (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
+/// Has the kernel choose a port when the socket is connected, and not when it is bound to an
+/// address (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
 ///
 /// # Errors
 /// What the operating system says.

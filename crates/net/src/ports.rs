@@ -12,8 +12,8 @@ use crate::options;
 /// ephemeral ports (32768 up), so that no connection of this machine sits on one.
 pub const DEFAULT_RANGE: Range<u16> = 10_000..32_768;
 
-/// Receive buffer asked for each media socket: at 1 Mb/s about eight seconds, so that a worker that is
-/// busy elsewhere for a moment loses nothing. The kernel grants at most net.core.rmem_max.
+/// Receive buffer asked for each media socket: at 1 Mb/s about eight seconds, so that a worker that
+/// is busy elsewhere for a moment loses nothing. The kernel grants at most net.core.rmem_max.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// One worker's contiguous range of ports. Pairs are taken in turn, so that one that became free is
@@ -101,8 +101,8 @@ impl PortRange {
         self.bind_next(local, Media::Received)
     }
 
-    /// The same, but nothing can be received on the media port: the kernel drops and counts what comes
-    /// for it ([`options::drop_all`]). For media that is taken out of a packet ring.
+    /// The same, but nothing can be received on the media port: the kernel drops and counts what
+    /// comes for it ([`options::drop_all`]). For media that is taken out of a packet ring.
     ///
     /// # Errors
     /// As [`PortRange::bind`].
@@ -179,8 +179,8 @@ fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves the
-/// system's default.
+/// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves
+/// the system's default.
 pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
     let socket = unbound(address)?;
     if receive_buffer > 0 {

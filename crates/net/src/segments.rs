@@ -1,18 +1,20 @@
 //! When the bytes of a TCP connection arrived, from the headers of its segments.
 //!
-//! A read of a connection gives bytes and no times of their own; but a [`crate::PacketRing`] shows each segment
-//! with the kernel's time. [`Segments`] puts the two together: it turns sequence numbers (RFC 9293, 3.4)
-//! into offsets in the stream, and keeps until when each run of bytes had come. Pure: no I/O, no clock.
+//! A read of a connection gives bytes and no times of their own; but a [`crate::PacketRing`] shows
+//! each segment with the kernel's time. [`Segments`] puts the two together: it turns sequence
+//! numbers (RFC 9293, 3.4) into offsets in the stream, and keeps until when each run of bytes had
+//! come. Pure: no I/O, no clock.
 //!
-//! A byte can be read once all before it have come. So what arrived before a gap was filled has the time at
-//! which the gap was filled, and what is sent once more changes nothing. What the ring has missed is
-//! known not to be known: a read goes past it, and [`Run::exact`] says so.
+//! A byte can be read once all before it have come. So what arrived before a gap was filled has the
+//! time at which the gap was filled, and what is sent once more changes nothing. What the ring has
+//! missed is known not to be known: a read goes past it, and [`Run::exact`] says so.
 
 use std::collections::VecDeque;
 
 use measure::{Run, Time};
 
-/// How many runs of bytes are kept apart for one connection. Those beyond that are told of together.
+/// How many runs of bytes are kept apart for one connection. Those beyond that are told of
+/// together.
 const RUNS_MAX: usize = 4096;
 
 /// How many runs behind gaps are kept. Others are taken for not seen.
@@ -29,14 +31,16 @@ const RUNS_LASTING: usize = 32;
 pub struct Header {
     /// The sequence number of its first byte, or of its SYN.
     pub sequence: u32,
-    /// How many bytes of payload it has; of one that the kernel has put together from several, of all.
+    /// How many bytes of payload it has; of one that the kernel has put together from several, of
+    /// all.
     pub length: usize,
     /// Whether it opens the connection.
     pub syn: bool,
 }
 
-/// Adds to `runs` what is known of the times of so many bytes that were read, behind those that `runs` tells of: all
-/// came by `until`, and with `exact` the last one in a segment that came just then.
+/// Adds to `runs` what is known of the times of so many bytes that were read, behind those that
+/// `runs` tells of: all came by `until`, and with `exact` the last one in a segment that came just
+/// then.
 pub fn not_seen(count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
     let known = runs.last().map_or(0, |run| run.end);
     let mut add = |end, exact| {
@@ -62,7 +66,8 @@ pub struct Segments {
     read: u64,
     /// What has come in order and has not been read.
     runs: VecDeque<Kept>,
-    /// What has come, or seems to have, before something that is missing; apart from each other, in order.
+    /// What has come, or seems to have, before something that is missing; apart from each other, in
+    /// order.
     beyond: Vec<Beyond>,
 }
 
@@ -104,7 +109,8 @@ impl Segments {
         }
         // A SYN stands before the first byte.
         let sequence = header.sequence.wrapping_add(u32::from(header.syn));
-        // Sequence numbers are offsets modulo 2^32: the one meant is that next to where the stream is.
+        // Sequence numbers are offsets modulo 2^32: the one meant is that next to where the stream
+        // is.
         let expected = first.wrapping_add(self.arrived as u32);
         let ahead = i64::from(sequence.wrapping_sub(expected) as i32);
         let Some(begin) = self.arrived.checked_add_signed(ahead) else {
@@ -185,8 +191,8 @@ impl Segments {
         self.runs.push_back(Kept { end, at, exact });
     }
 
-    /// Reads of it what [`Segments::arrived`] will need, so that the processor has it at hand; what is returned
-    /// means nothing.
+    /// Reads of it what [`Segments::arrived`] will need, so that the processor has it at hand; what
+    /// is returned means nothing.
     #[inline]
     pub fn look(&self) -> u64 {
         self.arrived ^ self.runs.back().map_or(0, |run| run.end)
@@ -219,11 +225,12 @@ impl Segments {
         self.runs.front().map(|run| run.at)
     }
 
-    /// Takes in that the next `count` bytes were read, which had all come by `until`, and adds to `runs` what is
-    /// known of their times. The ends of those are in order, and the last one is `count`.
+    /// Takes in that the next `count` bytes were read, which had all come by `until`, and adds to
+    /// `runs` what is known of their times. The ends of those are in order, and the last one is
+    /// `count`.
     ///
-    /// `exact` says whether `until` is when the segment came that bore the last of the bytes, for the case
-    /// that it has not been seen.
+    /// `exact` says whether `until` is when the segment came that bore the last of the bytes, for
+    /// the case that it has not been seen.
     pub fn take(&mut self, count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
         let begin = self.read;
         let end = begin + count as u64;
@@ -262,8 +269,9 @@ impl Segments {
         }
     }
 
-    /// Takes in that nothing more was to be read: what seemed to have come since is no part of the stream
-    /// yet, because TCP did not take the segment (a wrong checksum, no room, a firewall). It will come once more.
+    /// Takes in that nothing more was to be read: what seemed to have come since is no part of the
+    /// stream yet, because TCP did not take the segment (a wrong checksum, no room, a firewall). It
+    /// will come once more.
     pub fn nothing_more(&mut self) {
         self.arrived = self.read;
         self.runs.clear();

@@ -25,11 +25,11 @@ pub fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
 pub struct Read {
     /// How many bytes; 0 at the end.
     pub count: usize,
-    /// When the last of them came: when the kernel took in the segment that bore it. What came with segments
-    /// before has that time too. Where the kernel tells none, the time of reading.
+    /// When the last of them came: when the kernel took in the segment that bore it. What came with
+    /// segments before has that time too. Where the kernel tells none, the time of reading.
     pub at: Time,
-    /// Whether the kernel told the time, and it is that of the last byte for sure: where the buffer was full, it
-    /// may be that of bytes behind it.
+    /// Whether the kernel told the time, and it is that of the last byte for sure: where the buffer
+    /// was full, it may be that of bytes behind it.
     pub exact: bool,
 }
 
@@ -49,8 +49,9 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES;
-    // SAFETY: `header` points to one part, which points to `buffer` and has its length, and to `control`
-    // with its length; all three outlive the call, and nothing else refers to them during it.
+    // SAFETY: `header` points to one part, which points to `buffer` and has its length, and to
+    // `control` with its length; all three outlive the call, and nothing else refers to them during
+    // it.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     let told = arrival(&header);
@@ -61,7 +62,8 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
     })
 }
 
-/// Reads what has come and is known from elsewhere when ([`crate::segments`]): cheaper than [`read`].
+/// Reads what has come and is known from elsewhere when ([`crate::segments`]): cheaper than
+/// [`read`].
 ///
 /// # Errors
 /// Those of `recv(2)`; `WouldBlock` where nothing has come.
@@ -70,14 +72,16 @@ pub fn read_untimed(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> 
     Ok(count)
 }
 
-/// How many of the bytes sent the other side's machine has not acknowledged yet (`SIOCOUTQ`; tcp(7)). Once the sending side was closed, that counts as one
-/// more until it is acknowledged. Of a Unix socket: how much memory is taken by what the other side has not read.
+/// How many of the bytes sent the other side's machine has not acknowledged yet (`SIOCOUTQ`;
+/// tcp(7)). Once the sending side was closed, that counts as one more until it is acknowledged. Of
+/// a Unix socket: how much memory is taken by what the other side has not read.
 ///
 /// # Errors
 /// What the operating system says: it is no such socket.
 pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: `TIOCOUTQ` (the number that `SIOCOUTQ` is another name of) writes one int, which `bytes` is, and keeps no reference to it.
+    // SAFETY: `TIOCOUTQ` (the number that `SIOCOUTQ` is another name of) writes one int, which
+    // `bytes` is, and keeps no reference to it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     match result {
         0 => Ok(u64::try_from(bytes).unwrap_or(0)),
@@ -87,9 +91,9 @@ pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
 
 /// The timestamp in the control messages that the kernel left.
 fn arrival(header: &libc::msghdr) -> Option<i64> {
-    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages for
-    // `msg_controllen` bytes; the CMSG functions stay within that, and the payload is read, unaligned, as
-    // the type that its level and kind stand for.
+    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control
+    // messages for `msg_controllen` bytes; the CMSG functions stay within that, and the payload is
+    // read, unaligned, as the type that its level and kind stand for.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

@@ -3,23 +3,26 @@
 use std::io;
 use std::num::NonZeroU64;
 
-/// Lets the calling thread wake within a nanosecond of when it asked to, as far as that is the kernel's
-/// choice. By default it may be 50 µs late, so that several wake together (`PR_SET_TIMERSLACK`, prctl(2)).
+/// Lets the calling thread wake within a nanosecond of when it asked to, as far as that is the
+/// kernel's choice. By default it may be 50 µs late, so that several wake together
+/// (`PR_SET_TIMERSLACK`, prctl(2)).
 pub fn wake_exactly() -> io::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     Ok(())
 }
 
-/// Lets the calling thread go before others that want the same processor, as far as this process may do that: it
-/// takes CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE; setpriority(2), where Linux takes a thread's number).
+/// Lets the calling thread go before others that want the same processor, as far as this process
+/// may do that: it takes CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE; setpriority(2), where
+/// Linux takes a thread's number).
 pub fn go_first() -> io::Result<()> {
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), FIRST)?;
     Ok(())
 }
 
-/// Lets the calling thread go before all that are not in real time as well (`SCHED_FIFO`, sched(7)), as far as this process may do
-/// that: it takes CAP_SYS_NICE, or a limit that allows it (RLIMIT_RTPRIO). For who works for moments at a time: such a thread
-/// gives its processor up to nobody but by waiting, and the kernel takes it away for 50 ms of a second at most.
+/// Lets the calling thread go before all that are not in real time as well (`SCHED_FIFO`,
+/// sched(7)), as far as this process may do that: it takes CAP_SYS_NICE, or a limit that allows it
+/// (RLIMIT_RTPRIO). For who works for moments at a time: such a thread gives its processor up to
+/// nobody but by waiting, and the kernel takes it away for 50 ms of a second at most.
 pub fn go_before_all() -> io::Result<()> {
     let wanted = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is valid for the read, and 0 is the calling thread.
@@ -54,7 +57,8 @@ impl CpuClock {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `time` is valid for the one write; a clock of a thread that has ended is an error.
+        // SAFETY: `time` is valid for the one write; a clock of a thread that has ended is an
+        // error.
         let result = unsafe { libc::clock_gettime(self.0, &raw mut time) };
         let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
         (result == 0).then(|| u64::try_from(nanos).unwrap_or(0))

@@ -64,8 +64,8 @@ impl Timer {
 
     /// To be called when it has become readable: it can then be set to the same time again.
     pub fn fired(&mut self) {
-        // What is read is how often it fired; setting it anew clears that as well, so an error to read
-        // (nothing there yet) changes nothing.
+        // What is read is how often it fired; setting it anew clears that as well, so an error to
+        // read (nothing there yet) changes nothing.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
         self.set = Time::NEVER;
     }

@@ -1,8 +1,9 @@
-//! TLS for the bytes of a connection (RFC 5246, RFC 8446): what came over it goes in and is opened, what is to be
-//! sent is sealed. It owns no socket: that is its connection's.
+//! TLS for the bytes of a connection (RFC 5246, RFC 8446): what came over it goes in and is opened,
+//! what is to be sent is sealed. It owns no socket: that is its connection's.
 //!
-//! The cryptography is aws-lc's, which a C compiler is enough to build. Whose certificates are trusted is, unless a
-//! file says so, what the machine trusts: a server inside of a company is then trusted where its users trust it.
+//! The cryptography is aws-lc's, which a C compiler is enough to build. Whose certificates are
+//! trusted is, unless a file says so, what the machine trusts: a server inside of a company is then
+//! trusted where its users trust it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -30,13 +31,13 @@ use verify::{Checked, Unchecked};
 pub struct Trust {
     /// Whether any certificate will do, even one that expired or is another's.
     pub anybody: bool,
-    /// A file (PEM) of the certificates that are trusted: of authorities, or of the server itself. Without one, those
-    /// that this machine trusts.
+    /// A file (PEM) of the certificates that are trusted: of authorities, or of the server itself.
+    /// Without one, those that this machine trusts.
     pub authorities: Option<PathBuf>,
 }
 
-/// What the clients of a population speak TLS with. All of a run share it; no session is resumed, because each client
-/// stands for another user.
+/// What the clients of a population speak TLS with. All of a run share it; no session is resumed,
+/// because each client stands for another user.
 #[derive(Debug)]
 pub struct Client {
     trust: Trust,
@@ -60,8 +61,8 @@ impl Client {
         self.config().map(|_| ())
     }
 
-    /// Does on the calling thread what its first handshake would else have to wait for, if this is [prepared](
-    /// Client::prepare): see [`Server::warm_up`].
+    /// Does on the calling thread what its first handshake would else have to wait for, if this is
+    /// [prepared]( Client::prepare): see [`Server::warm_up`].
     pub fn warm_up(&self) {
         if let Some(Ok(_)) = self.config.get() {
             warm_up();
@@ -128,12 +129,14 @@ fn client(trust: &Trust) -> Result<Arc<ClientConfig>, Fault> {
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    // With the secrets in the file that the environment's SSLKEYLOGFILE names, Wireshark can read a trace.
+    // With the secrets in the file that the environment's SSLKEYLOGFILE names, Wireshark can read a
+    // trace.
     config.key_log = Arc::new(rustls::KeyLogFile::new());
     Ok(Arc::new(config))
 }
 
-/// The certificates of authorities among these. What is none is left out, as every machine has some that are odd.
+/// The certificates of authorities among these. What is none is left out, as every machine has some
+/// that are odd.
 fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.iter().cloned());
@@ -158,8 +161,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
 pub struct Server(Arc<ServerConfig>);
 
 impl Server {
-    /// A server with this chain of certificates, its own first, and its key, both files in PEM. It asks no client for
-    /// a certificate.
+    /// A server with this chain of certificates, its own first, and its key, both files in PEM. It
+    /// asks no client for a certificate.
     ///
     /// # Errors
     /// A file cannot be read, or the key is not the certificate's.
@@ -178,8 +181,9 @@ impl Server {
         Ok(Server(Arc::new(config)))
     }
 
-    /// Does on the calling thread what its first handshake would else have to wait for: each thread gathers entropy
-    /// of its own for its random numbers, which takes a while (without optimisation 140 ms).
+    /// Does on the calling thread what its first handshake would else have to wait for: each thread
+    /// gathers entropy of its own for its random numbers, which takes a while (without optimisation
+    /// 140 ms).
     pub fn warm_up(&self) {
         warm_up();
     }
@@ -198,8 +202,8 @@ impl Server {
 
 /// TLS of one connection.
 ///
-/// What it holds of what came is bounded by the longest record or handshake message that is taken (64 KiB); what is
-/// to be sent is handed on at once, so that its bound is the connection's.
+/// What it holds of what came is bounded by the longest record or handshake message that is taken
+/// (64 KiB); what is to be sent is handed on at once, so that its bound is the connection's.
 pub struct Layer {
     connection: Box<Connection>,
     handshaking: bool,
@@ -222,8 +226,8 @@ pub struct Taken {
     pub ended: bool,
 }
 
-/// The most bytes that are sealed by one call, and that wait for the handshake to be through. What is sealed is
-/// handed on at once, into a queue that has its own bound.
+/// The most bytes that are sealed by one call, and that wait for the handshake to be through. What
+/// is sealed is handed on at once, into a queue that has its own bound.
 const MOST_AT_ONCE: usize = 512 * 1024;
 
 impl Layer {
@@ -240,9 +244,9 @@ impl Layer {
         self.handshaking
     }
 
-    /// Takes in what the connection brought, with when it came, and adds what was sealed in it to `plain`, with when
-    /// that could be read first: when the last byte of the record came that holds it. What is to be sent in
-    /// return goes to `out`, also where this fails: an alert.
+    /// Takes in what the connection brought, with when it came, and adds what was sealed in it to
+    /// `plain`, with when that could be read first: when the last byte of the record came that
+    /// holds it. What is to be sent in return goes to `out`, also where this fails: an alert.
     ///
     /// # Errors
     /// What came is not what it should be. The connection is of no more use.
@@ -310,7 +314,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Seals bytes, as one record or as many as they fill. Before the handshake is through they wait for that.
+    /// Seals bytes, as one record or as many as they fill. Before the handshake is through they
+    /// wait for that.
     ///
     /// # Errors
     /// There are more than are taken at once; those of `out`.
@@ -361,8 +366,8 @@ impl Layer {
     }
 }
 
-/// How many bytes sealing adds at most, to so many: header, nonce and tag of each record (RFC 5246, 6.2.3.3; RFC
-/// 8446, 5.2).
+/// How many bytes sealing adds at most, to so many: header, nonce and tag of each record (RFC 5246,
+/// 6.2.3.3; RFC 8446, 5.2).
 pub fn sealed(bytes: usize) -> usize {
     const RECORD: usize = 16 * 1024;
     const ADDED: usize = 5 + 8 + 16 + 1;

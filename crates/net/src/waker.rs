@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes a loop that polls it, edge-triggered, for being readable. Any thread may hold it; so it is made
-/// apart from the poll, which can then belong to a thread with [a table of descriptors of its
+/// Wakes a loop that polls it, edge-triggered, for being readable. Any thread may hold it; so it is
+/// made apart from the poll, which can then belong to a thread with [a table of descriptors of its
 /// own](crate::files::spawn_with_own_table).
 #[derive(Debug)]
 pub struct Waker(OwnedFd);

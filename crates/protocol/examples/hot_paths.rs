@@ -1,5 +1,5 @@
-//! The hot paths, each as a function that does one thing many times: `bench/instructions` counts what is executed
-//! within them. The input is the same in every run.
+//! The hot paths, each as a function that does one thing many times: `bench/instructions` counts
+//! what is executed within them. The input is the same in every run.
 //!
 //! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream`, `frames` or `transport`.
 
@@ -21,7 +21,8 @@ use protocol::session::{Arrival, Times};
 const PACKETS_A_PICTURE: usize = 5;
 const TICKS_A_PICTURE: u32 = 3600;
 const NANOS_A_PACKET: u64 = 8_000_000;
-/// What comes once in a stream's life, such as the making of histograms, is over after so many packets.
+/// What comes once in a stream's life, such as the making of histograms, is over after so many
+/// packets.
 const BEGINNING: usize = 1000;
 const PACKET: usize = 1000;
 /// The headers of IPv4 and UDP.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// To which hosts a server may direct a client, by a redirect or otherwise. A server that could name any host could aim the
-/// clients of a whole run at somebody who knows nothing of it.
+/// To which hosts a server may direct a client, by a redirect or otherwise. A server that could
+/// name any host could aim the clients of a whole run at somebody who knows nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Follow {
@@ -20,8 +20,8 @@ pub enum Follow {
 }
 
 impl Follow {
-    /// Whether a client may be sent on to `host`. `own` is the host of its URL, and `reached` the address at which that was reached.
-    /// An IPv6 address stands without brackets.
+    /// Whether a client may be sent on to `host`. `own` is the host of its URL, and `reached` the
+    /// address at which that was reached. An IPv6 address stands without brackets.
     ///
     /// # Errors
     /// Why not, in words that name the host.
@@ -43,7 +43,8 @@ impl Follow {
         }
     }
 
-    /// Whether a client may send datagrams to that address, other than the one at which its server was reached.
+    /// Whether a client may send datagrams to that address, other than the one at which its server
+    /// was reached.
     pub(crate) fn lets_send_elsewhere(self) -> bool {
         self == Follow::Any
     }

@@ -1,8 +1,9 @@
 //! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): heads of requests and answers are read and
 //! written, and bodies of answers are read, whatever is in them.
 //!
-//! The body of an answer is handed on as it comes and is never gathered. A head, a line of a chunk's size and trailers are bounded, so that no
-//! answer makes this hold more than [`MAX_HEAD`] bytes.
+//! The body of an answer is handed on as it comes and is never gathered. A head, a line of a
+//! chunk's size and trailers are bounded, so that no answer makes this hold more than [`MAX_HEAD`]
+//! bytes.
 
 use crate::steps;
 
@@ -22,14 +23,17 @@ pub const MAX_HEAD: usize = 16 * 1024;
 /// The most header fields of an answer that are taken.
 pub const MAX_HEADERS: usize = 128;
 
-/// The longest line that states the size of a chunk, extensions included (RFC 9112, 7.1.1), in bytes.
+/// The longest line that states the size of a chunk, extensions included (RFC 9112, 7.1.1), in
+/// bytes.
 pub const MAX_CHUNK_LINE: usize = 256;
 
-/// How many bytes of framing around chunks are taken beyond those that their contents make up for: a quarter of the bytes of a body makes
-/// up for as many of framing. A peer could else have each byte of a body cost as much as hundreds.
+/// How many bytes of framing around chunks are taken beyond those that their contents make up for:
+/// a quarter of the bytes of a body makes up for as many of framing. A peer could else have each
+/// byte of a body cost as much as hundreds.
 pub const MAX_FRAMING: usize = 64 * 1024;
 
-/// Writes a request without a body. `headers` go behind `Host`; names and values must hold no line ends.
+/// Writes a request without a body. `headers` go behind `Host`; names and values must hold no line
+/// ends.
 pub fn write_request(
     method: &str,
     url: &Url,
@@ -64,7 +68,8 @@ impl Version {
 /// A part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// The status line and the header fields. Comes once: provisional answers (1xx) are passed over.
+    /// The status line and the header fields. Comes once: provisional answers (1xx) are passed
+    /// over.
     Head(Box<Head>),
     /// Some of the body.
     Body {
@@ -89,8 +94,8 @@ pub enum Malformed {
     /// A header field without a colon, or whose name is none.
     #[error("a header field that cannot be read")]
     HeaderField,
-    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`]; or provisional answers and blank lines before
-    /// it that are as long together.
+    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`]; or
+    /// provisional answers and blank lines before it that are as long together.
     #[error("a head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
     HeadTooLong,
     /// A `Content-Length` that is no number, or several that differ (RFC 9112, 6.3).
@@ -119,7 +124,8 @@ pub enum AtClose {
     CutInHead,
     /// The body was to be longer, or its last chunk is missing.
     CutInBody,
-    /// The body went on until the connection ended (RFC 9112, 6.3, 8): whether something is missing cannot be known.
+    /// The body went on until the connection ended (RFC 9112, 6.3, 8): whether something is missing
+    /// cannot be known.
     UntilClose,
     /// The answer was over before.
     Over,
@@ -176,7 +182,8 @@ impl Decoder {
         }
     }
 
-    /// The next item in `bytes`, which came in one piece, from `at` on; `at` then stands behind it. Nothing where more has to come.
+    /// The next item in `bytes`, which came in one piece, from `at` on; `at` then stands behind it.
+    /// Nothing where more has to come.
     ///
     /// # Errors
     /// [`Malformed`]: nothing more can be read then, and the same is said ever after.
@@ -253,7 +260,8 @@ impl Decoder {
         self.state = state;
     }
 
-    /// Gathers up to the end of a line; says whether it is whole. Nothing where more than `most` bytes would be gathered.
+    /// Gathers up to the end of a line; says whether it is whole. Nothing where more than `most`
+    /// bytes would be gathered.
     fn gather(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
         let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
@@ -322,7 +330,8 @@ impl Decoder {
             return Ok(None);
         }
         if start == 0 {
-            // Empty lines before a message are passed over (RFC 9112, 2.2); so are those before an answer.
+            // Empty lines before a message are passed over (RFC 9112, 2.2); so are those before an
+            // answer.
             self.came_before()?;
             self.gathered.clear();
             return Ok(None);

@@ -1,19 +1,20 @@
 //! The contract between a protocol and the engine that runs it.
 //!
 //! A [`Session`] is one side of one conversation: a client's with a server, or a reference server's
-//! with one client. The engine feeds it [`Input`]s and carries out the [`Output`]s that it leaves in
-//! its [`Context`]; between the two it owns no socket, reads no clock and starts nothing. So the same
-//! session runs over real sockets, and in tests over a seeded virtual network in virtual time.
+//! with one client. The engine feeds it [`Input`]s and carries out the [`Output`]s that it leaves
+//! in its [`Context`]; between the two it owns no socket, reads no clock and starts nothing. So the
+//! same session runs over real sockets, and in tests over a seeded virtual network in virtual time.
 //!
 //! There are two planes:
 //!
 //! * **Control**: bytes and datagrams go into [`Session::handle`], bytes come out as
 //!   [`Output::Send`]. May allocate; costs what a request costs.
 //! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both are
-//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the engine
-//!   updates them packet by packet without calling the session, which hears only of a [`MediaEvent`].
-//!   Where media and control share a byte stream (RTSP's interleaved frames) the session takes the
-//!   stream apart and hands the packets to its sinks itself: the read was a batch already.
+//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the
+//!   engine updates them packet by packet without calling the session, which hears only of a
+//!   [`MediaEvent`]. Where media and control share a byte stream (RTSP's interleaved frames) the
+//!   session takes the stream apart and hands the packets to its sinks itself: the read was a batch
+//!   already.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,16 +46,17 @@ pub trait Session {
     /// When [`Input::Deadline`] is to come, unless something else happens first.
     fn deadline(&self) -> Option<Time>;
 
-    /// Whether what has arrived and was not handed over as yet could change what the session makes of its
-    /// deadline: because an answer, or media, is waited for. Not where it is only to send something.
+    /// Whether what has arrived and was not handed over as yet could change what the session makes
+    /// of its deadline: because an answer, or media, is waited for. Not where it is only to send
+    /// something.
     fn awaits(&self, now: Time) -> bool {
         let _ = now;
         true
     }
 
     /// What each stream of the session has come to so far, for the client's row in the run file
-    /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing, for
-    /// a session that receives no media or is over.
+    /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing,
+    /// for a session that receives no media or is over.
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         let _ = sinks;
         Vec::new()
@@ -137,8 +139,8 @@ pub enum Input<'a> {
         bytes: &'a [u8],
         /// When the last of them came, as far as that is known: else when they were read.
         at: Time,
-        /// When each of them came: runs in order, of which the last ends with `bytes`. Empty where nothing is
-        /// known of it: then all came by `at`.
+        /// When each of them came: runs in order, of which the last ends with `bytes`. Empty where
+        /// nothing is known of it: then all came by `at`.
         runs: &'a [Run],
     },
     /// A datagram arrived that belongs to no sink.
@@ -198,8 +200,8 @@ pub enum Input<'a> {
     /// The time that [`Session::deadline`] named has come.
     Deadline,
     /// Come to a clean end, and be through by `until`: then the engine cuts what is left. Before it
-    /// does, this comes once more with an `until` that has passed: [`Output::Ended`] is then to be said in
-    /// that very call, with the session's sinks and flows taken away.
+    /// does, this comes once more with an `until` that has passed: [`Output::Ended`] is then to be
+    /// said in that very call, with the session's sinks and flows taken away.
     Stop {
         /// The time left.
         until: Time,
@@ -229,7 +231,8 @@ pub enum Output {
     /// Send datagrams: see [`Context::transmit`], which makes it.
     Transmit(Transmit),
     /// Name the other end of a UDP channel: where [`Output::Send`] and flows go. Media from other
-    /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the sink.
+    /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the
+    /// sink.
     Peer {
         /// Which channel.
         channel: ChannelId,
@@ -250,22 +253,24 @@ pub enum Output {
         /// On which channel: its packets are datagrams, or pieces of the connection's bytes.
         channel: ChannelId,
     },
-    /// Let a flow send no more. It can be started again. The session removes it from [`Flows`] itself; what
-    /// it has then sent is all.
+    /// Let a flow send no more. It can be started again. The session removes it from [`Flows`]
+    /// itself; what it has then sent is all.
     StopFlow {
         /// Which flow.
         flow: FlowId,
     },
-    /// Hand a stream channel over: from now on messages are sent and read on it without the session, by the exchange's own plan. Ends with
-    /// [`Input::Exchanged`]; until then the session hears nothing of the channel.
+    /// Hand a stream channel over: from now on messages are sent and read on it without the
+    /// session, by the exchange's own plan. Ends with [`Input::Exchanged`]; until then the session
+    /// hears nothing of the channel.
     Exchange {
         /// Which.
         channel: ChannelId,
         /// What is sent, and what becomes of what comes.
         exchange: Box<Exchange>,
     },
-    /// Plan no more messages on a channel that was handed over: what is on its way leaves, the other side is told that nothing more will come, and
-    /// what it still sends is taken in until it closes.
+    /// Plan no more messages on a channel that was handed over: what is on its way leaves, the
+    /// other side is told that nothing more will come, and what it still sends is taken in until it
+    /// closes.
     FinishExchange {
         /// Which.
         channel: ChannelId,
@@ -282,16 +287,16 @@ pub enum Output {
         /// What.
         message: Arc<str>,
     },
-    /// The first media packet of the session has arrived, on whichever channel. Said once; the engine
-    /// counts the client as playing from then on.
+    /// The first media packet of the session has arrived, on whichever channel. Said once; the
+    /// engine counts the client as playing from then on.
     Playing {
         /// When.
         at: Time,
     },
     /// What the server says of the media, by a session that is there to ask for it.
     Described(Box<measure::media::MediaDescription>),
-    /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row in
-    /// the run file.
+    /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row
+    /// in the run file.
     Streams(Vec<StreamSummary>),
     /// Something for the run's list of events. The engine bounds how many are kept.
     Note(Note),
@@ -322,11 +327,12 @@ pub enum Open {
         port: u16,
         /// How long connecting and the handshake may take.
         timeout: Duration,
-        /// What the certificate must be for, where that is not `host`. Whose certificates are trusted is the
-        /// population's ([`crate::tls::TlsConfig`]).
+        /// What the certificate must be for, where that is not `host`. Whose certificates are
+        /// trusted is the population's ([`crate::tls::TlsConfig`]).
         server_name: Option<String>,
     },
-    /// A connection to a Unix socket of streams (unix(7)). It stands at once or cannot be had. Its ends have no addresses: unspecified ones stand for them.
+    /// A connection to a Unix socket of streams (unix(7)). It stands at once or cannot be had. Its
+    /// ends have no addresses: unspecified ones stand for them.
     Unix {
         /// The socket's path.
         path: PathBuf,
@@ -350,18 +356,20 @@ pub enum Open {
         /// [`Input::Datagram`].
         sink: Option<SinkId>,
         /// Whether the pair may be one that other sessions of this worker use too. What arrives is
-        /// then told apart by the sender's address, so a peer must be named before anything is heard.
-        /// A server can so stand for thousands of clients without two descriptors each.
+        /// then told apart by the sender's address, so a peer must be named before anything is
+        /// heard. A server can so stand for thousands of clients without two descriptors each.
         shared: bool,
     },
     /// Membership in a multicast group, on a pair of ports as the group uses them.
     ///
-    /// One copy of what is sent to the group serves all of this worker's sessions that join it alike; each has its own
-    /// sink. A sink counts what arrives after the channel's [`Output::Peer`] was said, which names the only sender whose
-    /// datagrams count, or with an unspecified address any, and where RTCP goes to.
+    /// One copy of what is sent to the group serves all of this worker's sessions that join it
+    /// alike; each has its own sink. A sink counts what arrives after the channel's
+    /// [`Output::Peer`] was said, which names the only sender whose datagrams count, or with an
+    /// unspecified address any, and where RTCP goes to.
     ///
-    /// To the network these sessions are one receiver: what they send is sent of the one that joined first alone,
-    /// and it alone hears of other receivers' RTCP. What a sender says in RTCP, all hear.
+    /// To the network these sessions are one receiver: what they send is sent of the one that
+    /// joined first alone, and it alone hears of other receivers' RTCP. What a sender says in RTCP,
+    /// all hear.
     Multicast {
         /// The group.
         group: IpAddr,
@@ -369,23 +377,24 @@ pub enum Open {
         port: u16,
         /// The port for RTCP.
         control: u16,
-        /// The only sources to take packets from, where the membership is source-specific (RFC 4607); else none.
+        /// The only sources to take packets from, where the membership is source-specific (RFC
+        /// 4607); else none.
         sources: Vec<IpAddr>,
         /// Through which interface.
         interface: Interface,
         /// How many hops live what is sent to the group.
         ttl: u8,
-        /// What counts the datagrams of the media port. Without one they come as [`Input::Datagram`], cut off after
-        /// 2048 bytes.
+        /// What counts the datagrams of the media port. Without one they come as
+        /// [`Input::Datagram`], cut off after 2048 bytes.
         sink: Option<SinkId>,
     },
-    /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the pair too;
-    /// nothing is heard on it.
+    /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the
+    /// pair too; nothing is heard on it.
     MulticastSender {
         /// The local address to bind; unspecified for any.
         local: IpAddr,
-        /// The interface by which the datagrams leave. Without one it is that of `local`, and where that is unspecified, the one
-        /// that the routes name.
+        /// The interface by which the datagrams leave. Without one it is that of `local`, and where
+        /// that is unspecified, the one that the routes name.
         interface: Option<Interface>,
         /// How many hops they live.
         ttl: u8,
@@ -401,8 +410,9 @@ pub enum Interface {
     Named(String),
 }
 
-/// Where a pair of UDP ports is to be bound for the peer of a connection from `local`. A link-local address of IPv6
-/// means an interface too, which an address alone does not say (RFC 4007, 6): then any, and the peer's address decides.
+/// Where a pair of UDP ports is to be bound for the peer of a connection from `local`. A link-local
+/// address of IPv6 means an interface too, which an address alone does not say (RFC 4007, 6): then
+/// any, and the peer's address decides.
 pub fn bind_beside(local: IpAddr) -> IpAddr {
     match local {
         IpAddr::V6(address) if address.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED.into(),
@@ -410,7 +420,8 @@ pub fn bind_beside(local: IpAddr) -> IpAddr {
     }
 }
 
-/// Another port of the address that a connection has at its other end. Its interface is kept, where it means one.
+/// Another port of the address that a connection has at its other end. Its interface is kept, where
+/// it means one.
 pub fn beside(remote: SocketAddr, port: u16) -> SocketAddr {
     let mut address = remote;
     address.set_port(port);
@@ -557,8 +568,8 @@ impl<'a> Times<'a> {
         Times { runs, by: at }
     }
 
-    /// When what ends at that offset was there as a whole, and whether that is the time of the very segment that
-    /// brought its last byte. Offsets are asked for in order.
+    /// When what ends at that offset was there as a whole, and whether that is the time of the very
+    /// segment that brought its last byte. Offsets are asked for in order.
     #[inline]
     pub fn of(&mut self, end: usize) -> (Time, bool) {
         while let [run, rest @ ..] = self.runs {
@@ -586,12 +597,13 @@ pub enum Sink {
     Rtp(Box<RtpReceiver>),
 }
 
-/// Of a packet of media in whose first byte any of these bits is set, a receiver needs the last byte too: how
-/// much padding there is (RFC 3550, 5.1: P). Of others the headers are enough.
+/// Of a packet of media in whose first byte any of these bits is set, a receiver needs the last
+/// byte too: how much padding there is (RFC 3550, 5.1: P). Of others the headers are enough.
 pub const WHOLE_IF: u8 = 0x20;
 
-/// Where none of these bits is set, nor one of [`WHOLE_IF`], a receiver needs no more than the first [`FIRST_BYTES`]: there
-/// are no contributing sources and no extension (RFC 3550, 5.1: CC and X).
+/// Where none of these bits is set, nor one of [`WHOLE_IF`], a receiver needs no more than the
+/// first [`FIRST_BYTES`]: there are no contributing sources and no extension (RFC 3550, 5.1: CC and
+/// X).
 pub const MORE_IF: u8 = 0x1f;
 
 /// The fixed header of RTP (RFC 3550, 5.1).

@@ -1,5 +1,5 @@
-//! What decoders cost, counted in bytes that they look at, so that tests can demand that it grows no faster than what is
-//! decoded. Nothing is counted outside of tests.
+//! What decoders cost, counted in bytes that they look at, so that tests can demand that it grows
+//! no faster than what is decoded. Nothing is counted outside of tests.
 
 /// Counts so many bytes as looked at or moved. Called by decoders wherever they visit bytes.
 #[inline(always)]
@@ -31,8 +31,9 @@ pub(crate) fn of(work: impl FnOnce()) -> u64 {
     TAKEN.with(std::cell::Cell::get) - before
 }
 
-/// Demands that reading is linear: `read` is given the input that `make` makes of a size, as a whole and in pieces of several
-/// lengths. It may take at most `per_byte` steps for each byte, and for twice the input not much more than twice the steps.
+/// Demands that reading is linear: `read` is given the input that `make` makes of a size, as a
+/// whole and in pieces of several lengths. It may take at most `per_byte` steps for each byte, and
+/// for twice the input not much more than twice the steps.
 #[cfg(test)]
 pub(crate) fn assert_linear(
     what: &str,

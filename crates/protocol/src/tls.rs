@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// Whether the server's certificate is checked: that somebody who is trusted has signed it, that it is valid now,
-    /// and for this server. Default true.
+    /// Whether the server's certificate is checked: that somebody who is trusted has signed it,
+    /// that it is valid now, and for this server. Default true.
     pub verify: bool,
-    /// A file (PEM) of the certificates that are trusted, relative to the scenario file: of authorities, or the
-    /// server's own. Default: what this machine trusts.
+    /// A file (PEM) of the certificates that are trusted, relative to the scenario file: of
+    /// authorities, or the server's own. Default: what this machine trusts.
     pub ca: Option<PathBuf>,
-    /// The name that the certificate must be for, and that the server is told (SNI; RFC 6066, 3). Default: the URL's
-    /// host.
+    /// The name that the certificate must be for, and that the server is told (SNI; RFC 6066, 3).
+    /// Default: the URL's host.
     pub server_name: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that pause, seek and leave against the reference server, in virtual time: what they ask for they get,
-//! each delay is that of the network, and nothing of it counts as loss.
+//! Clients that pause, seek and leave against the reference server, in virtual time: what they ask
+//! for they get, each delay is that of the network, and nothing of it counts as loss.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! One peer that floods, among many that do not, in virtual time: its own session ends with its reason, and all others end as
-//! if it were not there.
+//! One peer that floods, among many that do not, in virtual time: its own session ends with its
+//! reason, and all others end as if it were not there.
 
 use std::time::Duration;
 

@@ -127,7 +127,8 @@ fn frames(numbers: std::ops::Range<u16>) -> Vec<u8> {
 
 #[test]
 fn media_in_the_connection_allocates_nothing() {
-    // Whole frames; frames cut in their header, in their packet's header, in the payload, at an end.
+    // Whole frames; frames cut in their header, in their packet's header, in the payload, at an
+    // end.
     for size in [1254, 5 * 1254, 1448, 7, 100, 64 * 1024, 1253, 1255] {
         let mut bench = Bench::playing();
         bench.out.clear();

@@ -1,5 +1,5 @@
-//! RTSP clients and the reference server over multicast, in virtual time over a seeded network: one copy of each
-//! packet, and what every client counts is what was really done to it.
+//! RTSP clients and the reference server over multicast, in virtual time over a seeded network: one
+//! copy of each packet, and what every client counts is what was really done to it.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Clients that publish to the reference server, and clients that play what they publish, in virtual time over a seeded
-//! network: what is sent comes to all, frame by frame, and every figure agrees.
+//! Clients that publish to the reference server, and clients that play what they publish, in
+//! virtual time over a seeded network: what is sent comes to all, frame by frame, and every figure
+//! agrees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +109,8 @@ fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
         }
         let recorder = pair.recorder(Side::Client);
         let count = |id| recorder.counter(id);
-        // Ten seconds of 25 frames at two players, and eleven of a tone in 50 as well at the publisher.
+        // Ten seconds of 25 frames at two players, and eleven of a tone in 50 as well at the
+        // publisher.
         let published = count(rtp::FRAMES_PUBLISHED);
         assert!((480..=502).contains(&published), "{published}");
         assert_eq!(count(rtp::FRAMES_DELIVERED), published);

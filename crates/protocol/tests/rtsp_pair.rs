@@ -1,5 +1,5 @@
-//! RTSP client and reference server against each other, in virtual time over a seeded network: what the
-//! client counts is what the server, and the network, really did.
+//! RTSP client and reference server against each other, in virtual time over a seeded network: what
+//! the client counts is what the server, and the network, really did.
 
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ use crate::model::{Outcome, Population, Report};
 ///
 /// * Of a run that the user stopped: when, and whether all held until then.
 /// * Of an invalid one: the first reason why the measurement cannot be trusted.
-/// * Of a failed one: that the server ended; or what happened to the clients that failed, where that is what was demanded;
-///   else the first threshold that did not hold.
+/// * Of a failed one: that the server ended; or what happened to the clients that failed, where
+///   that is what was demanded; else the first threshold that did not hold.
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {

@@ -1,8 +1,10 @@
-//! The gate before a terminal: what others wrote cannot steer it, hide in it or change the order of its text.
+//! The gate before a terminal: what others wrote cannot steer it, hide in it or change the order of
+//! its text.
 //!
-//! Names, reasons, thresholds and events of a run file, and what servers answer, are text of unknown origin.
-//! An escape sequence in it could clear the screen, set the clipboard or forge a verdict. Each such character is
-//! replaced by one that shows what was there, so that nothing is hidden.
+//! Names, reasons, thresholds and events of a run file, and what servers answer, are text of
+//! unknown origin. An escape sequence in it could clear the screen, set the clipboard or forge a
+//! verdict. Each such character is replaced by one that shows what was there, so that nothing is
+//! hidden.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,7 +12,8 @@ use std::fmt::Write;
 /// The longest run of digits and semicolons of a colour of ours, such as `38;1`.
 const LONGEST_STYLE: usize = 12;
 
-/// A value for one line: control characters, line ends among them, and invisible characters are shown.
+/// A value for one line: control characters, line ends among them, and invisible characters are
+/// shown.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -22,8 +25,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A text of several lines that goes to a terminal as it is: line ends and tabs pass, and with `colour` what
-/// [`Paint`](crate::paint::Paint) writes.
+/// A text of several lines that goes to a terminal as it is: line ends and tabs pass, and with
+/// `colour` what [`Paint`](crate::paint::Paint) writes.
 pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
     let passes = |c: char| matches!(c, '\n' | '\t');
     if !text.contains(|c| is_unsafe(c) && !passes(c)) {
@@ -54,8 +57,8 @@ pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A JSON text that means the same and steers no terminal: unsafe characters, which can only be in its strings,
-/// are written as `\uXXXX`.
+/// A JSON text that means the same and steers no terminal: unsafe characters, which can only be in
+/// its strings, are written as `\uXXXX`.
 pub fn json(text: &str) -> Cow<'_, str> {
     let escaped = |c: char| is_unsafe(c) && c != '\n';
     if !text.contains(escaped) {
@@ -86,8 +89,8 @@ fn push(safe: &mut String, c: char) {
     }
 }
 
-/// Control characters, and those that are not seen but change how others are: category Cf of Unicode, fillers,
-/// separators of lines, tags, and what is no character at all.
+/// Control characters, and those that are not seen but change how others are: category Cf of
+/// Unicode, fillers, separators of lines, tags, and what is no character at all.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -121,8 +124,8 @@ fn is_unsafe(c: char) -> bool {
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// The weight or colour of letters that `text` begins with. What would hide text is none: black, concealed,
-/// blinking or another background.
+/// The weight or colour of letters that `text` begins with. What would hide text is none: black,
+/// concealed, blinking or another background.
 fn style(text: &str) -> Option<&str> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';')?;

@@ -1,5 +1,5 @@
-//! Reports of a run or a series, made from run files and from nothing else: the summary or the table
-//! for a terminal, and the JSON report. All text for a terminal goes through [`gate`].
+//! Reports of a run or a series, made from run files and from nothing else: the summary or the
+//! table for a terminal, and the JSON report. All text for a terminal goes through [`gate`].
 
 mod cause;
 pub mod gate;

@@ -1,7 +1,7 @@
 //! What limited the server: statements that the windows of a run bear out, each with its figures.
 //!
-//! A statement says what was seen and not why. Where nothing was seen nothing is said: a server may well be at an end that
-//! leaves no trace in what is measured.
+//! A statement says what was seen and not why. Where nothing was seen nothing is said: a server may
+//! well be at an end that leaves no trace in what is measured.
 
 use measure::metric::Source;
 use measure::server::ServerLog;
@@ -20,15 +20,16 @@ const COMPLAINTS_SHOWN: usize = 3;
 /// How many windows something must be seen in: one alone may be anything.
 const WINDOWS_MIN: usize = 3;
 
-/// The clients' share of their highest number up to which, and from which on, windows are compared to see whether the
-/// bit rate still rises with the clients.
+/// The clients' share of their highest number up to which, and from which on, windows are compared
+/// to see whether the bit rate still rises with the clients.
 const BELOW: (f64, f64) = (0.6, 0.8);
 const NEAR_THE_TOP: f64 = 0.95;
 
 /// The bit rate is called flat where it rises by less than this share of what the clients rise by.
 const FOLLOWS: f64 = 0.25;
 
-/// The server's memory is looked at where the number of clients is within this share of its highest...
+/// The server's memory is looked at where the number of clients is within this share of its
+/// highest...
 const CONSTANT: f64 = 0.02;
 /// ... for so long, in seconds, ...
 const GROWS_FOR: f64 = 60.0;
@@ -46,7 +47,8 @@ const EVENLY: f64 = 0.9;
 pub enum LimitKind {
     /// One thread of the server had a processor core to itself.
     Thread,
-    /// Server and tester together took up all cores of the machine that they share, or the server all that it may use.
+    /// Server and tester together took up all cores of the machine that they share, or the server
+    /// all that it may use.
     Cores,
     /// The bit rate did not rise with the clients.
     FlatBitRate,
@@ -90,7 +92,8 @@ pub(crate) struct Point {
     descriptors: Option<f64>,
     log_complaints: f64,
     socket_drops: f64,
-    /// Of a server on another machine: that machine's processor time, its cores, and what it dropped at full queues.
+    /// Of a server on another machine: that machine's processor time, its cores, and what it
+    /// dropped at full queues.
     machine_cpu: Option<f64>,
     machine_cores: Option<f64>,
     receive_errors: f64,
@@ -163,8 +166,8 @@ impl Evidence {
         }
     }
 
-    /// What can be said. `cores` is how many the machine has, on which the server runs beside the tester; `log` is
-    /// what its log complained of.
+    /// What can be said. `cores` is how many the machine has, on which the server runs beside the
+    /// tester; `log` is what its log complained of.
     pub(crate) fn limits(&self, cores: u32, log: &ServerLog) -> Vec<Limit> {
         [
             self.thread(),

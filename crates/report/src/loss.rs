@@ -5,17 +5,18 @@ use schemars::JsonSchema;
 
 use crate::model::{Figures, Metrics};
 
-/// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null is
-/// unknown: which population the kernel's drops belong to cannot be told where there are several (nor the
-/// ring's, of a run that was cut off), and a kernel may not tell what it drops.
+/// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null
+/// is unknown: which population the kernel's drops belong to cannot be told where there are several
+/// (nor the ring's, of a run that was cut off), and a kernel may not tell what it drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct WhereLost {
     /// Packets that never came: expected less received, and not below zero.
     pub lost: u64,
     /// Of those, dropped in the tester's own packet ring or at its sockets.
     pub in_tester: Option<u64>,
-    /// Of those, dropped by this machine's kernel before any socket. An upper bound: the kernel counts for
-    /// the whole machine, and a server that runs on it may have lost its own packets there.
+    /// Of those, dropped by this machine's kernel before any socket. An upper bound: the kernel
+    /// counts for the whole machine, and a server that runs on it may have lost its own packets
+    /// there.
     pub in_kernel: Option<u64>,
     /// The rest: lost in the network or by the server.
     pub elsewhere: Option<u64>,
@@ -204,7 +205,8 @@ mod tests {
         let first = each[0].expect("it has packets");
         assert_eq!((first.in_tester, first.elsewhere), (None, None));
         assert!(each[2].is_none());
-        // What each port missed tells; of what is in no port's count it stays unknown only of all together.
+        // What each port missed tells; of what is in no port's count it stays unknown only of all
+        // together.
         let c = population(15.0, 7.0);
         let (each, whole) = attribute(&[&c, &b], &own_with(9.0, 7.0, 0.0, Some(0.0)));
         assert_eq!((whole.lost, whole.in_tester), (20, Some(9)));

@@ -10,7 +10,8 @@ use crate::shorten::shorten;
 /// Columns of a URL: what is known of its media has to find room beside it.
 const URL_MAX: usize = 48;
 
-/// A line for each URL, and one for each difference among them that makes picking at random uncertain.
+/// A line for each URL, and one for each difference among them that makes picking at random
+/// uncertain.
 pub fn lines(media: &Media) -> Vec<String> {
     let of_several = media
         .urls

@@ -47,12 +47,14 @@ pub struct Report {
     pub server: Option<Metrics>,
     /// What its log complained of; empty where it did not, or was not read.
     pub server_log: ServerLog,
-    /// What it gave back after the last client had left; null where the scenario does not say `server.linger`, or it ended before.
+    /// What it gave back after the last client had left; null where the scenario does not say
+    /// `server.linger`, or it ended before.
     pub server_gave_back: Option<GivenBack>,
     /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
     pub server_limits: Vec<Limit>,
-    /// The server's processor time for each message that was acknowledged, in seconds, the warm-up left out. Null where no server was
-    /// observed, no message was acknowledged, or clients do anything else too.
+    /// The server's processor time for each message that was acknowledged, in seconds, the warm-up
+    /// left out. Null where no server was observed, no message was acknowledged, or clients do
+    /// anything else too.
     pub cpu_per_message: Option<f64>,
     /// What the tester itself spent, and what it missed.
     #[schemars(schema_with = "schema::tester")]
@@ -73,8 +75,8 @@ pub struct Run {
     pub seed: u64,
     /// When it began: date and time (RFC 3339), in UTC.
     pub started_at: String,
-    /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less the
-    /// warm-up. Of a run that was cut off, up to the last second kept.
+    /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less
+    /// the warm-up. Of a run that was cut off, up to the last second kept.
     pub duration: f64,
     /// How long it was to last, in seconds; null where it was to end with its media.
     pub planned: Option<f64>,
@@ -133,14 +135,15 @@ pub struct Threshold {
     pub passed: bool,
     /// What was measured, in the unit of the metric; null without data.
     pub value: Option<f64>,
-    /// Which figure of the metric was compared, such as `mean` or `p95`; null where it has only one.
+    /// Which figure of the metric was compared, such as `mean` or `p95`; null where it has only
+    /// one.
     pub statistic: Option<String>,
     /// What it was held against, in the unit of the metric.
     pub limit: f64,
     /// Which window was the worst, counted from 0, where the threshold reads the worst window.
     pub worst_window: Option<u64>,
-    /// Whether nobody wrote it: such as `failed == 0`, which holds for every population unless another one on
-    /// `failed` is written. `streamgauge check` lists them.
+    /// Whether nobody wrote it: such as `failed == 0`, which holds for every population unless
+    /// another one on `failed` is written. `streamgauge check` lists them.
     pub implied: bool,
     /// Whether it could have gone the other way, had the tester itself lost no packet.
     pub in_doubt: bool,

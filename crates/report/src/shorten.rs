@@ -1,7 +1,7 @@
 //! Long URLs and command lines, shortened where it hurts least: in the middle.
 
-/// The text in at most `width` columns. Of a URL the scheme and the address stay whole, and of the rest its end;
-/// of anything else the beginning and the end.
+/// The text in at most `width` columns. Of a URL the scheme and the address stay whole, and of the
+/// rest its end; of anything else the beginning and the end.
 ///
 /// An address that is wider than `width` is not cut: without it nobody knows which server is meant.
 pub fn shorten(text: &str, width: usize) -> String {

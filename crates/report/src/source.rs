@@ -29,8 +29,8 @@ const TESTER: &str = "tester";
 /// How many events a report carries at most: the oldest. All are in the run file.
 const EVENTS_MAX: usize = 10_000;
 
-/// How many bytes of texts of events, and of examples of failures, a report carries at most. Texts of a run are far shorter:
-/// this bounds what a file from somebody else can take.
+/// How many bytes of texts of events, and of examples of failures, a report carries at most. Texts
+/// of a run are far shorter: this bounds what a file from somebody else can take.
 const TEXTS_MAX: usize = 16 << 20;
 
 /// Opens a run file to report it. `catalogue` finds the metrics of a kind of subject: `server`,
@@ -285,7 +285,8 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
     })
 }
 
-/// What was noted about the run; nothing where nothing was, or only another program knows what it means.
+/// What was noted about the run; nothing where nothing was, or only another program knows what it
+/// means.
 fn noted<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
 where
     T: serde::de::DeserializeOwned + Default,
@@ -296,7 +297,8 @@ where
         .unwrap_or_default())
 }
 
-/// What a message cost the server, where all that it did was messages: its mean processor time, over as long as they were counted.
+/// What a message cost the server, where all that it did was messages: its mean processor time,
+/// over as long as they were counted.
 fn cpu_per_message(
     server: Option<&Metrics>,
     populations: &[Population],

@@ -1,7 +1,7 @@
 //! The summary of a run for a terminal: one screen, in the order in which a person asks.
 //!
-//! Did it pass, and why? What was demanded? What did the clients see? What did the server spend? Was
-//! the tester fit to tell? Where is the rest? What few look for is left to `-v`.
+//! Did it pass, and why? What was demanded? What did the clients see? What did the server spend?
+//! Was the tester fit to tell? Where is the rest? What few look for is left to `-v`.
 
 mod given_back;
 mod rows;
@@ -134,7 +134,8 @@ impl Screen {
         }
     }
 
-    /// What was to be played. Many URLs that are alike are worth a line, and what differs too much one each.
+    /// What was to be played. Many URLs that are alike are worth a line, and what differs too much
+    /// one each.
     fn media(&mut self, report: &Report) {
         let media = &report.media;
         if media.urls.is_empty() {
@@ -427,7 +428,8 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
     .map(|(name, value)| (name, figure(unit, value)))
 }
 
-/// A text on one line, its blanks and line ends single blanks, that steers no terminal: see [`gate`].
+/// A text on one line, its blanks and line ends single blanks, that steers no terminal: see
+/// [`gate`].
 pub(crate) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(gate::plain);
     words.collect::<Vec<_>>().join(" ")

@@ -16,8 +16,8 @@ use runfile::{
 };
 use serde_json::json;
 
-/// A forged line of its own, a colour of ours, a cleared screen, the title, an 8-bit sequence, turned order, and what is not
-/// seen.
+/// A forged line of its own, a colour of ours, a cleared screen, the title, an 8-bit sequence,
+/// turned order, and what is not seen.
 const HOSTILE: &str = "x\nFORGED\r\n\u{1b}[32mFORGED\u{1b}[0m\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{200b}\u{2028}\u{7f}";
 
 fn catalogue_of(kind: &str) -> Option<Catalogue> {

@@ -1,8 +1,8 @@
 //! A distribution as a compact blob.
 //!
-//! All numbers are unsigned LEB128 varints: first how many buckets follow; then, where there is one,
-//! the exact sum of all values, the exact smallest and the exact largest; then of each bucket how much
-//! higher its value is than the last one's, and how many values are in it.
+//! All numbers are unsigned LEB128 varints: first how many buckets follow; then, where there is
+//! one, the exact sum of all values, the exact smallest and the exact largest; then of each bucket
+//! how much higher its value is than the last one's, and how many values are in it.
 
 use measure::Sparse;
 

@@ -1,7 +1,8 @@
-//! A run file's database as a reader has it: nothing in it can make reading it dangerous or endless.
+//! A run file's database as a reader has it: nothing in it can make reading it dangerous or
+//! endless.
 //!
-//! A run file may come from anybody. So it is opened for reading only, its schema must be the one that this program
-//! makes, and each query has a bound on its steps, its rows and its bytes.
+//! A run file may come from anybody. So it is opened for reading only, its schema must be the one
+//! that this program makes, and each query has a bound on its steps, its rows and its bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,8 @@ use rusqlite::{Connection, Row};
 
 use crate::schema;
 
-/// The longest text or blob that is read, in bytes. The longest that is written is a scenario of many URLs.
+/// The longest text or blob that is read, in bytes. The longest that is written is a scenario of
+/// many URLs.
 const LONGEST_VALUE: i32 = 32 << 20;
 
 /// The most bytes of texts and blobs that one query may bring.
@@ -22,8 +24,8 @@ const MOST_BYTES: usize = 64 << 20;
 /// How many steps of SQLite's machine lie between two looks at how many a query has taken.
 const STEPS: i32 = 100_000;
 
-/// How often it is looked, at most: a query of sixteen windows of a hundred populations takes some 10^6 steps, and this is
-/// 2 * 10^7, or seconds.
+/// How often it is looked, at most: a query of sixteen windows of a hundred populations takes some
+/// 10^6 steps, and this is 2 * 10^7, or seconds.
 const LOOKS: u32 = 200;
 
 /// How long a reader waits for a writer that is in its way.
@@ -80,8 +82,8 @@ impl Database {
 
     /// Says what is wrong with the schema, where it is not the one that this program makes.
     ///
-    /// The tables are compared by how they were made, so that none of them is a view, a virtual table or a table
-    /// with columns that are computed.
+    /// The tables are compared by how they were made, so that none of them is a view, a virtual
+    /// table or a table with columns that are computed.
     pub(crate) fn check_schema(&self) -> Result<(), String> {
         let squeezed = |sql: &str| sql.split_whitespace().collect::<Vec<_>>().join(" ");
         let found: Vec<(String, String, i64, String)> = self.rows(

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a run file. Each message is a sentence that names the file, and says what to do.
+/// What went wrong with a run file. Each message is a sentence that names the file, and says what
+/// to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunFileError {
     /// A run file is there already, and overwriting it was not asked for.

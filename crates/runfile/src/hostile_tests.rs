@@ -1,5 +1,5 @@
-//! Run files that somebody made to harm who reads them, or that were damaged on their way: an error, soon, and
-//! nothing is changed.
+//! Run files that somebody made to harm who reads them, or that were damaged on their way: an
+//! error, soon, and nothing is changed.
 
 use std::path::Path;
 use std::process::Command;

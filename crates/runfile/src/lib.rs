@@ -1,17 +1,17 @@
 //! The run file: everything that was seen in one run, in one SQLite file.
 //!
 //! [`RunFile`] writes it while the run goes on, by a thread of its own and with one transaction a
-//! second, so that whatever kills the run, all but its last second stays. [`Reader`] reads it, while
-//! it is being written or at any time later; every report is made from it.
+//! second, so that whatever kills the run, all but its last second stays. [`Reader`] reads it,
+//! while it is being written or at any time later; every report is made from it.
 //!
 //! # Format
 //!
 //! An SQLite database with `application_id` 0x53474147 and the version of this format in
 //! `user_version` (see [`VERSION`]). While it is written it is in WAL mode, so up to three files
-//! belong to it (`-wal`, `-shm`); a finished run is one plain file. A run that was killed leaves its log (`-wal`), which has to
-//! be copied with it: readers never write, so it stays. Times are nanoseconds since the
-//! run began, unless a column says otherwise. Figures are in the units that the catalogue of their
-//! subject states.
+//! belong to it (`-wal`, `-shm`); a finished run is one plain file. A run that was killed leaves
+//! its log (`-wal`), which has to be copied with it: readers never write, so it stays. Times are
+//! nanoseconds since the run began, unless a column says otherwise. Figures are in the units that
+//! the catalogue of their subject states.
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
@@ -26,8 +26,8 @@
 //! | `served` | what a reference server of this process did to one stream | `id`, `line` (JSON) |
 //! | `verdict` | the verdict: one row | `id` (1), `verdict` (JSON), `thresholds` (JSON) |
 //!
-//! Two views spell the arrays of `figures` out: `counter` (`window`, `subject`, `metric`, `value`) and
-//! `gauge` (the same). So a total can be had without streamgauge:
+//! Two views spell the arrays of `figures` out: `counter` (`window`, `subject`, `metric`, `value`)
+//! and `gauge` (the same). So a total can be had without streamgauge:
 //!
 //! ```sql
 //! SELECT metric, sum(value) FROM counter WHERE subject = 'viewers' GROUP BY metric;

@@ -1,7 +1,7 @@
 //! Opening a run file for reading, whatever state it was left in and whoever it is from.
 //!
-//! Neither the file nor its log is ever written: a run file may come from anybody, and reading one must not be
-//! a way to change anything.
+//! Neither the file nor its log is ever written: a run file may come from anybody, and reading one
+//! must not be a way to change anything.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,7 +20,8 @@ const COPY: &str = "copy";
 /// What every SQLite database begins with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// How long the header of a database is (https://www.sqlite.org/fileformat2.html, "The Database Header").
+/// How long the header of a database is (https://www.sqlite.org/fileformat2.html, "The Database
+/// Header").
 const HEADER: usize = 100;
 
 /// The path of a file that SQLite puts beside the database.
@@ -127,8 +128,8 @@ pub(crate) fn is_run_file(head: &[u8]) -> bool {
     head.starts_with(MAGIC) && head.get(68..72) == Some(&id.to_be_bytes())
 }
 
-/// How long the file of a database is that has this header, where the header says so: its number of pages counts
-/// if it was written with the last change (ibid., "In-header database size").
+/// How long the file of a database is that has this header, where the header says so: its number of
+/// pages counts if it was written with the last change (ibid., "In-header database size").
 fn whole_length(head: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
     let page = u64::from(u16::from_be_bytes(head.get(16..18)?.try_into().ok()?));
@@ -137,8 +138,8 @@ fn whole_length(head: &[u8]) -> Option<u64> {
     is_current.then_some(u64::from(number(28)?) * page)
 }
 
-/// `plain`: nothing writes to the file, and it has no log. Then SQLite is told that it never changes, and neither
-/// locks it nor looks for files beside it.
+/// `plain`: nothing writes to the file, and it has no log. Then SQLite is told that it never
+/// changes, and neither locks it nor looks for files beside it.
 fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if plain {

@@ -26,10 +26,12 @@ const WINDOWS: usize = 16;
 /// The most subjects: a scenario has at most a hundred populations.
 const SUBJECTS: usize = 128;
 
-/// The most reasons for which clients of a run failed: they are names out of protocols' enumerated sets.
+/// The most reasons for which clients of a run failed: they are names out of protocols' enumerated
+/// sets.
 const REASONS: usize = 1_000;
 
-/// A run file that is read. Reading changes nothing: the log that a killed run left beside it is read, and stays.
+/// A run file that is read. Reading changes nothing: the log that a killed run left beside it is
+/// read, and stays.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -49,8 +51,8 @@ pub struct Subject {
     pub kind: String,
     /// That catalogue, as this program has it.
     pub catalogue: Catalogue,
-    /// Metrics of the catalogue that the file knows nothing of, because an older streamgauge made it:
-    /// their figures are none, though counters read as zero.
+    /// Metrics of the catalogue that the file knows nothing of, because an older streamgauge made
+    /// it: their figures are none, though counters read as zero.
     pub absent: Vec<&'static str>,
     /// Metrics in the file that the catalogue does not have, because another streamgauge made it.
     pub unknown: Vec<String>,
@@ -169,8 +171,8 @@ impl Reader {
         Rows::new(self, Reader::some_clients)
     }
 
-    /// How many clients failed for which reason, the warm-up left out: by subject, the most frequent
-    /// first.
+    /// How many clients failed for which reason, the warm-up left out: by subject, the most
+    /// frequent first.
     pub fn failures(&self) -> Result<Vec<FailureRow>, RunFileError> {
         let warm_up = i64::try_from(self.header.warm_up_windows()).unwrap_or(i64::MAX);
         self.collect(
@@ -391,10 +393,11 @@ impl Reader {
 /// Reads the next rows, those numbered higher than the last one.
 type Fetch<T> = fn(&Reader, i64) -> Result<Vec<(i64, T)>, RunFileError>;
 
-/// Rows of a run file in order, a few of them in memory at a time. After an error there are no more.
+/// Rows of a run file in order, a few of them in memory at a time. After an error there are no
+/// more.
 ///
-/// Numbers rise from row to row: where a damaged file has it otherwise, that is an error, as to go on after the last
-/// row would come back to it for ever.
+/// Numbers rise from row to row: where a damaged file has it otherwise, that is an error, as to go
+/// on after the last row would come back to it for ever.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     reader: &'a Reader,

@@ -6,8 +6,8 @@ pub const VERSION: i64 = 1;
 /// Marks an SQLite file as a run file: "SGAG".
 pub(crate) const APPLICATION_ID: i64 = 0x5347_4147;
 
-/// Makes the tables of a run file in an empty database. Readers compare each statement with what the file says, so
-/// who changes one needs a new [`VERSION`].
+/// Makes the tables of a run file in an empty database. Readers compare each statement with what
+/// the file says, so who changes one needs a new [`VERSION`].
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE subject (

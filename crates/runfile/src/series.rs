@@ -1,8 +1,9 @@
 //! The index of a series: which runs there are in a folder, and how each came out.
 //!
-//! A series is a folder of run files and this one JSON file, [`INDEX`]. It is written before the first run
-//! and again whenever a run begins or ends, always as a whole, so that a kill loses nothing. What a run saw
-//! is in its run file alone; the index holds the order, and the runs that have no run file.
+//! A series is a folder of run files and this one JSON file, [`INDEX`]. It is written before the
+//! first run and again whenever a run begins or ends, always as a whole, so that a kill loses
+//! nothing. What a run saw is in its run file alone; the index holds the order, and the runs that
+//! have no run file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -90,7 +91,8 @@ pub enum EntryOutcome {
     NotBegun,
 }
 
-/// Why an index could not be read or written. Each message names the folder or the file, and says what to do.
+/// Why an index could not be read or written. Each message names the folder or the file, and says
+/// what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// There is none.
@@ -140,7 +142,8 @@ impl Index {
     /// Reads the index of the series in `folder`.
     ///
     /// # Errors
-    /// Where there is none, or one that makes no sense: no file outside of the folder is ever named.
+    /// Where there is none, or one that makes no sense: no file outside of the folder is ever
+    /// named.
     pub fn read(folder: &Path) -> Result<Index, IndexError> {
         let path = folder.join(INDEX);
         let wrong = |why: String| IndexError::Read {

@@ -246,8 +246,8 @@ fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
         .map(|page| page as usize)
         .expect("it has a page");
 
-    // https://www.sqlite.org/fileformat2.html, "B-tree Pages": a leaf's cells are its payload's length, the row's
-    // number and the payload.
+    // https://www.sqlite.org/fileformat2.html, "B-tree Pages": a leaf's cells are its payload's
+    // length, the row's number and the payload.
     let mut bytes = std::fs::read(&path).expect("it is there");
     let number =
         |bytes: &[u8], at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));

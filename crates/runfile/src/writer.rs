@@ -29,9 +29,9 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// A run file that is being written.
 ///
-/// Handing over a row costs its copying; a thread of its own writes it, and commits with each window
-/// and after a second at the latest. Only where the disk is so slow that 512 rows wait does the
-/// caller wait too, so a thread that measures should leave the handing over to another.
+/// Handing over a row costs its copying; a thread of its own writes it, and commits with each
+/// window and after a second at the latest. Only where the disk is so slow that 512 rows wait does
+/// the caller wait too, so a thread that measures should leave the handing over to another.
 ///
 /// After an error (a full disk) everything handed over is dropped, and [`RunFile::failed`] says so
 /// from then on.
@@ -74,8 +74,9 @@ impl RunFile {
         RunFile::make(path, header, None)
     }
 
-    /// Says now what would keep a run file from being made at `path` later, without changing anything: something that is
-    /// there already. With `overwrite`, a run file that nobody writes may be there.
+    /// Says now what would keep a run file from being made at `path` later, without changing
+    /// anything: something that is there already. With `overwrite`, a run file that nobody writes
+    /// may be there.
     ///
     /// # Errors
     /// Those of [`RunFile::create`] and [`RunFile::create_over`] that come of what is there.
@@ -255,7 +256,8 @@ fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
     Ok(is_run_file(&head))
 }
 
-/// The run file at `path` that may be replaced, locked, or `None` where there is nothing. An empty file counts as one.
+/// The run file at `path` that may be replaced, locked, or `None` where there is nothing. An empty
+/// file counts as one.
 fn old(path: &Path) -> Result<Option<File>, RunFileError> {
     let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
     let metadata = match std::fs::metadata(path) {

@@ -1,7 +1,8 @@
 //! An entry of the catalogue of servers: one YAML file that says how a server is started.
 //!
-//! It is read as a scenario is: what is not known is an error at its place. Texts hold placeholders,
-//! such as `{port}`, which are filled in when the server is started ([`ServerEntry::fill`]).
+//! It is read as a scenario is: what is not known is an error at its place. Texts hold
+//! placeholders, such as `{port}`, which are filled in when the server is started
+//! ([`ServerEntry::fill`]).
 
 mod fill;
 
@@ -33,8 +34,8 @@ pub struct ServerEntry {
     pub protocols: Vec<String>,
     /// The programs that can be it, best first: each a name that is looked for in PATH, or a path.
     pub programs: Vec<String>,
-    /// A command that ends with 0 where all that it needs is installed. Default: that the program is
-    /// there is enough.
+    /// A command that ends with 0 where all that it needs is installed. Default: that the program
+    /// is there is enough.
     pub probe: Option<Vec<String>>,
     /// The program and its arguments, with placeholders.
     pub command: Vec<String>,
@@ -52,7 +53,8 @@ pub struct ServerEntry {
     pub ready: EntryReady,
     /// It refuses to be root: the scenario cannot say `user: root`. Default: no.
     pub not_as_root: bool,
-    /// Why it keeps root where streamgauge has it. Default: it does not need root, and runs as user 65534.
+    /// Why it keeps root where streamgauge has it. Default: it does not need root, and runs as user
+    /// 65534.
     pub needs_root: Option<String>,
     /// The URLs that it serves, with placeholders. At least one.
     pub urls: Vec<String>,

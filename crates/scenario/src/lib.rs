@@ -1,4 +1,5 @@
-//! What to do: a scenario file, one line of arguments and `--set` become one validated [`Scenario`].
+//! What to do: a scenario file, one line of arguments and `--set` become one validated
+//! [`Scenario`].
 //!
 //! Every way of writing a scenario makes the same tree, in which every piece knows where it was
 //! written: file, line and column, an argument, an environment variable. Settings are put over the
@@ -54,8 +55,8 @@ pub use vary::{DEFAULT_SETTLE, Plan, Series, StopAt};
 use crate::node::Node;
 
 impl Scenario {
-    /// Reads the scenario file at `path`, which must be of one run: see [`Plan::load`]. What it names
-    /// relative to itself is resolved.
+    /// Reads the scenario file at `path`, which must be of one run: see [`Plan::load`]. What it
+    /// names relative to itself is resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
         let (shown, text) = open::read(path)?;
         let mut scenario = Scenario::parse(&shown, &text, overrides)?;

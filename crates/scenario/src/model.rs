@@ -18,8 +18,8 @@ use crate::sources::MulticastSource;
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The receive buffer of each media socket, unless the scenario says otherwise: 1 MiB. At 1 Mb/s that is
-/// about eight seconds, so that a worker that is busy elsewhere for a moment loses nothing.
+/// The receive buffer of each media socket, unless the scenario says otherwise: 1 MiB. At 1 Mb/s
+/// that is about eight seconds, so that a worker that is busy elsewhere for a moment loses nothing.
 pub const DEFAULT_RECEIVE_BUFFER: u64 = 1 << 20;
 
 /// The packet ring of each worker, unless the scenario says otherwise: 8 MiB.
@@ -63,8 +63,8 @@ pub struct Scenario {
     pub workers: Option<u32>,
     /// How the tester receives, and within which bounds it trusts its figures.
     pub tester: Tester,
-    /// What this run of a series sets otherwise than the others, in the order of `vary`. Empty of a run
-    /// that is none of a series.
+    /// What this run of a series sets otherwise than the others, in the order of `vary`. Empty of a
+    /// run that is none of a series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub varied: Vec<Setting>,
 }
@@ -128,7 +128,8 @@ pub enum Priority {
     /// As everybody.
     #[default]
     Normal,
-    /// Before others (a nice value of -10; setpriority(2)). It needs CAP_SYS_NICE; without it the run does not begin.
+    /// Before others (a nice value of -10; setpriority(2)). It needs CAP_SYS_NICE; without it the
+    /// run does not begin.
     Raised,
 }
 
@@ -141,8 +142,8 @@ pub struct Threshold {
     pub text: String,
     /// Where it was written, such as `line 12, column 5` or `--threshold`.
     pub origin: String,
-    /// How long after its start the run is ended where the threshold does not hold; not at all where
-    /// nothing is said. Default: not.
+    /// How long after its start the run is ended where the threshold does not hold; not at all
+    /// where nothing is said. Default: not.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub abort: Option<Duration>,
 }
@@ -174,7 +175,8 @@ pub enum Pick {
     Random,
     /// The client in slot `k` the `k`-th, over and over; who takes its place, the next.
     InTurn,
-    /// The client in slot `k` the `k`-th, over and over; who takes its place, the same. Usual where clients publish.
+    /// The client in slot `k` the `k`-th, over and over; who takes its place, the same. Usual where
+    /// clients publish.
     Own,
 }
 
@@ -193,10 +195,12 @@ pub enum Leave {
 pub struct Server {
     /// How there comes to be one.
     pub start: ServerStart,
-    /// With [`ServerStart::Launch`]: the network interface that it receives multicast on. Default: `lo`.
+    /// With [`ServerStart::Launch`]: the network interface that it receives multicast on. Default:
+    /// `lo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// With [`ServerStart::Launch`]: the multicast groups it is to relay, for those that must be told. Default: none.
+    /// With [`ServerStart::Launch`]: the multicast groups it is to relay, for those that must be
+    /// told. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The media that it is to serve, made where it is missing.
@@ -209,14 +213,16 @@ pub struct Server {
     /// How long it may take to end after it was asked to. Default: [`DEFAULT_STOP_TIMEOUT`].
     #[serde(with = "duration")]
     pub stop_timeout: Duration,
-    /// How long it is looked at after the last client has left, for what it gives back: multicast groups, file descriptors, memory. Default: not.
+    /// How long it is looked at after the last client has left, for what it gives back: multicast
+    /// groups, file descriptors, memory. Default: not.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub linger: Option<Duration>,
     /// Its log, and what is looked for in it.
     pub log: ServerLog,
     /// Environment variables that it gets beside the few that every server gets.
     pub environment: BTreeMap<String, String>,
-    /// Whom it runs as, by name or number. Default: a server of the catalogue as its entry says, any other as streamgauge does.
+    /// Whom it runs as, by name or number. Default: a server of the catalogue as its entry says,
+    /// any other as streamgauge does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Where it runs. Default: where streamgauge was started.
@@ -228,7 +234,8 @@ pub struct Server {
 pub struct ServerLog {
     /// The file that it is written to. What a launched server prints is read anyway. Default: none.
     pub file: Option<PathBuf>,
-    /// Regular expressions that a line matches if it is worth counting. Default: the usual words for what went wrong.
+    /// Regular expressions that a line matches if it is worth counting. Default: the usual words
+    /// for what went wrong.
     #[serde(rename = "match")]
     pub patterns: Vec<String>,
 }
@@ -251,7 +258,8 @@ pub enum ServerStart {
         /// Its process number.
         pid: u32,
     },
-    /// A server on another machine, of which Prometheus' exporters there tell. One of the two URLs is there.
+    /// A server on another machine, of which Prometheus' exporters there tell. One of the two URLs
+    /// is there.
     Exporters {
         /// node_exporter's URL: of the machine.
         node: Option<String>,

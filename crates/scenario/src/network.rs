@@ -18,8 +18,8 @@ pub enum Network {
     Own,
     /// A network namespace made for the run, in which there is nothing but a loopback interface.
     Loopback,
-    /// Network namespaces made for the run: the sources', the server's and the clients', tied to each other by pairs of virtual
-    /// Ethernet interfaces.
+    /// Network namespaces made for the run: the sources', the server's and the clients', tied to
+    /// each other by pairs of virtual Ethernet interfaces.
     Veth,
 }
 
@@ -54,7 +54,8 @@ impl Network {
         }
     }
 
-    /// By which interface a server that is launched receives multicast, unless the scenario says otherwise.
+    /// By which interface a server that is launched receives multicast, unless the scenario says
+    /// otherwise.
     pub(crate) const fn server_interface(self, sources: bool) -> &'static str {
         match (self, sources) {
             (Network::Own | Network::Loopback, _) => "lo",
@@ -78,7 +79,8 @@ impl Network {
     }
 }
 
-/// Whether what the scenario names can be in a network that is made for the run. `ready` says that all of it could be read.
+/// Whether what the scenario names can be in a network that is made for the run. `ready` says that
+/// all of it could be read.
 pub(crate) fn check(
     entry: &Entry,
     network: Network,

@@ -9,7 +9,8 @@ use crate::source::{Origin, Source, SourceKind};
 /// The population of a one-liner is called so where it has media: `viewers.loss < 1%`.
 pub const ONE_LINER_POPULATION: &str = "viewers";
 
-/// The population of a one-liner is called so where it has no media, but messages: `senders.back_pressure < 1%`.
+/// The population of a one-liner is called so where it has no media, but messages:
+/// `senders.back_pressure < 1%`.
 pub const ONE_LINER_SENDERS: &str = "senders";
 
 /// What the population of a one-liner with these URLs is called.

@@ -33,7 +33,8 @@ pub struct Overrides {
     pub options: Vec<OptionSetting>,
     /// Settings of the environment: name (with [`ENVIRONMENT_PREFIX`]) and value.
     pub environment: Vec<(String, String)>,
-    /// Variables with that prefix that mean something else: they may have been meant by one that is not known.
+    /// Variables with that prefix that mean something else: they may have been meant by one that is
+    /// not known.
     pub reserved: Vec<String>,
     /// Thresholds of the command line, beside those of the file.
     pub thresholds: Vec<String>,
@@ -67,8 +68,8 @@ impl OptionSetting {
 
 impl Overrides {
     /// Those of `variables` that set a key: they begin with [`ENVIRONMENT_PREFIX`] and are none of
-    /// `reserved`, which mean something else to the program. Those of the program's own tests (`STREAMGAUGE_TEST_...`) are
-    /// left out too.
+    /// `reserved`, which mean something else to the program. Those of the program's own tests
+    /// (`STREAMGAUGE_TEST_...`) are left out too.
     #[must_use]
     pub fn with_environment(
         mut self,

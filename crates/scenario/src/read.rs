@@ -335,8 +335,8 @@ fn thresholds(
     thresholds
 }
 
-/// The text of a threshold, and from when on the run is ended where it does not hold: a text alone, or
-/// `{threshold: TEXT, abort: true, delay: 10s}`.
+/// The text of a threshold, and from when on the run is ended where it does not hold: a text alone,
+/// or `{threshold: TEXT, abort: true, delay: 10s}`.
 fn written_threshold<'a>(
     item: &'a Node,
     path: &str,

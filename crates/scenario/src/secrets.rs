@@ -2,9 +2,9 @@
 //!
 //! Clients and servers get the scenario as it is written. Whatever else leaves the program goes
 //! through here: [`Scenario::shown`] is the scenario as it may be kept, and [`Secrets`] masks the
-//! texts of a run. There are two ways to find a secret in a text. Some show themselves: the password
-//! of a URL, the value of a query's `token=`, an `Authorization` line. Others are known because the
-//! scenario names them: those are searched for as they are written.
+//! texts of a run. There are two ways to find a secret in a text. Some show themselves: the
+//! password of a URL, the value of a query's `token=`, an `Authorization` line. Others are known
+//! because the scenario names them: those are searched for as they are written.
 
 use serde_json::Value;
 
@@ -73,11 +73,12 @@ const OPEN_HEADERS: [&str; 14] = [
 /// The shortest text that is searched for as a secret: what is shorter would be found everywhere.
 const SHORTEST: usize = 4;
 
-/// The shortest value of a variable that is searched for where its name does not say that it is secret.
+/// The shortest value of a variable that is searched for where its name does not say that it is
+/// secret.
 const SHORTEST_VALUE: usize = 6;
 
-/// The most secrets that are searched for by their words: each is searched for in each text. Those of
-/// URLs show themselves anyway.
+/// The most secrets that are searched for by their words: each is searched for in each text. Those
+/// of URLs show themselves anyway.
 const WORDS_MAX: usize = 1_000;
 
 /// From this length on a secret is masked also within a longer word.
@@ -427,8 +428,9 @@ fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// The password of a URL whose text after `://` begins so. One that holds `/`, `?` or `#` ends at the
-/// last `@`, though no URL may be written so: whoever forgot to encode it wants it hidden no less.
+/// The password of a URL whose text after `://` begins so. One that holds `/`, `?` or `#` ends at
+/// the last `@`, though no URL may be written so: whoever forgot to encode it wants it hidden no
+/// less.
 fn password(rest: &str) -> Option<&str> {
     let end = rest.find(ends_url).unwrap_or(rest.len());
     let ends_authority = ['/', '?', '#'];
@@ -504,7 +506,8 @@ fn pairs(lower: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), not the names of the schemes in a sentence.
+/// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), not the names of the schemes in a
+/// sentence.
 fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
     for scheme in ["bearer ", "basic "] {
         for (at, _) in lower.match_indices(scheme) {

@@ -20,27 +20,29 @@ use crate::section::{self, Form, Key, Range, Raw, Whole, Within, one_line};
 use crate::source::Origin;
 use crate::urls;
 
-/// A source: a transport stream, sent to each of some multicast groups for as long as the run lasts.
+/// A source: a transport stream, sent to each of some multicast groups for as long as the run
+/// lasts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MulticastSource {
     /// Its name, written as a population's.
     pub name: String,
     /// Where to: one stream each. At least one, and none that another source sends to.
     pub to: Vec<Target>,
-    /// The bit rate of each stream: of transport packets, stamps included. Default: that of the file, else
-    /// [`DEFAULT_RATE`].
+    /// The bit rate of each stream: of transport packets, stamps included. Default: that of the
+    /// file, else [`DEFAULT_RATE`].
     pub bitrate: Option<BitRate>,
     /// The transport stream that is sent over and over. Default: a made programme.
     pub file: Option<PathBuf>,
-    /// By which interface it leaves: the name of one, or an address that it has. Default: the loopback interface; in a
-    /// [`Network::Veth`] that towards the server.
+    /// By which interface it leaves: the name of one, or an address that it has. Default: the
+    /// loopback interface; in a [`Network::Veth`] that towards the server.
     pub interface: String,
     /// How many hops datagrams live. Default 1.
     pub ttl: u8,
 }
 
 impl MulticastSource {
-    /// The bit rate of each stream, as far as the scenario alone tells: that of a file is known when it is read.
+    /// The bit rate of each stream, as far as the scenario alone tells: that of a file is known
+    /// when it is read.
     pub fn rate(&self) -> Option<BitRate> {
         let made = || self.file.is_none().then_some(BitRate(DEFAULT_RATE));
         self.bitrate.or_else(made)

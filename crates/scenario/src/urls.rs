@@ -26,8 +26,8 @@ fn host(address: IpAddr) -> String {
     }
 }
 
-/// The URLs that `node`, a list of texts or one text, stands for, each with its node. `{server}` in them is that address, where there
-/// is one.
+/// The URLs that `node`, a list of texts or one text, stands for, each with its node. `{server}` in
+/// them is that address, where there is one.
 pub(crate) fn read<'a>(
     node: &'a Node,
     path: &str,

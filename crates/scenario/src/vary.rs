@@ -43,8 +43,8 @@ pub enum Plan {
     Series(Box<Series>),
 }
 
-/// Several runs of one scenario: one for each combination of the values under `vary`. Every one of them
-/// has been checked.
+/// Several runs of one scenario: one for each combination of the values under `vary`. Every one of
+/// them has been checked.
 #[derive(Clone, Debug)]
 pub struct Series {
     axes: Vec<Axis>,
@@ -63,8 +63,8 @@ pub enum StopAt {
     /// Never: every run has its turn (default).
     #[default]
     Never,
-    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or it could
-    /// not begin.
+    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or it
+    /// could not begin.
     Fail,
 }
 
@@ -190,8 +190,8 @@ impl Series {
             .collect()
     }
 
-    /// The scenario of a run, counted from 0. It was checked when the series was made, so an error is not
-    /// to be expected.
+    /// The scenario of a run, counted from 0. It was checked when the series was made, so an error
+    /// is not to be expected.
     pub fn scenario(&self, run: usize) -> Result<Scenario, ScenarioError> {
         let mut scenario = self.decode(run)?;
         scenario.resolve(self.folder.as_deref());
@@ -396,7 +396,8 @@ fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
     axes
 }
 
-/// Every list is a key's values; mappings on the way are part of the key, as `--set vary.KEY=[...]` makes them.
+/// Every list is a key's values; mappings on the way are part of the key, as `--set vary.KEY=[...]`
+/// makes them.
 fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &mut Vec<Problem>) {
     for entry in entries {
         let mut path = above.to_vec();

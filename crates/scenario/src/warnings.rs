@@ -13,8 +13,8 @@ use crate::model::{Population, Scenario};
 const WINDOW: Duration = Duration::from_secs(1);
 
 impl Scenario {
-    /// What will most likely disappoint whoever runs it, a sentence each: figures that will have no data, and plans
-    /// that do not fit the length of the run.
+    /// What will most likely disappoint whoever runs it, a sentence each: figures that will have no
+    /// data, and plans that do not fit the length of the run.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(duration) = self.duration

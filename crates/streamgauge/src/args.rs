@@ -35,8 +35,8 @@ Exit codes:
        calibrate found that what it measures here is not true
 A series ends with the first of 104, 105, 110 and 99 that any of its runs came to.";
 
-/// The seed of a run where none is named: another one each time, which the report names. It is short enough to be
-/// typed.
+/// The seed of a run where none is named: another one each time, which the report names. It is
+/// short enough to be typed.
 pub(crate) fn new_seed() -> u64 {
     let drawn = RandomState::new().build_hasher().finish();
     drawn & u64::from(u32::MAX)
@@ -51,8 +51,8 @@ pub(crate) struct Global {
     /// Every metric and event in the summary
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the environment turns them off;
-    /// otherwise CLICOLOR_FORCE turns them on everywhere
+    /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the
+    /// environment turns them off; otherwise CLICOLOR_FORCE turns them on everywhere
     #[arg(
         long,
         global = true,
@@ -95,24 +95,30 @@ pub(crate) enum Command {
     Demo(Box<Demo>),
     /// Play clients against a server: one line, no file
     Load(Box<Load>),
-    /// Run a scenario file: once, or once for each of the values under its `vary`, with one table at the end
+    /// Run a scenario file: once, or once for each of the values under its `vary`, with one table
+    /// at the end
     Run(Run),
-    /// Prove on this machine that what is measured is true: against a reference server with known faults
+    /// Prove on this machine that what is measured is true: against a reference server with known
+    /// faults
     Calibrate(Calibrate),
-    /// Validate a scenario file, say what it will need and do, and ask the server what its media is; plays nothing
+    /// Validate a scenario file, say what it will need and do, and ask the server what its media
+    /// is; plays nothing
     Check(Check),
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
     Serve(Serve),
-    /// Send MPEG-TS to multicast groups at a constant bit rate, each datagram stamped, so that receivers can account for all
+    /// Send MPEG-TS to multicast groups at a constant bit rate, each datagram stamped, so that
+    /// receivers can account for all
     Send(Box<Send>),
-    /// Receive media on this machine for runs on another, which know a secret, and report back what came
+    /// Receive media on this machine for runs on another, which know a secret, and report back what
+    /// came
     Receive(Receive),
     /// Report a run again, out of its run file, or a series out of its folder
     Report(Report),
     /// List every metric: name, unit, definition and source
     Metrics(Metrics),
-    /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which are installed here
+    /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which are
+    /// installed here
     Servers(Servers),
     /// Print a JSON Schema: of the scenario file, or of the JSON report of a run or a series
     Schema(Schema),
@@ -137,8 +143,8 @@ pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of its own
-    /// [default: streamgauge-NAME-TIME.run in this folder, or .series]
+    /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of
+    /// its own [default: streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
     /// Replace the run file, or the series, that --out names, and whatever file --json names
@@ -147,7 +153,8 @@ pub(crate) struct Results {
     /// Keep no run file: the report is all there is
     #[arg(long, conflicts_with_all = ["out", "trace"])]
     pub(crate) no_run_file: bool,
-    /// Begin without asking the server what the media of each URL is (its bit rate, length and codecs)
+    /// Begin without asking the server what the media of each URL is (its bit rate, length and
+    /// codecs)
     #[arg(long, hide_short_help = true)]
     pub(crate) no_describe: bool,
 }
@@ -182,7 +189,8 @@ pub(crate) struct Calibrate {
     /// Calibrate only this receive path (may be repeated) [default: all that this process can have]
     #[arg(long, value_enum, value_name = "PATH")]
     pub(crate) path: Vec<Way>,
-    /// Set a key of the tester to calibrate it as it will be used, such as tester.receive_buffer=64KiB (may be repeated)
+    /// Set a key of the tester to calibrate it as it will be used, such as
+    /// tester.receive_buffer=64KiB (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Write what was found to this file, as JSON; - is standard output
@@ -223,8 +231,8 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Args)]
 pub(crate) struct Servers {
-    /// Show this one in full: how it is started, its configuration, what to know, what to do where it is missing;
-    /// the path of a file of your own checks that
+    /// Show this one in full: how it is started, its configuration, what to know, what to do where
+    /// it is missing; the path of a file of your own checks that
     pub(crate) name: Option<String>,
     /// As JSON
     #[arg(long)]

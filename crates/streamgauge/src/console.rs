@@ -1,6 +1,8 @@
-//! What is said to the user, and where: everything on standard error but what was asked for by name.
+//! What is said to the user, and where: everything on standard error but what was asked for by
+//! name.
 //!
-//! All of it goes through [`report::gate`]: what servers, scenarios and run files say cannot steer the terminal.
+//! All of it goes through [`report::gate`]: what servers, scenarios and run files say cannot steer
+//! the terminal.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -29,8 +31,8 @@ enum Colours {
 }
 
 impl Colours {
-    /// As the option says; where it says nothing, as the environment does: <https://no-color.org> and then
-    /// <https://bixense.com/clicolors>.
+    /// As the option says; where it says nothing, as the environment does: <https://no-color.org>
+    /// and then <https://bixense.com/clicolors>.
     fn new(when: When, environment: impl Fn(&str) -> Option<OsString>) -> Colours {
         let is_set = |name| environment(name).is_some_and(|value| !value.is_empty());
         match when {
@@ -113,8 +115,8 @@ impl Console {
         self.print(&(gate::json(&text).into_owned() + "\n"))
     }
 
-    /// A result that is laid out for whoever reads it: on standard output, unless something else goes there. Nothing
-    /// where the user wants quiet.
+    /// A result that is laid out for whoever reads it: on standard output, unless something else
+    /// goes there. Nothing where the user wants quiet.
     pub(crate) fn show(
         self,
         to_stderr: bool,

@@ -63,7 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether help and errors of arguments have colours: that has to be known before the arguments are.
+/// Whether help and errors of arguments have colours: that has to be known before the arguments
+/// are.
 fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorChoice {
     let mut choice = ColorChoice::Auto;
     let mut is_value = false;

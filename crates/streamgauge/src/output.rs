@@ -1,4 +1,5 @@
-//! Files that the user asked for: a place that cannot be written is said before a run, not after it.
+//! Files that the user asked for: a place that cannot be written is said before a run, not after
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -45,8 +46,8 @@ pub(crate) struct Claim {
 }
 
 impl Json {
-    /// Sees to it that `path` can be written; `-` is standard output. A report that is there stays as
-    /// it is until the new one is written. Any other file that holds something is refused, as
+    /// Sees to it that `path` can be written; `-` is standard output. A report that is there stays
+    /// as it is until the new one is written. Any other file that holds something is refused, as
     /// `--json scenario.yaml` is a slip.
     pub(crate) fn claim(path: &Path, force: Force) -> Result<Json, Failure> {
         if path == Path::new("-") {

@@ -1,4 +1,5 @@
-//! Where a run is kept: decided before anything starts, so that no server is launched for a run that then cannot be kept.
+//! Where a run is kept: decided before anything starts, so that no server is launched for a run
+//! that then cannot be kept.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -40,8 +41,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Finds the place that the arguments name, or one in this folder, and sees to it that it can be written. Where this
-    /// folder cannot be written, which nobody asked for, the run goes on and is not kept.
+    /// Finds the place that the arguments name, or one in this folder, and sees to it that it can
+    /// be written. Where this folder cannot be written, which nobody asked for, the run goes on and
+    /// is not kept.
     ///
     /// # Errors
     /// In words, with what to do.

@@ -1,4 +1,5 @@
-//! Shows how a run goes: one block that is redrawn once a second in a terminal, else one plain line now and then.
+//! Shows how a run goes: one block that is redrawn once a second in a terminal, else one plain line
+//! now and then.
 
 mod block;
 mod line;

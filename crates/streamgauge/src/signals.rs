@@ -20,7 +20,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Hands every signal that asks to end on to `control`.
     ///
-    /// The first stops in order, the second at once, and the third ends the process whatever it does.
+    /// The first stops in order, the second at once, and the third ends the process whatever it
+    /// does.
     pub(crate) fn start(control: Control) -> std::io::Result<Watch> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();

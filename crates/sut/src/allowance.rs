@@ -1,4 +1,5 @@
-//! How much of the machine's processors a process may use: what taskset or a container's quota leaves it.
+//! How much of the machine's processors a process may use: what taskset or a container's quota
+//! leaves it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +10,9 @@ use crate::cgroup;
 /// The number of a processor is lower (`NR_CPUS` of the kernel is at most this).
 const PROCESSORS_MAX: u32 = 8192;
 
-/// How many cores these processes may use together; none where nothing can be read. Processors that any of them may run
-/// on, by the affinity of its first thread, and no more than the quota of the control group that the first process is in.
+/// How many cores these processes may use together; none where nothing can be read. Processors that
+/// any of them may run on, by the affinity of its first thread, and no more than the quota of the
+/// control group that the first process is in.
 pub(crate) fn cores(tree: &[u32]) -> Option<f64> {
     let mut processors = BTreeSet::new();
     for pid in tree {
@@ -44,8 +46,8 @@ fn parse_affinity(status: &str) -> Option<BTreeSet<u32>> {
     Some(processors)
 }
 
-/// The least quota of the control groups that a process is in, from its own up to the highest that can be seen here, in
-/// cores.
+/// The least quota of the control groups that a process is in, from its own up to the highest that
+/// can be seen here, in cores.
 fn quota(pid: u32) -> Option<f64> {
     let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let quotas = cgroup::groups_of(&membership)
@@ -69,7 +71,8 @@ fn group_quota(group: &Path) -> Option<f64> {
     }
 }
 
-/// Reads `cpu.max` (cgroups(7)): quota and period in microseconds. `max` and, of version 1, a quota below nothing are no limit.
+/// Reads `cpu.max` (cgroups(7)): quota and period in microseconds. `max` and, of version 1, a quota
+/// below nothing are no limit.
 fn parse_quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (i64, i64) = (quota.parse().ok()?, period.parse().ok()?);

@@ -172,13 +172,15 @@ pub(crate) struct Cgroup {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     home: PathBuf,
-    /// Held for as long as this process lives, so that no other run takes the group for a dead one's.
+    /// Held for as long as this process lives, so that no other run takes the group for a dead
+    /// one's.
     _lock: Option<File>,
 }
 
 impl Cgroup {
-    /// Makes a group below the one this process is in, and enters it, so that a child started now is
-    /// in it from its first instruction. Groups that dead supervisors left there are cleared first.
+    /// Makes a group below the one this process is in, and enters it, so that a child started now
+    /// is in it from its first instruction. Groups that dead supervisors left there are cleared
+    /// first.
     pub(crate) fn enter() -> Result<Cgroup, String> {
         let name = Owner::own().ok_or("/proc/self cannot be read")?.name();
         let mounts =
@@ -259,8 +261,8 @@ fn groups<'a>(
     })
 }
 
-/// The groups that a process is in which can count or limit processor time, each behind the mount below which it is;
-/// `membership` is its /proc/PID/cgroup.
+/// The groups that a process is in which can count or limit processor time, each behind the mount
+/// below which it is; `membership` is its /proc/PID/cgroup.
 pub(crate) fn groups_of(membership: &str) -> Vec<(PathBuf, PathBuf)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     groups(&mounts, membership)

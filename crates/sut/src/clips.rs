@@ -1,7 +1,7 @@
 //! Clips for the server to play, made with ffmpeg where they are missing.
 //!
-//! Beside each clip lies a small file with the parameters it was made with: a clip is made anew when
-//! they have changed. A clip appears under its name only when it is whole.
+//! Beside each clip lies a small file with the parameters it was made with: a clip is made anew
+//! when they have changed. A clip appears under its name only when it is whole.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,9 @@
-//! What a server's log complains of: lines that match some patterns, counted, and the first of each kept.
+//! What a server's log complains of: lines that match some patterns, counted, and the first of each
+//! kept.
 //!
-//! The log is what a launched server prints, or a file that it writes. It is read as it comes, and bounded in each way: so
-//! many lines are looked at in a window, so many bytes of a file; what is more is counted as not looked at.
+//! The log is what a launched server prints, or a file that it writes. It is read as it comes, and
+//! bounded in each way: so many lines are looked at in a window, so many bytes of a file; what is
+//! more is counted as not looked at.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,8 +17,9 @@ use regex_lite::Regex;
 use crate::error::SutError;
 use crate::log::{Lines, pattern};
 
-/// What is looked for where nothing else is said, in capitals or not: words, of which each begins and ends as a word does,
-/// but for one with a star, which may go on. The first line of words that has one in a line of the log counts it.
+/// What is looked for where nothing else is said, in capitals or not: words, of which each begins
+/// and ends as a word does, but for one with a star, which may go on. The first line of words that
+/// has one in a line of the log counts it.
 pub const DEFAULT_PATTERNS: [&str; 6] = [
     "too many open files|no file descriptors",
     "out of memory|cannot allocate|can't allocate|no buffer space",
@@ -29,7 +32,8 @@ pub const DEFAULT_PATTERNS: [&str; 6] = [
 /// How many lines are looked at in a window.
 const LINES_A_WINDOW: u64 = 10_000;
 
-/// How long may be looked at them in a window: a regular expression takes up to a microsecond for each letter.
+/// How long may be looked at them in a window: a regular expression takes up to a microsecond for
+/// each letter.
 const TIME_A_WINDOW: Duration = Duration::from_millis(50);
 
 /// How much of a line is looked at, in bytes.
@@ -47,8 +51,8 @@ const READ_A_WINDOW: u64 = 1 << 20;
 /// Where a server's log is, and what is looked for in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpec {
-    /// The file that it is written to, beside what a launched server prints. Only what is added from the beginning of
-    /// the run on is looked at.
+    /// The file that it is written to, beside what a launched server prints. Only what is added
+    /// from the beginning of the run on is looked at.
     pub file: Option<PathBuf>,
     /// Regular expressions that tell a line worth counting. Default: [`DEFAULT_PATTERNS`].
     pub patterns: Vec<String>,

@@ -158,7 +158,8 @@ pub enum SutError {
 }
 
 impl SutError {
-    /// Everything that is wrong with a file of the catalogue, each with its place and how to mend it.
+    /// Everything that is wrong with a file of the catalogue, each with its place and how to mend
+    /// it.
     pub(crate) fn entry(error: &scenario::ScenarioError) -> SutError {
         let lines: Vec<String> = error
             .problems()

@@ -1,12 +1,14 @@
 //! Which multicast groups are joined where the server is.
 //!
-//! The kernel says so by device, of a whole network namespace: whose sockets these are cannot be told.
+//! The kernel says so by device, of a whole network namespace: whose sockets these are cannot be
+//! told.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The groups among `watched` that are joined in the network namespace of a process; none where that cannot be read.
+/// The groups among `watched` that are joined in the network namespace of a process; none where
+/// that cannot be read.
 pub(crate) fn joined(pid: u32, watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<IpAddr>> {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
     let igmp = read("igmp").ok()?;
@@ -17,8 +19,8 @@ pub(crate) fn joined(pid: u32, watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<Ip
     Some(all.filter(|group| watched.contains(group)).collect())
 }
 
-/// Reads a line of /proc/net/igmp: one that is set off has a group, as the hexadecimal number that its four bytes are in this machine's order; the
-/// others are devices.
+/// Reads a line of /proc/net/igmp: one that is set off has a group, as the hexadecimal number that
+/// its four bytes are in this machine's order; the others are devices.
 fn parse_igmp(line: &str) -> Option<IpAddr> {
     if !line.starts_with('\t') {
         return None;

@@ -139,7 +139,8 @@ pub struct Sut {
 /// What a server has taken of its machine, at one moment. What is absent could not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Holdings {
-    /// Of the watched multicast groups, those that are joined in its network namespace; none where no group is watched.
+    /// Of the watched multicast groups, those that are joined in its network namespace; none where
+    /// no group is watched.
     pub groups: Option<BTreeSet<IpAddr>>,
     /// Open file descriptors of its processes.
     pub file_descriptors: Option<u64>,
@@ -173,7 +174,8 @@ impl WatchedLog {
 #[derive(Debug)]
 enum Process {
     Launched(Launched),
-    /// Only watched: its number, and when it started, which tells it from a later one of that number.
+    /// Only watched: its number, and when it started, which tells it from a later one of that
+    /// number.
     Observed {
         pid: u32,
         started: u64,
@@ -198,7 +200,8 @@ impl Sut {
     /// Makes the clips, starts the server and returns when it is ready; or, for one that runs
     /// already, begins to observe it.
     ///
-    /// Relative paths count from `base`, the scenario's folder. `progress` is called from this thread.
+    /// Relative paths count from `base`, the scenario's folder. `progress` is called from this
+    /// thread.
     ///
     /// # Errors
     /// Whatever keeps the server from being measured; nothing that was started is left then.
@@ -341,8 +344,8 @@ impl Sut {
     /// Observes a process that runs already, with all its descendants.
     ///
     /// # Errors
-    /// There is no such process, or it is this one or an ancestor of it: the tester would be part of
-    /// what is measured.
+    /// There is no such process, or it is this one or an ancestor of it: the tester would be part
+    /// of what is measured.
     pub fn observe_pid(pid: u32) -> Result<Sut, SutError> {
         let stat = proc::stat(pid)
             .filter(|stat| !stat.is_dead())
@@ -422,18 +425,20 @@ impl Sut {
         tree(&self.process)
     }
 
-    /// Says which multicast groups are looked for in its network namespace. Nothing of a server on another machine.
+    /// Says which multicast groups are looked for in its network namespace. Nothing of a server on
+    /// another machine.
     pub fn watch_groups(&mut self, groups: BTreeSet<IpAddr>) {
         self.observer.watched = groups;
     }
 
-    /// Of the watched groups, those that are joined now in the network namespace of the server, by whomever: the kernel does not say. None where no group is
-    /// watched, or nothing can be read.
+    /// Of the watched groups, those that are joined now in the network namespace of the server, by
+    /// whomever: the kernel does not say. None where no group is watched, or nothing can be read.
     pub fn groups(&self) -> Option<BTreeSet<IpAddr>> {
         self.observer.groups(&tree(&self.process))
     }
 
-    /// What it has taken of its machine, looked at now: that costs the server, as the kernel walks its page tables.
+    /// What it has taken of its machine, looked at now: that costs the server, as the kernel walks
+    /// its page tables.
     pub fn holdings(&self) -> Holdings {
         let tree = tree(&self.process);
         Holdings {
@@ -475,7 +480,8 @@ impl Sut {
         lines
     }
 
-    /// From now on its log counts: what it complained of before, such as while it started, is forgotten.
+    /// From now on its log counts: what it complained of before, such as while it started, is
+    /// forgotten.
     pub fn begin(&mut self) {
         let log = &mut self.log;
         log.found = Complaints::default();
@@ -489,7 +495,8 @@ impl Sut {
         }
     }
 
-    /// Lines of its log that complain, those since this was asked last: the first three of each pattern.
+    /// Lines of its log that complain, those since this was asked last: the first three of each
+    /// pattern.
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
         let mut lines = log.found.take_fresh(&log.patterns);
@@ -499,8 +506,8 @@ impl Sut {
         lines
     }
 
-    /// What its log complained of since [`Sut::begin`], by pattern, most first; and whether there was more of it than could
-    /// be looked at.
+    /// What its log complained of since [`Sut::begin`], by pattern, most first; and whether there
+    /// was more of it than could be looked at.
     pub fn log_counts(&self) -> (Vec<LogCount>, bool) {
         let log = &self.log;
         let mut counts = log.found.counts(&log.patterns);

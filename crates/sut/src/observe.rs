@@ -1,7 +1,8 @@
 //! What the server costs, looked at once a window.
 //!
-//! Looking costs the tester, and some of it the server. So whatever grows with the number of threads
-//! and descriptors is done less often once it takes long: never more than 1 % of one core each.
+//! Looking costs the tester, and some of it the server. So whatever grows with the number of
+//! threads and descriptors is done less often once it takes long: never more than 1 % of one core
+//! each.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -33,7 +34,8 @@ const COST_SHARE: u32 = 100;
 pub enum CpuSource {
     /// A control group of its own, version 1 (cpuacct): exact, ended threads and children included.
     CgroupV1,
-    /// A control group of its own, version 2 (cpu.stat): exact, ended threads and children included.
+    /// A control group of its own, version 2 (cpu.stat): exact, ended threads and children
+    /// included.
     CgroupV2,
     /// User and system time of the processes of the tree and of children they waited for, in clock
     /// ticks (mostly of 10 ms). Used where no control group can be made, for the reason given, and
@@ -73,7 +75,8 @@ pub struct Observation {
     pub udp_memory: Option<u64>,
     /// Datagrams dropped at the server's sockets since the last look.
     pub socket_drops: u64,
-    /// Processor time of the server's whole machine since the last look, in cores. Of another machine only.
+    /// Processor time of the server's whole machine since the last look, in cores. Of another
+    /// machine only.
     pub machine_cpu: Option<f64>,
     /// Cores of that machine.
     pub machine_cores: Option<u64>,
@@ -254,7 +257,8 @@ impl Observer {
         }
     }
 
-    /// Of the watched groups, those that are joined where the processes are; none where no group is watched.
+    /// Of the watched groups, those that are joined where the processes are; none where no group is
+    /// watched.
     pub(crate) fn groups(&self, tree: &[u32]) -> Option<BTreeSet<IpAddr>> {
         joined(tree, &self.watched)
     }
@@ -271,8 +275,8 @@ impl Observer {
         (seconds > 0.0).then(|| value.saturating_sub(last.value) as f64 * unit / seconds)
     }
 
-    /// Adds up the ticks of the tree. A process that ended has passed its time on to the parent that
-    /// waited for it; where none did, what it used is missing from this step only.
+    /// Adds up the ticks of the tree. A process that ended has passed its time on to the parent
+    /// that waited for it; where none did, what it used is missing from this step only.
     fn count_ticks(&mut self, stats: &[proc::Stat]) -> u64 {
         let now = stats.iter().map(|stat| stat.ticks).sum();
         let before = self.ticks.replace(now).unwrap_or(now);
@@ -344,7 +348,8 @@ fn joined(tree: &[u32], watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<IpAddr>> 
     tree.iter().find_map(|&pid| groups::joined(pid, watched))
 }
 
-/// How many file descriptors are open in all, and what share of what it may open the process has that is nearest to that.
+/// How many file descriptors are open in all, and what share of what it may open the process has
+/// that is nearest to that.
 fn descriptors(tree: &[u32]) -> (Option<u64>, Option<f64>) {
     let open: Vec<(u32, u64)> = tree
         .iter()

@@ -131,8 +131,8 @@ pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner 
     PortOwner::Unknown
 }
 
-/// As [`owner`], for a tree that may grow while it is looked at: a process that is found to have the
-/// port may have been started by the tree a moment ago.
+/// As [`owner`], for a tree that may grow while it is looked at: a process that is found to have
+/// the port may have been started by the tree a moment ago.
 pub(crate) fn owner_of(port: u16, transport: Transport, tree: impl Fn() -> Vec<u32>) -> PortOwner {
     let mut found = owner(port, transport, &tree());
     for _ in 0..3 {

@@ -23,7 +23,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Nothing of it runs any more. Threads can outlive the first one, which then is a zombie alone.
+    /// Nothing of it runs any more. Threads can outlive the first one, which then is a zombie
+    /// alone.
     pub(crate) fn is_dead(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
@@ -54,7 +55,8 @@ pub(crate) fn signal(pids: &[u32], signal: Signal) {
     }
 }
 
-/// Reads one line of /proc/PID/stat. The name may hold blanks and brackets: the last bracket ends it.
+/// Reads one line of /proc/PID/stat. The name may hold blanks and brackets: the last bracket ends
+/// it.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
@@ -220,7 +222,8 @@ pub(crate) fn sockets(pid: u32) -> Option<HashSet<u64>> {
     sockets_in(&format!("/proc/{pid}/fd"))
 }
 
-/// The inodes of the sockets that its threads hold, of which each may have a table of descriptors of its own (unshare(2), `CLONE_FILES`).
+/// The inodes of the sockets that its threads hold, of which each may have a table of descriptors
+/// of its own (unshare(2), `CLONE_FILES`).
 pub(crate) fn sockets_of_threads(pid: u32) -> HashSet<u64> {
     numbers(format!("/proc/{pid}/task"))
         .filter_map(|thread| sockets_in(&format!("/proc/{pid}/task/{thread}/fd")))

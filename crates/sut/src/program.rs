@@ -8,8 +8,8 @@ use scenario::{Server, ServerStart};
 use crate::catalogue;
 use crate::error::SutError;
 
-/// The word that stands for this executable at the start of a command, so that a scenario works from
-/// a checkout as it does after installation.
+/// The word that stands for this executable at the start of a command, so that a scenario works
+/// from a checkout as it does after installation.
 const OWN: &str = "streamgauge";
 
 /// The program that a command names by this word: a path for [`OWN`], else the word.

@@ -40,8 +40,8 @@ pub struct ServerSpec {
     pub log: LogSpec,
     /// Variables of its environment, beside [`crate::PASSED_ON`].
     pub environment: Vec<(OsString, OsString)>,
-    /// Whom it runs as, by name or number; only root can change that. Default: a server of the catalogue
-    /// as its entry says, any other as streamgauge does.
+    /// Whom it runs as, by name or number; only root can change that. Default: a server of the
+    /// catalogue as its entry says, any other as streamgauge does.
     pub user: Option<String>,
     /// The folder that a command starts in; default: the one streamgauge was started in. Servers of
     /// the catalogue have one of their own.
@@ -173,8 +173,8 @@ pub(crate) struct Launch {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// The folder to start in; default: the one streamgauge was started in.
     pub(crate) directory: Option<PathBuf>,
-    /// The port that must be nobody's before it starts, and its own once it is ready, whatever else shows
-    /// that; default: that of `ready`.
+    /// The port that must be nobody's before it starts, and its own once it is ready, whatever else
+    /// shows that; default: that of `ready`.
     pub(crate) port: Option<(SocketAddr, Transport)>,
     /// How to know that it is ready.
     pub(crate) ready: Ready,

@@ -2,14 +2,15 @@
 //!
 //! The supervisor cannot set these things for its child from outside, and code that runs between
 //! fork and exec would be `unsafe`. So the child is this executable once more. It changes its user,
-//! asks the kernel for SIGKILL when the supervisor dies, and then executes the server's program: the
-//! process number stays the same.
+//! asks the kernel for SIGKILL when the supervisor dies, and then executes the server's program:
+//! the process number stays the same.
 //!
 //! The order matters: a change of user clears the parent-death signal (PR_SET_PDEATHSIG in
 //! prctl(2)), so the signal is set after it. Executing a program that is set-user-ID, set-group-ID
 //! or has file capabilities clears it too: such a server is only ended by the supervisor and by its
 //! control group. The signal is sent when the parent *thread* ends: the supervisor starts the stage
-//! from its first thread, which lives as long as the process. Children of the server do not have it.
+//! from its first thread, which lives as long as the process. Children of the server do not have
+//! it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -54,7 +55,8 @@ impl Stage {
             .args([SUBCOMMAND, ARGUMENT])
             .args(self.arguments())
             .stdin(OwnedFd::from(theirs))
-            // A group of its own: a server that signals its whole group does not hit the supervisor.
+            // A group of its own: a server that signals its whole group does not hit the
+            // supervisor.
             .process_group(0);
         let mut child = command.spawn().map_err(text)?;
         // Closes our copy of its end: the other is closed when the program is executed.

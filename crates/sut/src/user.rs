@@ -14,7 +14,8 @@ use crate::error::SutError;
 /// The user that servers run as which do not need root: `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Where users are listed (passwd(5)). Users that only a directory service knows are named by number.
+/// Where users are listed (passwd(5)). Users that only a directory service knows are named by
+/// number.
 const PASSWD: &str = "/etc/passwd";
 
 /// The variables of our own environment that a launched server gets; beside these all `LC_*`.

@@ -231,8 +231,8 @@ fn one_that_ignores_sigterm_is_killed() {
     assert!(tree.into_iter().all(|pid| !runs(pid)));
 }
 
-/// Prints its children: one of its own, one that left for a session of its own. Not to the pipe: tail
-/// ends when nobody reads that any more.
+/// Prints its children: one of its own, one that left for a session of its own. Not to the pipe:
+/// tail ends when nobody reads that any more.
 const DETACHED: &str = "tail -f /dev/null >/dev/null & echo $!; \
     (setsid sh -c 'trap \"\" TERM HUP; echo $$; tail -f /dev/null >/dev/null & echo $!; echo ready; wait' &) ; wait";
 

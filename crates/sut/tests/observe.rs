@@ -239,8 +239,8 @@ impl OwnGroup for Command {
     }
 }
 
-/// Forks a child for each of its jobs, as a relay does for each client; nobody waits for them. Each burns
-/// processor time and ends, and what it says to have used is added up.
+/// Forks a child for each of its jobs, as a relay does for each client; nobody waits for them. Each
+/// burns processor time and ends, and what it says to have used is added up.
 const FORKING: &str = "
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -5,7 +5,8 @@ use protocol::http1::{AtClose, Decoder, Head, Item, Malformed};
 
 use crate::input::Input;
 
-/// What is read out of a connection in these pieces: the head, the body, whether the end was told, and how it ended.
+/// What is read out of a connection in these pieces: the head, the body, whether the end was told,
+/// and how it ended.
 type Read = (Option<Head>, Vec<u8>, bool, Result<AtClose, Malformed>);
 
 fn decode(pieces: &[&[u8]]) -> Read {

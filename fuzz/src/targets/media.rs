@@ -30,7 +30,8 @@ thread_local! {
     static HTTP: RefCell<Recorder> = RefCell::new(Recorder::new(catalogue("http-ts")));
 }
 
-/// Packets of a stream: of each first how long it is and how long after the one before it came, in ms.
+/// Packets of a stream: of each first how long it is and how long after the one before it came, in
+/// ms.
 pub(super) fn rtp(bytes: &[u8]) {
     RTSP.with_borrow_mut(|recorder| rtp_packets(bytes, recorder));
 }
@@ -174,8 +175,8 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
     assert!(counts.ts_packets * 188 + counts.out_of_sync_bytes <= stream.len() as u64);
 }
 
-/// Packets of which the input has the beginnings, so that it can be short: of each first how long that is. 255 stands for as many bytes that begin no
-/// packet.
+/// Packets of which the input has the beginnings, so that it can be short: of each first how long
+/// that is. 255 stands for as many bytes that begin no packet.
 fn stuffed(input: &mut Input<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
     while !input.is_empty() && stream.len() < 1 << 14 {

@@ -44,7 +44,8 @@ fn read(framing: &Framing, wanted: &Wanted, pieces: &[&[u8]]) -> (Vec<Owned>, Op
     (found, None)
 }
 
-/// Pieces give what the whole gives; but which bodies are kept is up to where reads end, and how long one is that is refused.
+/// Pieces give what the whole gives; but which bodies are kept is up to where reads end, and how
+/// long one is that is refused.
 fn pieces_as_whole(framing: &Framing, wanted: &Wanted, stream: &[u8], cuts: &Cuts) {
     let (whole, wrong) = read(framing, wanted, &[stream]);
     let (cut, cut_wrong) = read(framing, wanted, &cuts.pieces(stream));

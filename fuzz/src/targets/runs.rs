@@ -1,4 +1,5 @@
-//! What other machines, the kernel and old runs say: a remote receiver and its clients, exporters, netlink, run files.
+//! What other machines, the kernel and old runs say: a remote receiver and its clients, exporters,
+//! netlink, run files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use runfile::{
 
 use crate::input::{Input, text};
 
-/// Lines between a client and its receiver: pieces give what the whole gives, and what is understood is written as the same.
+/// Lines between a client and its receiver: pieces give what the whole gives, and what is
+/// understood is written as the same.
 pub(super) fn apart_lines(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let most = usize::from(input.byte()) * 8;
@@ -51,8 +53,8 @@ pub(super) fn apart_lines(bytes: &[u8]) {
     }
 }
 
-/// A receiver's session, to which a client speaks that knows the secret, or does not: never more streams are open than may be, and after the end all are
-/// given back.
+/// A receiver's session, to which a client speaks that knows the secret, or does not: never more
+/// streams are open than may be, and after the end all are given back.
 pub(super) fn apart_session(bytes: &[u8]) {
     const STREAMS: usize = 3;
     let mut input = Input::new(bytes);
@@ -241,7 +243,8 @@ fn base() -> &'static [u8] {
     })
 }
 
-/// A run file with changes: of each its place (three bytes, in the file's length), how long it is, and what is written there.
+/// A run file with changes: of each its place (three bytes, in the file's length), how long it is,
+/// and what is written there.
 pub(super) fn runfile(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut file = base().to_vec();

@@ -1,4 +1,5 @@
-//! Texts that users write, or that servers send: scenarios, entries of known servers, thresholds, quantities, URLs.
+//! Texts that users write, or that servers send: scenarios, entries of known servers, thresholds,
+//! quantities, URLs.
 
 use std::fmt::Display;
 use std::str::FromStr;

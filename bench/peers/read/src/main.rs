@@ -1,7 +1,8 @@
-//! The least a receiver of streams over HTTP can do: it asks, waits for bytes, reads them, and counts how many there are.
+//! The least a receiver of streams over HTTP can do: it asks, waits for bytes, reads them, and
+//! counts how many there are.
 //!
-//! It looks at nothing: neither at the answer nor at the stream. What it costs is what any receiver pays that reads
-//! connections when something has come.
+//! It looks at nothing: neither at the answer nor at the stream. What it costs is what any receiver
+//! pays that reads connections when something has come.
 
 mod kernel;
 

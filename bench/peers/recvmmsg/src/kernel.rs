@@ -183,8 +183,8 @@ impl Batch {
 
     /// Reads a socket once, and hands out what came: the bytes, and how many the packet had.
     pub fn receive(&mut self, socket: i32, mut each: impl FnMut(&[u8], usize)) {
-        // SAFETY: the headers point to buffers that live as long as `self`, and nothing else refers to
-        // them during the call.
+        // SAFETY: the headers point to buffers that live as long as `self`, and nothing else refers
+        // to them during the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket,

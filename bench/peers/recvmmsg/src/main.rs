@@ -1,12 +1,13 @@
 //! The least that a receiver of many RTP streams can do over sockets: epoll, recvmmsg, and a count.
 //!
 //! It is spoken to over its standard streams, a line at a time. Once all clients play it says
-//! `{"event":"playing"}`. Each line that comes in is answered by the counts up to then. When its input ends, it
-//! tears the sessions down, says `{"event":"done"}` with the counts of the whole time, and ends.
+//! `{"event":"playing"}`. Each line that comes in is answered by the counts up to then. When its
+//! input ends, it tears the sessions down, says `{"event":"done"}` with the counts of the whole
+//! time, and ends.
 //!
-//! With `--drop` its sockets have a filter that drops every packet, and nobody reads them: what the same
-//! traffic costs the machine when there is no receiver at all. The kernel's count of drops is then the count
-//! of packets.
+//! With `--drop` its sockets have a filter that drops every packet, and nobody reads them: what the
+//! same traffic costs the machine when there is no receiver at all. The kernel's count of drops is
+//! then the count of packets.
 
 mod kernel;
 mod rtsp;

@@ -1,8 +1,9 @@
 //! Where runs come in: a thread that accepts connections, and lets in those that know the secret.
 //!
-//! A connection that has shown nothing yet costs a descriptor and a few KiB, and has little time. When there are too many of them,
-//! each newcomer takes the place of the oldest, so that nobody can keep runs out by connecting and saying nothing. A connection
-//! that has proven itself is never dropped for another.
+//! A connection that has shown nothing yet costs a descriptor and a few KiB, and has little time.
+//! When there are too many of them, each newcomer takes the place of the oldest, so that nobody can
+//! keep runs out by connecting and saying nothing. A connection that has proven itself is never
+//! dropped for another.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +25,8 @@ use crate::elsewhere::{Answer, Order, SILENCE, TURN, Talk, Wanted};
 /// How many connections may be unproven at a time.
 const UNPROVEN_MAX: usize = 256;
 
-/// How many may have shown that they know the secret, and not yet have said what they want. Also how many runs wait to be looked at.
+/// How many may have shown that they know the secret, and not yet have said what they want. Also
+/// how many runs wait to be looked at.
 const PROVEN_MAX: usize = 16;
 
 const LISTENER: Token = Token(0);
@@ -134,7 +136,8 @@ impl Keeper {
                     self.hear(number);
                 }
             }
-            // Asked each turn, because the kernel does not tell twice of those that could not be accepted.
+            // Asked each turn, because the kernel does not tell twice of those that could not be
+            // accepted.
             more = self.accept();
             self.expire();
         }
@@ -256,7 +259,8 @@ impl Keeper {
 }
 
 impl Stranger {
-    /// What comes of what it says next; nothing where it has said nothing more. `proven` is how many have proven themselves.
+    /// What comes of what it says next; nothing where it has said nothing more. `proven` is how
+    /// many have proven themselves.
     fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<Fate>, String> {
         let order = loop {
             if let Some(order) = self.talk.hear::<Order>(LINE_MAX)? {

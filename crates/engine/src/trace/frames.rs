@@ -1,9 +1,9 @@
-//! The headers that a program never sees: made for what it read and wrote, so that the capture can be read as
-//! if it came off the wire.
+//! The headers that a program never sees: made for what it read and wrote, so that the capture can
+//! be read as if it came off the wire.
 //!
-//! Addresses, bytes, their order and their times are real. Of a connection, where segments begin and end,
-//! sequence numbers and acknowledgements are not: each read or write is a segment (or several, where one IP
-//! packet cannot hold it), and sequence numbers count bytes from 0.
+//! Addresses, bytes, their order and their times are real. Of a connection, where segments begin
+//! and end, sequence numbers and acknowledgements are not: each read or write is a segment (or
+//! several, where one IP packet cannot hold it), and sequence numbers count bytes from 0.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,11 +16,12 @@ const RST: u8 = 0x04;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// How many bytes of a connection one segment holds at most: with all headers it fits into an IP packet.
+/// How many bytes of a connection one segment holds at most: with all headers it fits into an IP
+/// packet.
 pub(super) const SEGMENT_BYTES: usize = 65_000;
 
-/// What opens a connection has as options: a largest segment of 65,495 bytes, and a window in units of
-/// 16 KiB. The window is then a gibibyte, and never looks full.
+/// What opens a connection has as options: a largest segment of 65,495 bytes, and a window in units
+/// of 16 KiB. The window is then a gibibyte, and never looks full.
 const SYN_OPTIONS: [u8; 8] = [2, 4, 0xff, 0xd7, 3, 3, 14, 1];
 
 /// From where to where a packet goes.
@@ -110,7 +111,8 @@ impl Conversation {
         *next = next.wrapping_add(bytes as u32);
     }
 
-    /// The headers of a segment with bytes, at most [`SEGMENT_BYTES`]; the last one of a read or write says so.
+    /// The headers of a segment with bytes, at most [`SEGMENT_BYTES`]; the last one of a read or
+    /// write says so.
     pub(super) fn bytes(&mut self, inbound: bool, bytes: &[u8], last: bool) -> Packet {
         let push = if last { PSH } else { 0 };
         let packet = self.segment(inbound, ACK | push, bytes);
@@ -195,8 +197,8 @@ fn in_six(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The checksum of a transport's header and payload, with the pseudo-header (RFC 768, RFC 9293 3.1, RFC 8200
-/// 8.1).
+/// The checksum of a transport's header and payload, with the pseudo-header (RFC 768, RFC 9293 3.1,
+/// RFC 8200 8.1).
 fn checksum(way: Way, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
     let length = header.len() + payload.len();
     let mut total = u64::from(protocol) + length as u64;

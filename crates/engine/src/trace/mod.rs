@@ -1,13 +1,14 @@
 //! Everything that chosen clients sent and received, as capture files.
 //!
-//! What is written is what the program itself read from and wrote to a client's sockets: it takes no
-//! privilege, holds nothing of other clients, and will hold the clear text of what is encrypted on the wire. The
-//! time of what was received is the same arrival time that the client's figures are made from, counted from the
-//! same start of the run; the time of what was sent is that right before it was handed to the kernel. The headers
-//! are made (see [`frames`]).
+//! What is written is what the program itself read from and wrote to a client's sockets: it takes
+//! no privilege, holds nothing of other clients, and will hold the clear text of what is encrypted
+//! on the wire. The time of what was received is the same arrival time that the client's figures
+//! are made from, counted from the same start of the run; the time of what was sent is that right
+//! before it was handed to the kernel. The headers are made (see [`frames`]).
 //!
-//! A worker hands records over and waits for nobody; a thread for each trace puts them in order and writes them.
-//! What waits is bounded, and so is the file: what has no place is counted, and told of.
+//! A worker hands records over and waits for nobody; a thread for each trace puts them in order and
+//! writes them. What waits is bounded, and so is the file: what has no place is counted, and told
+//! of.
 
 mod frames;
 mod pcapng;
@@ -90,8 +91,8 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Finds the clients that `names` name, each once: a population and a number, such as `viewers/17`, or the number
-/// alone where there is one population.
+/// Finds the clients that `names` name, each once: a population and a number, such as `viewers/17`,
+/// or the number alone where there is one population.
 ///
 /// # Errors
 /// One is not named so, or does not exist; or there are too many.
@@ -178,8 +179,8 @@ struct Running {
 }
 
 impl Traces {
-    /// Makes a file for each client and starts the thread that writes it. The files stand beside the run file
-    /// and are named after it.
+    /// Makes a file for each client and starts the thread that writes it. The files stand beside
+    /// the run file and are named after it.
     ///
     /// # Errors
     /// A file cannot be made, or is there already and may not be replaced.
@@ -232,8 +233,8 @@ impl Traces {
             .collect()
     }
 
-    /// The run begins, by that clock: all times in the files are counted from the same moment as those in the
-    /// run file.
+    /// The run begins, by that clock: all times in the files are counted from the same moment as
+    /// those in the run file.
     pub(crate) fn begin(&self, clock: &Clock) {
         for trace in &self.running {
             let _ = trace.tracer.shared.started_at.set(clock.started_at());

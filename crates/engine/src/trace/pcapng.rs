@@ -1,5 +1,5 @@
-//! The blocks of a capture file: pcapng (draft-ietf-opsawg-pcapng), packets that begin with their IP header,
-//! times in nanoseconds.
+//! The blocks of a capture file: pcapng (draft-ietf-opsawg-pcapng), packets that begin with their
+//! IP header, times in nanoseconds.
 
 use measure::Time;
 
@@ -61,7 +61,8 @@ impl Blocks {
         });
     }
 
-    /// One packet: `headers` and `payload` are what is there of it, `length` is how long it really was.
+    /// One packet: `headers` and `payload` are what is there of it, `length` is how long it really
+    /// was.
     pub(super) fn packet(
         &mut self,
         at: Time,

@@ -488,8 +488,8 @@ fn files_stand_beside_the_run_file() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is read and written, in pieces of whatever length: the segments, put together by their
-    /// sequence numbers, are the bytes, and every checksum is right (which `read` demands).
+    /// Whatever is read and written, in pieces of whatever length: the segments, put together by
+    /// their sequence numbers, are the bytes, and every checksum is right (which `read` demands).
     #[test]
     fn segments_carry_every_byte_in_its_place(
         pieces in prop::collection::vec((any::<bool>(), any::<u8>(), 1..150_000_usize), 0..12),

@@ -1,4 +1,5 @@
-//! What a worker holds of a trace: it hands over what a client's sockets read and wrote, and never waits.
+//! What a worker holds of a trace: it hands over what a client's sockets read and wrote, and never
+//! waits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use net::Clock;
 /// What of a record waits beside its bytes, as far as the bound on what waits is concerned.
 pub(super) const RECORD_BYTES: usize = 160;
 
-/// What the beginnings and ends of connections may take beyond the bound: they are few, and without them
-/// nothing of the connection could be written.
+/// What the beginnings and ends of connections may take beyond the bound: they are few, and without
+/// them nothing of the connection could be written.
 const EVENT_ROOM: usize = 1 << 20;
 
 /// One thing that happened on one of the client's sockets.
@@ -21,7 +22,8 @@ const EVENT_ROOM: usize = 1 << 20;
 pub(super) struct Record {
     /// When.
     pub(super) at: Time,
-    /// What it is put in order by: of one socket and direction never earlier than that of the one before.
+    /// What it is put in order by: of one socket and direction never earlier than that of the one
+    /// before.
     pub(super) order: Time,
     pub(super) what: What,
     /// What was read or written.
@@ -112,8 +114,8 @@ impl Shared {
     }
 }
 
-/// The trace of one client, as its worker has it. Holds no descriptor, so it may go to a thread with a
-/// table of its own.
+/// The trace of one client, as its worker has it. Holds no descriptor, so it may go to a thread
+/// with a table of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer {
     pub(super) shared: Arc<Shared>,

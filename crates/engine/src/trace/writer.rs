@@ -1,4 +1,5 @@
-//! The thread that writes a trace: puts records in order of time, makes packets of them, and writes those.
+//! The thread that writes a trace: puts records in order of time, makes packets of them, and writes
+//! those.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,8 +16,8 @@ use super::frames::{self, Conversation, Packet, SEGMENT_BYTES, Way};
 use super::pcapng::Blocks;
 use super::tracer::{End, Record, Shared, What};
 
-/// For so long a record waits for earlier ones: what came in is read later than what left meanwhile. Longer than
-/// a connection with media goes unread.
+/// For so long a record waits for earlier ones: what came in is read later than what left
+/// meanwhile. Longer than a connection with media goes unread.
 const ORDER_WITHIN: Duration = Duration::from_millis(300);
 
 /// What has been put in order is in the file at the latest after this.
@@ -153,8 +154,9 @@ impl Writer {
         self.waiting.push(waiting);
     }
 
-    /// Writes what nothing earlier can be expected for, by its time or because it has waited (the kernel's
-    /// clock may have been set back); and where half of all room is taken by what waits here, the earliest of it.
+    /// Writes what nothing earlier can be expected for, by its time or because it has waited (the
+    /// kernel's clock may have been set back); and where half of all room is taken by what waits
+    /// here, the earliest of it.
     fn put_in_order(&mut self) {
         let now = Instant::now();
         while let Some(first) = self.waiting.peek()
@@ -292,7 +294,8 @@ impl Writer {
         }
     }
 
-    /// The blocks, with the beginning of the file among or before them. None before the run has begun.
+    /// The blocks, with the beginning of the file among or before them. None before the run has
+    /// begun.
     fn begun(&mut self) -> Option<&mut Blocks> {
         if self.blocks.is_none() {
             let started_at = *self.shared.started_at.get()?;

@@ -1,8 +1,10 @@
-//! Connections that sessions have handed over: messages are sent and read on them without a session's being asked for each.
+//! Connections that sessions have handed over: messages are sent and read on them without a
+//! session's being asked for each.
 //!
-//! All connections of a population on a worker share one schedule, so the loop has one time to wake for and not one for each; when that
-//! has come, one connection after the other gets its message, with nothing between two system calls but making the message and two additions. Sockets
-//! that bring nothing are not looked at: readiness is told at edges.
+//! All connections of a population on a worker share one schedule, so the loop has one time to wake
+//! for and not one for each; when that has come, one connection after the other gets its message,
+//! with nothing between two system calls but making the message and two additions. Sockets that
+//! bring nothing are not looked at: readiness is told at edges.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,10 +35,12 @@ const SENDING: Duration = Duration::from_millis(1);
 /// How many reads a connection gets before others have their turn.
 const READS_A_TURN: usize = 4;
 
-/// How long nothing is tried where no connection took anything, and the next round would follow at once.
+/// How long nothing is tried where no connection took anything, and the next round would follow at
+/// once.
 const NOBODY_TAKES: Duration = Duration::from_millis(1);
 
-/// What TLS adds to a message: the header of a record, its type and the tag (RFC 8446, 5.2), and with TLS 1.2 a nonce.
+/// What TLS adds to a message: the header of a record, its type and the tag (RFC 8446, 5.2), and
+/// with TLS 1.2 a nonce.
 const SEALING: usize = 5 + 1 + 16;
 
 /// A connection that was handed over.
@@ -180,7 +184,8 @@ impl Worker {
         self.unread.push(place);
     }
 
-    /// Sends what an exchange has added; queues what the connection does not take. Says whether it stands.
+    /// Sends what an exchange has added; queues what the connection does not take. Says whether it
+    /// stands.
     fn send_out(&mut self, line: usize) -> bool {
         let place = self.exchanges.lines[line].place;
         if self.exchanges.out.is_empty() {
@@ -199,7 +204,8 @@ impl Worker {
         true
     }
 
-    /// Sends what is due by schedules, for as long as the loop can bear it, and what was to be sent later.
+    /// Sends what is due by schedules, for as long as the loop can bear it, and what was to be sent
+    /// later.
     pub(super) fn send_messages(&mut self, now: Time) {
         for population in 0..self.exchanges.schedules.len() {
             let Some(mut schedule) =
@@ -370,7 +376,8 @@ impl Worker {
                     if !self.exchange_heard(place, line, &buffer[..count], at) {
                         break;
                     }
-                    // A read that leaves room has taken all there was; but not an end that was there already.
+                    // A read that leaves room has taken all there was; but not an end that was
+                    // there already.
                     if count < buffer.len() && !ended {
                         break;
                     }
@@ -390,7 +397,8 @@ impl Worker {
         self.read_buffer = buffer;
     }
 
-    /// Takes in what came, which is opened first where it is sealed; says whether the connection is to be read on.
+    /// Takes in what came, which is opened first where it is sealed; says whether the connection is
+    /// to be read on.
     fn exchange_heard(&mut self, place: usize, line: usize, bytes: &[u8], at: Time) -> bool {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
             return false;
@@ -434,8 +442,8 @@ impl Worker {
         stands
     }
 
-    /// Takes in what was sealed, which may be nothing, and whether the other side has ended TLS, and what TLS itself had to say was sent; says
-    /// whether the connection is to be read on.
+    /// Takes in what was sealed, which may be nothing, and whether the other side has ended TLS,
+    /// and what TLS itself had to say was sent; says whether the connection is to be read on.
     pub(super) fn exchange_opened(
         &mut self,
         place: usize,
@@ -515,7 +523,8 @@ impl Worker {
         })) = self.sockets.get(place)
         {
             let line = *line;
-            // What came is taken in first: the other side may have ended it, and what it reads now it was sent before.
+            // What came is taken in first: the other side may have ended it, and what it reads now
+            // it was sent before.
             self.read_exchange(place, line);
             if self
                 .exchanges

@@ -1,7 +1,7 @@
 //! What leaves by itself: media of flows, packet by packet when it is due.
 //!
-//! Datagrams are sent by the [`Pacer`]. Packets that are interleaved in a connection are sent here: they share
-//! its queue with what the session says, and so its socket with this thread.
+//! Datagrams are sent by the [`Pacer`]. Packets that are interleaved in a connection are sent here:
+//! they share its queue with what the session says, and so its socket with this thread.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,11 +20,12 @@ use super::pacer::{How, LastSent, Lease, Pacer};
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 
-/// Flows are looked after at most this often: what falls due in between leaves together, at most this
-/// much late, which saves most of the waking up.
+/// Flows are looked after at most this often: what falls due in between leaves together, at most
+/// this much late, which saves most of the waking up.
 const TICK: Duration = Duration::from_micros(250);
 
-/// How many packets a flow may send in one turn: one that was held up must not keep the others waiting.
+/// How many packets a flow may send in one turn: one that was held up must not keep the others
+/// waiting.
 const PACKETS_A_TURN: usize = 256;
 
 /// The flows that are sending.
@@ -34,8 +35,8 @@ pub(super) struct Sending {
     pacer: Option<Pacer>,
     /// How it does that.
     how: How,
-    /// The sockets that sessions share, as the pacer has them, by their place. They are open as long as the
-    /// worker is.
+    /// The sockets that sessions share, as the pacer has them, by their place. They are open as
+    /// long as the worker is.
     shared: HashMap<usize, Arc<OwnedFd>>,
     /// Those that are interleaved in a connection.
     active: Slab<Active>,
@@ -46,7 +47,8 @@ pub(super) struct Sending {
     last_turn: Time,
     /// Connections that were given packets in this turn.
     touched: Vec<usize>,
-    /// Packets given to connections in this turn, and when; without a time those that found no room.
+    /// Packets given to connections in this turn, and when; without a time those that found no
+    /// room.
     queued: Vec<(FlowId, Tag, Option<Time>)>,
 }
 
@@ -164,7 +166,8 @@ impl Worker {
         to: std::net::SocketAddr,
     ) -> io::Result<Option<Lease>> {
         self.trace_misses(key, "datagrams of media that it sends");
-        // The pacer has a descriptor of its own, made here: the session may close its channel at any time.
+        // The pacer has a descriptor of its own, made here: the session may close its channel at
+        // any time.
         let socket = match (self.sockets.get(place), self.sending.shared.get(&place)) {
             (_, Some(socket)) => socket.clone(),
             (Some(Socket::Shared(end)), None) => {

@@ -1,8 +1,9 @@
 //! Memberships in multicast groups: one pair of sockets for all sessions that join a group alike.
 //!
-//! The network brings each packet once, and the kernel copies it once for each worker; what it costs beyond that is a
-//! count for each session. Media is read twenty times a second, as it is of other sockets (`turns`), and all of a
-//! batch is counted for one session, then for the next: what is known of a session is fetched once for the batch.
+//! The network brings each packet once, and the kernel copies it once for each worker; what it
+//! costs beyond that is a count for each session. Media is read twenty times a second, as it is of
+//! other sockets (`turns`), and all of a batch is counted for one session, then for the next: what
+//! is known of a session is fetched once for the batch.
 
 use std::collections::HashMap;
 use std::io;
@@ -213,7 +214,8 @@ impl Worker {
         }
     }
 
-    /// From now on a group's media socket is read in turn, as [`super::turns`] has it, if it can be.
+    /// From now on a group's media socket is read in turn, as [`super::turns`] has it, if it can
+    /// be.
     fn read_group_in_turns(&mut self, place: usize) {
         let Some(Socket::Group(end)) = self.sockets.get_mut(place) else {
             return;
@@ -348,7 +350,8 @@ impl Worker {
         }
     }
 
-    /// Counts what a group's media socket holds, and lets those hear it who count for themselves; what sessions are to hear of it is pending then.
+    /// Counts what a group's media socket holds, and lets those hear it who count for themselves;
+    /// what sessions are to hear of it is pending then.
     pub(super) fn read_group_media(&mut self, place: usize) {
         let Some(mut batch) = self.turns.batch.take() else {
             return;
@@ -469,7 +472,8 @@ impl Worker {
         }
     }
 
-    /// Passes RTCP of a group on: a sender's to all, other receivers' to the one that speaks for all.
+    /// Passes RTCP of a group on: a sender's to all, other receivers' to the one that speaks for
+    /// all.
     fn read_group_control(&mut self, place: usize) {
         let Some(mut batch) = self.batch.take() else {
             return;
@@ -539,7 +543,8 @@ impl Worker {
             .collect()
     }
 
-    /// Counts datagrams that the kernel had no room for at a group's socket: each was one of every member's.
+    /// Counts datagrams that the kernel had no room for at a group's socket: each was one of every
+    /// member's.
     pub(super) fn lost_for_group(&mut self, place: usize, lost: u64) {
         let Some(Socket::Group(end)) = self.sockets.get(place) else {
             return;

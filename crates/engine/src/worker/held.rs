@@ -1,7 +1,8 @@
 //! Bytes of fast connections that were read before the packet ring has shown when they came.
 //!
-//! They wait here, and not in the kernel: not for the sender's window alone, but because a server on the same machine that
-//! sends out of its own buffer without a copy (sendfile(2), MSG_ZEROCOPY) writes over what is not read in time.
+//! They wait here, and not in the kernel: not for the sender's window alone, but because a server
+//! on the same machine that sends out of its own buffer without a copy (sendfile(2), MSG_ZEROCOPY)
+//! writes over what is not read in time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +14,8 @@ use mio::net::TcpStream;
 /// How much is read at a time: all that is there, as a rule ([`super::watch`]), in one call.
 pub(super) const CHUNK: usize = 640 * 1024;
 
-/// How many chunks one connection may have: what 1 Gb/s brings in 20 ms, as they are filled by half when the kernel tells.
+/// How many chunks one connection may have: what 1 Gb/s brings in 20 ms, as they are filled by half
+/// when the kernel tells.
 const OF_ONE: usize = 8;
 
 /// How many chunks all connections of a worker may have: 40 MiB.

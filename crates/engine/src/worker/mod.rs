@@ -1,8 +1,8 @@
 //! A worker: one thread that owns its sessions, their sockets, timers and measurements outright.
 //!
-//! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have to say
-//! comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same for clients
-//! and for a reference server's side: both are [`Session`]s.
+//! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have
+//! to say comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same
+//! for clients and for a reference server's side: both are [`Session`]s.
 
 mod datagrams;
 mod exchanges;
@@ -62,16 +62,16 @@ use watch::Watcher;
 
 /// How often the loop is woken for nothing but to see how late it is.
 ///
-/// To wake an idle processor costs more than anything that is then done: 42 µs of the thread's processor time a wake-up every 10 ms, and
-/// 22 every millisecond, of a loop that does nothing else (a virtual machine, Linux 6.18). With each turn of reading connections
-/// one falls together.
+/// To wake an idle processor costs more than anything that is then done: 42 µs of the thread's
+/// processor time a wake-up every 10 ms, and 22 every millisecond, of a loop that does nothing else
+/// (a virtual machine, Linux 6.18). With each turn of reading connections one falls together.
 const HEARTBEAT: Duration = Duration::from_millis(40);
 
 /// The length of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// What one read of a connection takes at most. All connections of a worker share the one buffer, of
-/// which only what was ever filled is in memory.
+/// What one read of a connection takes at most. All connections of a worker share the one buffer,
+/// of which only what was ever filled is in memory.
 const READ_BYTES: usize = 256 * 1024;
 
 /// How many notes of a kind are passed on one by one; the others are told of together, at the end.
@@ -90,7 +90,8 @@ pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
 pub(crate) struct Serving {
     /// Whether each datagram leaves by itself.
     pub(crate) apart: bool,
-    /// Whether its worker has a table of descriptors of its own, and with it the process's limit to itself.
+    /// Whether its worker has a table of descriptors of its own, and with it the process's limit to
+    /// itself.
     pub(crate) own_files: bool,
     pub(crate) accept: Accept,
     /// What it speaks TLS with; none where its connections are plain.
@@ -175,9 +176,9 @@ struct Worker {
     index: u32,
     clock: Clock,
     poll: Poll,
-    /// The sockets for RTCP. Nobody is woken for what comes by them: it is asked for whenever the loop is awake, which is
-    /// with each heartbeat at the latest. Times are the kernel's, and with thousands of clients to wake for each report
-    /// would cost more than to read it.
+    /// The sockets for RTCP. Nobody is woken for what comes by them: it is asked for whenever the
+    /// loop is awake, which is with each heartbeat at the latest. Times are the kernel's, and with
+    /// thousands of clients to wake for each report would cost more than to read it.
     unhurried: Poll,
     timer: Timer,
     commands: Receiver<Command>,
@@ -191,8 +192,8 @@ struct Worker {
     stop_timeout: Duration,
 
     sockets: Slab<Socket>,
-    /// The pairs of UDP ports that sessions share, by local address; those that send to multicast groups by the
-    /// hops they live and their interface too.
+    /// The pairs of UDP ports that sessions share, by local address; those that send to multicast
+    /// groups by the hops they live and their interface too.
     shared_pairs: HashMap<(std::net::IpAddr, Option<Outward>), (usize, usize)>,
     /// Memberships in multicast groups.
     groups: Groups,
@@ -217,8 +218,8 @@ struct Worker {
     out: VecDeque<Output>,
     pending: VecDeque<(SessionKey, Pending)>,
     batch: Option<ReceiveBatch>,
-    /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is taken when
-    /// they come.
+    /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is
+    /// taken when they come.
     traced_batch: Option<ReceiveBatch>,
     /// Media sockets that are not polled.
     turns: Turns,
@@ -270,8 +271,8 @@ struct Topic {
 
 /// Runs a worker on the calling thread until it has nothing left to do, or is told to stop.
 ///
-/// It says when it stands, and then waits for the run's clock: the run begins for all at once, and none
-/// has to make up for the time that threads take to start. Without a clock there is no run.
+/// It says when it stands, and then waits for the run's clock: the run begins for all at once, and
+/// none has to make up for the time that threads take to start. Without a clock there is no run.
 pub(crate) fn run(
     config: Config,
     ready: io::Result<()>,
@@ -434,8 +435,8 @@ impl Worker {
             for place in unread {
                 self.readable(place);
             }
-            // After the media of which they tell, and before what ends sessions: a stream's last report may have come
-            // just before that.
+            // After the media of which they tell, and before what ends sessions: a stream's last
+            // report may have come just before that.
             for event in &unhurried {
                 let Token(place) = event.token();
                 self.ready(place, event);
@@ -505,8 +506,8 @@ impl Worker {
             .min(plans.unwrap_or(Time::NEVER))
     }
 
-    /// When the running window ends. A loop that is late reads what came after that before it is handed over: packets of
-    /// media count by when they came.
+    /// When the running window ends. A loop that is late reads what came after that before it is
+    /// handed over: packets of media count by when they came.
     fn window_ends(&self) -> Time {
         self.window_begins + WINDOW
     }
@@ -535,8 +536,8 @@ impl Worker {
         self.settle();
     }
 
-    /// Counts what has come and is not counted as yet, so that what a window holds does not hang on when media is
-    /// read. `end` is the window's, however late the loop comes to it.
+    /// Counts what has come and is not counted as yet, so that what a window holds does not hang on
+    /// when media is read. `end` is the window's, however late the loop comes to it.
     fn read_all_media(&mut self, end: Time) {
         self.read_rings_now();
         self.read_all_streams(end);
@@ -545,8 +546,8 @@ impl Worker {
         self.read_all_late();
     }
 
-    /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a loop
-    /// that stood still for a second was late 25 times, not once.
+    /// Closes the windows that are over, each with the lag of every heartbeat that was due in it: a
+    /// loop that stood still for a second was late 25 times, not once.
     fn keep_time(&mut self, now: Time) {
         loop {
             let end = self.window_begins + WINDOW;
@@ -645,8 +646,9 @@ impl Worker {
         self.arm(key);
     }
 
-    /// Sees to it that a task waits for the session's deadline. A task that waits for an earlier time is
-    /// left to find out, so that a deadline which moves with every answer leaves no trail of tasks.
+    /// Sees to it that a task waits for the session's deadline. A task that waits for an earlier
+    /// time is left to find out, so that a deadline which moves with every answer leaves no trail
+    /// of tasks.
     fn arm(&mut self, key: SessionKey) {
         let (next, turn) = (self.heartbeat, self.turn);
         let Some(slot) = self.slot(key) else { return };
@@ -657,8 +659,9 @@ impl Worker {
             return;
         }
         let beat = timers::beat_at(next, HEARTBEAT, deadline);
-        // What is only to be sent (a report, what keeps a session alive) waits for the next heartbeat, for which the
-        // loop wakes anyway: with thousands of clients to wake for each would cost more than to send it.
+        // What is only to be sent (a report, what keeps a session alive) waits for the next
+        // heartbeat, for which the loop wakes anyway: with thousands of clients to wake for each
+        // would cost more than to send it.
         let at = match slot.session.awaits(beat) {
             true => deadline,
             false => beat,

@@ -1,4 +1,5 @@
-//! Where connections without media come from: source addresses in turn when one has no ports left, and Unix sockets.
+//! Where connections without media come from: source addresses in turn when one has no ports left,
+//! and Unix sockets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +15,8 @@ use super::sessions::{Channel, SessionKey};
 use super::sockets::{Socket, channel_error};
 use super::stream::{State, Stream};
 
-/// How many addresses connections to 127.0.0.0/8 come from, where none are named: 127.0.0.1, 127.0.0.2 and so on.
+/// How many addresses connections to 127.0.0.0/8 come from, where none are named: 127.0.0.1,
+/// 127.0.0.2 and so on.
 const LOOPBACK_SOURCES: usize = 64;
 
 /// How many connections come from an address before it is the next one's turn.
@@ -31,7 +33,8 @@ impl Worker {
         plan.is_none_or(|plan| plan.media)
     }
 
-    /// Begins to connect, from the address whose turn it is: when that has no port left, from the next.
+    /// Begins to connect, from the address whose turn it is: when that has no port left, from the
+    /// next.
     pub(super) fn connect_from(
         &mut self,
         key: SessionKey,
@@ -40,7 +43,8 @@ impl Worker {
         let Some(population) = self.sessions.get(key.place).map(|slot| slot.population) else {
             return TcpStream::connect(to);
         };
-        // Long before none is left the kernel takes milliseconds to find one: so an address is used for a quarter of its ports, by all workers together.
+        // Long before none is left the kernel takes milliseconds to find one: so an address is used
+        // for a quarter of its ports, by all workers together.
         let turn = PORTS_A_TURN / (self.others.len() + 1);
         let own = &mut self.populations[population];
         let named = own.plan.as_ref().map_or(&[][..], |plan| &plan.sources);

@@ -36,8 +36,8 @@ impl Thread {
         }
     }
 
-    /// Takes up what was used and waited, and what the thread that sends for it used. Of windows that are
-    /// closed late, one right after the other, each is given the same share.
+    /// Takes up what was used and waited, and what the thread that sends for it used. Of windows
+    /// that are closed late, one right after the other, each is given the same share.
     fn take(&mut self, now: Time, pacer: impl FnOnce() -> u64, recorder: &mut Recorder) {
         let span = now.since(self.at);
         if span < CPU_SPAN {
@@ -64,8 +64,8 @@ impl Thread {
     }
 }
 
-/// How long a thread could have run and waited for a processor: the second of three numbers
-/// (Linux, Documentation/scheduler/sched-stats.rst). All three are 0 where the kernel keeps no account.
+/// How long a thread could have run and waited for a processor: the second of three numbers (Linux,
+/// Documentation/scheduler/sched-stats.rst). All three are 0 where the kernel keeps no account.
 fn waited(schedstat: &File) -> Option<u64> {
     let mut text = [0; 96];
     let length = schedstat.read_at(&mut text, 0).ok()?;
@@ -79,14 +79,15 @@ fn parse_waited(text: &str) -> Option<u64> {
 }
 
 impl Worker {
-    /// Takes up what the thread used and waited, and how much of its descriptors and ports is taken.
+    /// Takes up what the thread used and waited, and how much of its descriptors and ports is
+    /// taken.
     pub(super) fn look_at_itself(&mut self) {
         let now = self.clock.now();
         let pacer = || self.sending.take_pacer_cpu();
         self.thread.take(now, pacer, &mut self.tester);
-        // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost; before, it
-        // is 0, and reading the folder would cost milliseconds with thousands of clients. Then what is
-        // known is the sockets.
+        // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost;
+        // before, it is 0, and reading the folder would cost milliseconds with thousands of
+        // clients. Then what is known is the sockets.
         let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
         let open = open.max(self.sockets.len() as u64);
         self.tester.set(tester::FILE_DESCRIPTORS, open as f64);

@@ -1,10 +1,11 @@
 //! The thread that sends a worker's datagram flows, each packet when it is due.
 //!
-//! A flow is lent to it ([`Flows::lend`](protocol::session::Flows::lend)) when it starts, and taken back when it
-//! stops. All that both threads touch is behind one lock. The pacer holds it while it sends a batch, and
-//! lets go of it only with no packet in hand: so whoever holds the lock finds exact counts, and a flow that was
-//! taken back has nothing under way. The worker takes it where a session reaches for a flow, and once a
-//! window. It gets it within one batch: the pacer sees that it waits, and stands back.
+//! A flow is lent to it ([`Flows::lend`](protocol::session::Flows::lend)) when it starts, and taken
+//! back when it stops. All that both threads touch is behind one lock. The pacer holds it while it
+//! sends a batch, and lets go of it only with no packet in hand: so whoever holds the lock finds
+//! exact counts, and a flow that was taken back has nothing under way. The worker takes it where a
+//! session reaches for a flow, and once a window. It gets it within one batch: the pacer sees that
+//! it waits, and stands back.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -28,20 +29,21 @@ use slab::Slab;
 
 use super::sessions::SessionKey;
 
-/// Turns begin at least so far apart: what falls due in between leaves together, at most this much late. So
-/// thousands of streams cost no more than 4,000 wake-ups a second and leave in batches, while a few dozen
-/// leave each when it is due.
+/// Turns begin at least so far apart: what falls due in between leaves together, at most this much
+/// late. So thousands of streams cost no more than 4,000 wake-ups a second and leave in batches,
+/// while a few dozen leave each when it is due.
 const TICK: Duration = Duration::from_micros(250);
 
-/// The same where one is among them that wants even spacing. One that
-/// was late once is in time again with its next datagram, and does not stay late by what its distance has over a turn.
+/// The same where one is among them that wants even spacing. One that was late once is in time
+/// again with its next datagram, and does not stay late by what its distance has over a turn.
 const FINE_TICK: Duration = Duration::from_micros(100);
 
 /// The worker's hold on its pacer. Ends the thread when it is dropped.
 pub(super) struct Pacer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Changes places with the recorder in use, so that a window is put together outside of the lock.
+    /// Changes places with the recorder in use, so that a window is put together outside of the
+    /// lock.
     spare: Recorder,
     /// Processor time that has been taken up.
     cpu_nanos: u64,
@@ -61,7 +63,8 @@ struct Shared {
 
 struct State {
     active: Slab<Active>,
-    /// The flows by when their next packet is due. Of one that was taken back an entry may be left over.
+    /// The flows by when their next packet is due. Of one that was taken back an entry may be left
+    /// over.
     due: BinaryHeap<Reverse<Due>>,
     serial: u64,
     /// When the pacer means to work next; none while it is at work.
@@ -83,8 +86,8 @@ pub(super) struct Lease {
     serial: u64,
 }
 
-/// When a flow has to be looked after. Ordered by the time alone: this is compared a dozen times for each
-/// packet.
+/// When a flow has to be looked after. Ordered by the time alone: this is compared a dozen times
+/// for each packet.
 #[derive(Clone, Copy)]
 struct Due {
     at: Time,
@@ -130,7 +133,8 @@ struct Active {
 pub(super) struct LastSent(Option<(u64, Time)>);
 
 impl LastSent {
-    /// Whether a packet that leaves in that turn follows right behind one that was due at another time.
+    /// Whether a packet that leaves in that turn follows right behind one that was due at another
+    /// time.
     pub(super) fn is_burst(&mut self, turn: u64, due: Time) -> bool {
         let last = self.0.replace((turn, due));
         last.is_some_and(|(last_turn, last_due)| last_turn == turn && last_due != due)
@@ -177,8 +181,8 @@ impl Pacer {
         })
     }
 
-    /// Takes a flow over and sends it from now on. Says how it is known here and how it is reached; none
-    /// with the flow itself, where it will send nothing.
+    /// Takes a flow over and sends it from now on. Says how it is known here and how it is reached;
+    /// none with the flow itself, where it will send nothing.
     pub(super) fn lend(
         &self,
         flow: Box<dyn Flow>,
@@ -340,7 +344,8 @@ impl Lender for Lent {
 pub(super) struct How {
     /// Whether each datagram leaves by itself.
     pub(super) apart: bool,
-    /// Whether it goes before all else on this machine, where it may: for who does nothing but send.
+    /// Whether it goes before all else on this machine, where it may: for who does nothing but
+    /// send.
     pub(super) in_real_time: bool,
 }
 
@@ -421,8 +426,8 @@ impl Pacing<'_> {
     ) -> MutexGuard<'a, State> {
         const WHOLE: &str = "neither thread panics with it";
         state.sleeps_until = Some(next);
-        // The library waits for an absolute time of the monotonic clock (FUTEX_WAIT_BITSET), as exactly as the
-        // thread's timer slack says.
+        // The library waits for an absolute time of the monotonic clock (FUTEX_WAIT_BITSET), as
+        // exactly as the thread's timer slack says.
         let mut state = if next == Time::NEVER {
             self.shared.wake.wait(state).expect(WHOLE)
         } else {
@@ -433,8 +438,8 @@ impl Pacing<'_> {
         state
     }
 
-    /// Stands back where the worker waits for the lock: it would else not be given it by a pacer that takes it
-    /// again at once.
+    /// Stands back where the worker waits for the lock: it would else not be given it by a pacer
+    /// that takes it again at once.
     fn let_worker_in<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if !self.shared.worker_waits.load(Relaxed) {
             return state;

@@ -41,7 +41,8 @@ pub(crate) struct ClientPlan {
     pub(crate) traced: Traced,
 }
 
-/// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not do.
+/// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not
+/// do.
 pub(crate) type MakeClient =
     Arc<dyn Fn(&str, u64) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
@@ -127,8 +128,8 @@ impl Population {
 /// How long sessions are told to stop before the loop looks at its sockets again.
 const STOPPING: Duration = Duration::from_millis(5);
 
-/// How many clients are begun before the loop looks at its sockets again: beginning one costs some tens of
-/// microseconds, and a thousand at once must not keep what arrives waiting.
+/// How many clients are begun before the loop looks at its sockets again: beginning one costs some
+/// tens of microseconds, and a thousand at once must not keep what arrives waiting.
 const BEGIN_AT_ONCE: usize = 64;
 
 /// In how many windows the rows of all clients that live are sent once.
@@ -279,7 +280,8 @@ impl Worker {
         self.stop_some();
     }
 
-    /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands that takes longer.
+    /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands
+    /// that takes longer.
     pub(super) fn stop_some(&mut self) {
         let (turn_ends, until) = (self.clock.now() + STOPPING, self.to_stop.1);
         while let Some(key) = self.to_stop.0.next() {
@@ -302,8 +304,8 @@ impl Worker {
         }
     }
 
-    /// Sends the rows of some of the clients that live, others in each window: every client's comes round
-    /// once in so many windows.
+    /// Sends the rows of some of the clients that live, others in each window: every client's comes
+    /// round once in so many windows.
     pub(super) fn report_the_living(&mut self) {
         let first = usize::try_from(self.window % LIVING_EVERY).unwrap_or(0);
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
@@ -345,8 +347,8 @@ impl Worker {
         self.end_session_now(key);
     }
 
-    /// Tells a session that no time is left, so that it hands in its figures and takes its sinks and flows
-    /// away; and takes it away itself where it does not obey.
+    /// Tells a session that no time is left, so that it hands in its figures and takes its sinks
+    /// and flows away; and takes it away itself where it does not obey.
     fn end_session_now(&mut self, key: SessionKey) {
         self.catch_up(key);
         let until = self.clock.now();

@@ -125,8 +125,8 @@ impl Worker {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // A connection that was gone again, or no descriptor left: the others still wait,
-                    // and are not told of a second time.
+                    // A connection that was gone again, or no descriptor left: the others still
+                    // wait, and are not told of a second time.
                     self.note("accept_failed", None, error.to_string());
                     if error.kind() != io::ErrorKind::ConnectionAborted {
                         let task = Task::Accept { socket: place };
@@ -223,8 +223,8 @@ impl Worker {
             let (key, channel) = match stream.state {
                 State::Open { session, channel } => (session, channel),
                 State::Connecting { .. } | State::Exchange { .. } => break,
-                // Nobody hears of a handshake. What still comes at the end is of no interest; that the other side
-                // has closed is.
+                // Nobody hears of a handshake. What still comes at the end is of no interest; that
+                // the other side has closed is.
                 State::Securing { .. } | State::Closing { .. } => (NOBODY, ACCEPTED),
             };
             // What was read before the ring had shown it.
@@ -282,7 +282,8 @@ impl Worker {
                     }
                     self.read_seldom(place);
                     // A read that leaves room has taken all there was, so that what comes now comes
-                    // with an event of its own, as does the end; but not an end that was there already.
+                    // with an event of its own, as does the end; but not an end that was there
+                    // already.
                     if count < buffer.len() && !ended {
                         break;
                     }
@@ -308,7 +309,8 @@ impl Worker {
         self.runs = runs;
     }
 
-    /// Has a connection's session hear bytes of it, with their times; says whether more is to be read.
+    /// Has a connection's session hear bytes of it, with their times; says whether more is to be
+    /// read.
     fn pass_on(&mut self, place: usize, bytes: &[u8], read: Read, runs: &mut Vec<Run>) -> bool {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
             return false;

@@ -1,8 +1,8 @@
 //! Media out of the packet ring: whose it is, and when it is counted.
 //!
-//! Each media port is held by a socket that takes nothing and counts all (`net::options::drop_all`). At the
-//! end of a stream the kernel's count is held against what the ring brought for it: what is missing there
-//! was lost by the tester, whatever the reason.
+//! Each media port is held by a socket that takes nothing and counts all
+//! (`net::options::drop_all`). At the end of a stream the kernel's count is held against what the
+//! ring brought for it: what is missing there was lost by the tester, whatever the reason.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,14 +25,16 @@ use super::watch::{Watched, Watcher};
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
 
-/// How long packets are gathered in the ring before they are counted, all of a stream one after the other: with
-/// thousands of streams most of what counting a packet costs is to fetch what is known of its stream.
+/// How long packets are gathered in the ring before they are counted, all of a stream one after the
+/// other: with thousands of streams most of what counting a packet costs is to fetch what is known
+/// of its stream.
 ///
-/// Measured over loopback with two testers beside each other, 500 and 600 clients of 1 Mb/s each (2 cores of a busy virtual
-/// machine, Linux 6.18), processor time a packet against that with 50 ms: at once 1.30, 25 ms 1.03, 100 ms 0.94.
+/// Measured over loopback with two testers beside each other, 500 and 600 clients of 1 Mb/s each (2
+/// cores of a busy virtual machine, Linux 6.18), processor time a packet against that with 50 ms:
+/// at once 1.30, 25 ms 1.03, 100 ms 0.94.
 ///
-/// Arrival times are the kernel's. What a session hears, that its media has begun for example, and what waits for
-/// the ring, it hears up to so much later, with the time at which it came.
+/// Arrival times are the kernel's. What a session hears, that its media has begun for example, and
+/// what waits for the ring, it hears up to so much later, with the time at which it came.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The rings of a worker, and what is behind each port.
@@ -187,7 +189,8 @@ impl Slot {
     pub(super) fn has_media(&self) -> bool {
         match &self.client {
             Some(client) => client.first_media.is_some(),
-            // It receives for a client elsewhere, and no delay of a start-up hangs on what it hears.
+            // It receives for a client elsewhere, and no delay of a start-up hangs on what it
+            // hears.
             None => self.on_ring,
         }
     }
@@ -258,8 +261,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Begins to connect in such a way that the ring shows the connection's segments, where that is wanted and
-    /// can be had.
+    /// Begins to connect in such a way that the ring shows the connection's segments, where that is
+    /// wanted and can be had.
     pub(super) fn connect_watched(
         &mut self,
         to: SocketAddr,
@@ -283,8 +286,9 @@ impl Worker {
         }
     }
 
-    /// When the rings are to be read next, if nothing more comes. They are not polled: to be woken for each block would
-    /// cost more than to look at each heartbeat, and whether there is anything is seen in their memory.
+    /// When the rings are to be read next, if nothing more comes. They are not polled: to be woken
+    /// for each block would cost more than to look at each heartbeat, and whether there is anything
+    /// is seen in their memory.
     pub(super) fn rings_due(&self) -> Time {
         match &self.rings {
             Some(rings) if rings.have_ready(BLOCKS_A_TURN) => self.turn,
@@ -373,8 +377,8 @@ impl Worker {
         }
     }
 
-    /// A media port whose media comes by the ring is wanted no more. It stays taken until all is counted
-    /// that has arrived for it.
+    /// A media port whose media comes by the ring is wanted no more. It stays taken until all is
+    /// counted that has arrived for it.
     pub(super) fn close_ring_port(&mut self, place: usize) {
         let Some(Socket::Udp(end)) = self.sockets.get(place) else {
             return;

@@ -1,8 +1,8 @@
 //! Connections over TLS: the handshake, what is read opened, and how it fails.
 //!
-//! All else that is done for a connection is done as ever: it is read as often, and the packet ring shows its segments.
-//! What a record holds can be read when the last byte of the record has come, and that is the time it has: the
-//! kernel's, of the segment which brought that byte.
+//! All else that is done for a connection is done as ever: it is read as often, and the packet ring
+//! shows its segments. What a record holds can be read when the last byte of the record has come,
+//! and that is the time it has: the kernel's, of the segment which brought that byte.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use super::timers::Task;
 /// How long a client of a reference server may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How many reads of handshakes there may be in a turn of the loop: each costs as much as hundreds of packets, and a thousand
-/// clients at once must not keep what arrives waiting.
+/// How many reads of handshakes there may be in a turn of the loop: each costs as much as hundreds
+/// of packets, and a thousand clients at once must not keep what arrives waiting.
 const HANDSHAKES_A_TURN: usize = 16;
 
 /// Whose handshake it is.
@@ -126,7 +126,8 @@ impl Worker {
         waits
     }
 
-    /// Takes in what a connection over TLS brought, with when that came; says whether it is to be read on.
+    /// Takes in what a connection over TLS brought, with when that came; says whether it is to be
+    /// read on.
     pub(super) fn open_sealed(&mut self, place: usize, bytes: &[u8], runs: &[Run]) -> bool {
         let mut plain = std::mem::take(&mut self.plain);
         let mut plain_runs = std::mem::take(&mut self.plain_runs);
@@ -174,7 +175,8 @@ impl Worker {
         let Some(Socket::Stream(stream)) = self.sockets.get(place) else {
             return false;
         };
-        // Its session may have handed it over at once, and a message have come with the end of the handshake.
+        // Its session may have handed it over at once, and a message have come with the end of the
+        // handshake.
         if let State::Exchange { line } = stream.state {
             let at = plain_runs.last().map_or(self.turn, |run| run.at);
             return self.exchange_opened(place, line, plain, at, (taken.ended, sent.is_ok()));

@@ -10,7 +10,8 @@ use super::flows::SentBy;
 use crate::messages::ClientState;
 use crate::trace::Tracer;
 
-/// Names a session for as long as the worker lives: its place may be used again, its serial number not.
+/// Names a session for as long as the worker lives: its place may be used again, its serial number
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionKey {
     pub(super) place: usize,
@@ -31,7 +32,8 @@ pub(super) struct Slot {
     /// Flows that are sending: which, and by whom it is sent.
     pub(super) flows: Vec<(FlowId, SentBy)>,
     pub(super) topics: Vec<Arc<str>>,
-    /// When the task comes that is to tell it of its deadline. Others that may wait are not wanted any more.
+    /// When the task comes that is to tell it of its deadline. Others that may wait are not wanted
+    /// any more.
     pub(super) armed: Time,
     pub(super) stopping: bool,
     /// Whether media of it comes by the packet ring.

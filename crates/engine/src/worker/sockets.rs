@@ -55,7 +55,8 @@ pub(super) struct UdpEnd {
     pub(super) peer: Option<IpAddr>,
     /// What a datagram has on the wire beside its payload: the headers of IP and UDP.
     pub(super) overhead: usize,
-    /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings it.
+    /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings
+    /// it.
     pub(super) on_ring: bool,
     /// Whether it is read in turn, and not polled.
     pub(super) in_turn: bool,
@@ -183,8 +184,9 @@ impl Worker {
         }
     }
 
-    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails. All
-    /// that together may take as long as the task says that was set when the channel was asked for.
+    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
+    /// All that together may take as long as the task says that was set when the channel was asked
+    /// for.
     fn connect(&mut self, key: SessionKey, channel: ChannelId, mut addresses: Vec<SocketAddr>) {
         if self
             .slot(key)
@@ -371,8 +373,8 @@ impl Worker {
         sink: Option<SinkId>,
     ) -> Result<SocketAddr, ChannelError> {
         let trace = self.slot(key).and_then(|slot| slot.trace.clone());
-        // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has only the
-        // beginning of each.
+        // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has
+        // only the beginning of each.
         let on_ring = match sink {
             Some(_) if trace.is_none() => self
                 .cover_by_ring(local)
@@ -424,8 +426,8 @@ impl Worker {
         Ok(address)
     }
 
-    /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one that sends to multicast
-    /// groups so.
+    /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one
+    /// that sends to multicast groups so.
     pub(super) fn open_shared(
         &mut self,
         key: SessionKey,
@@ -749,8 +751,8 @@ fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where that is not the one of the
-/// address that it comes from.
+/// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where
+/// that is not the one of the address that it comes from.
 pub(super) type Outward = (u8, Option<Interface>);
 
 /// Has what a pair sends to multicast groups leave so.

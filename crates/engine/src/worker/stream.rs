@@ -14,12 +14,12 @@ use super::sessions::SessionKey;
 use super::watch::Watched;
 use crate::trace::TracedConnection;
 
-/// What may wait in front of a connection that takes nothing. A control message is some hundred bytes;
-/// of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
+/// What may wait in front of a connection that takes nothing. A control message is some hundred
+/// bytes; of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
 pub(super) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 
-/// What control may take beyond that, so that a stream which is ahead of its receiver does not close the
-/// channel. Who runs out of this as well is stuck.
+/// What control may take beyond that, so that a stream which is ahead of its receiver does not
+/// close the channel. Who runs out of this as well is stuck.
 pub(super) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
 /// A TCP connection.
@@ -27,8 +27,8 @@ pub(super) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 pub(super) struct Stream {
     pub(super) socket: TcpStream,
     pub(super) state: State,
-    /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet to
-    /// be read of it no other event announces.
+    /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet
+    /// to be read of it no other event announces.
     pub(super) ended: bool,
     /// Hears all that is read and written, of a client that is traced.
     pub(super) trace: Option<Box<TracedConnection>>,
@@ -142,7 +142,8 @@ impl Stream {
         }
     }
 
-    /// Queues that nothing more is sent, where it is over TLS, and sends it if the connection takes it.
+    /// Queues that nothing more is sent, where it is over TLS, and sends it if the connection takes
+    /// it.
     pub(super) fn say_goodbye(&mut self) {
         if let Some(layer) = &mut self.tls
             && layer.close(&mut self.queue).is_ok()
@@ -157,8 +158,8 @@ impl Stream {
         self.queue.len()
     }
 
-    /// Sends a message if the connection takes it, or at least its beginning, whose rest is then queued. Says whether it did. While
-    /// anything is queued it takes none.
+    /// Sends a message if the connection takes it, or at least its beginning, whose rest is then
+    /// queued. Says whether it did. While anything is queued it takes none.
     #[inline]
     pub(super) fn send_message(&mut self, bytes: &[u8]) -> io::Result<bool> {
         if !self.queue.is_empty() {

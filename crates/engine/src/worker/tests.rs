@@ -157,8 +157,8 @@ fn ports() -> PortRange {
     }
 }
 
-/// Runs a client for each of the URLs, in turn, on so many workers, until they have ended. `during` is
-/// called again and again with the crew and what was seen.
+/// Runs a client for each of the URLs, in turn, on so many workers, until they have ended. `during`
+/// is called again and again with the crew and what was seen.
 fn run_on(
     workers: u32,
     urls: &[&str],

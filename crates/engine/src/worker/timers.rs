@@ -52,8 +52,8 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// Whether what the task of that time is for is still there and has not come about meanwhile, and no other task has
-    /// taken its place.
+    /// Whether what the task of that time is for is still there and has not come about meanwhile,
+    /// and no other task has taken its place.
     pub(super) fn is_wanted(
         &self,
         at: Time,
@@ -98,8 +98,8 @@ impl Task {
 /// How many tasks there are at least before those that nobody wants any more are looked for.
 const SWEEP: usize = 4096;
 
-/// Tasks by time. A task whose object is gone, or which another has replaced, is found so when it is the next, or when there
-/// have come to be many (see [`Timers::sweep`]).
+/// Tasks by time. A task whose object is gone, or which another has replaced, is found so when it
+/// is the next, or when there have come to be many (see [`Timers::sweep`]).
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     tasks: BinaryHeap<Reverse<(Time, Task)>>,
@@ -112,7 +112,8 @@ impl Timers {
         self.tasks.push(Reverse((at, task)));
     }
 
-    /// When the first task comes that is still wanted. Those before it are taken out: nobody is to be woken for them.
+    /// When the first task comes that is still wanted. Those before it are taken out: nobody is to
+    /// be woken for them.
     pub(super) fn next(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) -> Time {
         while let Some(Reverse((at, task))) = self.tasks.peek() {
             if is_wanted(*at, task) {
@@ -131,9 +132,9 @@ impl Timers {
             .flatten()
     }
 
-    /// Takes tasks out that are not wanted any more, once there are twice as many as were left the last
-    /// time: clients that fail at once and are replaced leave tasks for times that are far away. Costs
-    /// a constant a task added.
+    /// Takes tasks out that are not wanted any more, once there are twice as many as were left the
+    /// last time: clients that fail at once and are replaced leave tasks for times that are far
+    /// away. Costs a constant a task added.
     pub(super) fn sweep(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) {
         if self.tasks.len() < SWEEP.max(2 * self.swept) {
             return;

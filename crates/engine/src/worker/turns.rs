@@ -1,9 +1,10 @@
 //! Media sockets that are read in turn, not whenever something comes.
 //!
-//! To be told of each datagram and to fetch it alone costs more than all else that is done for it. Arrival times
-//! are the kernel's, so that nothing is measured worse if a socket is read every [`INTERVAL`], and then gives all that
-//! has come; of a slow stream less often. From its first packet on a media socket is read so, if its buffer has room for much more than can be
-//! expected meanwhile; one of a fast stream, which brings many datagrams at once anyway, is not.
+//! To be told of each datagram and to fetch it alone costs more than all else that is done for it.
+//! Arrival times are the kernel's, so that nothing is measured worse if a socket is read every
+//! [`INTERVAL`], and then gives all that has come; of a slow stream less often. From its first
+//! packet on a media socket is read so, if its buffer has room for much more than can be expected
+//! meanwhile; one of a fast stream, which brings many datagrams at once anyway, is not.
 //!
 //! Whatever a session hears, it hears after the media that came before: its sockets are read then.
 
@@ -20,30 +21,36 @@ use super::sockets::Socket;
 
 /// How often a socket is read.
 ///
-/// Measured over loopback with two testers beside each other, 600 clients of 1 Mb/s each (2 cores of a busy virtual
-/// machine, Linux 6.18), processor time a packet against that with 50 ms: at once 2.4, 25 ms 1.14, 100 ms 0.91.
+/// Measured over loopback with two testers beside each other, 600 clients of 1 Mb/s each (2 cores
+/// of a busy virtual machine, Linux 6.18), processor time a packet against that with 50 ms: at once
+/// 2.4, 25 ms 1.14, 100 ms 0.91.
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// In how many parts the sockets are read, one after the other, so that the loop is never long at it.
+/// In how many parts the sockets are read, one after the other, so that the loop is never long at
+/// it.
 const SHARES: usize = 5;
 
-/// How large a socket's receive buffer must be for it, as the kernel counts (`SO_RCVBUF`, twice what was
-/// asked for; socket(7)): of usual datagrams it takes 900, more than a stream of 100 Mb/s brings in one interval.
+/// How large a socket's receive buffer must be for it, as the kernel counts (`SO_RCVBUF`, twice
+/// what was asked for; socket(7)): of usual datagrams it takes 900, more than a stream of 100 Mb/s
+/// brings in one interval.
 pub(super) const ROOM: usize = 2 << 20;
 
-/// A socket that has brought fewer than so many datagrams is read half as often from then on, and one that has brought
-/// more than [`MANY`] twice as often: a look that finds little costs as much as one that finds much.
+/// A socket that has brought fewer than so many datagrams is read half as often from then on, and
+/// one that has brought more than [`MANY`] twice as often: a look that finds little costs as much
+/// as one that finds much.
 const FEW: usize = 4;
 const MANY: usize = 32;
 
 /// How often that halves: a socket is read every 0.4 s at the least, and at the end of each window.
 const LEVELS: u32 = 3;
 
-/// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at once from then on.
+/// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at
+/// once from then on.
 pub(super) const FAST: usize = 256;
 pub(super) const FAST_BYTES: usize = ROOM / 8;
 
-/// How many datagrams are read at a time: more than a buffer holds, unless it is larger than need be.
+/// How many datagrams are read at a time: more than a buffer holds, unless it is larger than need
+/// be.
 const MOST: usize = 4096;
 
 /// A socket that is read in turn.

@@ -1,10 +1,11 @@
-//! What sessions are to hear, and do not hear before the packet ring has handed over all that came earlier.
+//! What sessions are to hear, and do not hear before the packet ring has handed over all that came
+//! earlier.
 //!
-//! A ring's packets are counted some time after they have arrived; a control connection and RTCP are heard at once.
-//! So that no session takes leave of a stream (a BYE, the answer to TEARDOWN) before it has been counted to the end,
-//! what a session hears waits until the ring has handed over all that had arrived before: RTCP and the end of a
-//! connection always, bytes of a connection once media has begun. Before that they do not wait: the delay of a
-//! start-up is not prolonged.
+//! A ring's packets are counted some time after they have arrived; a control connection and RTCP
+//! are heard at once. So that no session takes leave of a stream (a BYE, the answer to TEARDOWN)
+//! before it has been counted to the end, what a session hears waits until the ring has handed over
+//! all that had arrived before: RTCP and the end of a connection always, bytes of a connection once
+//! media has begun. Before that they do not wait: the delay of a start-up is not prolonged.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,14 +20,15 @@ use super::outputs::Pending;
 use super::ring::Mark;
 use super::sessions::SessionKey;
 
-/// How long anything waits for the ring at most. That long only where the kernel's count of what arrived
-/// and ours do not agree.
+/// How long anything waits for the ring at most. That long only where the kernel's count of what
+/// arrived and ours do not agree.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long what has waited is passed on before the loop goes on, and comes back to it.
 const LETTING_GO: Duration = Duration::from_millis(5);
 
-/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear all of it at once.
+/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear all of it at
+/// once.
 const WAITING_BYTES: usize = 16 << 20;
 
 /// What waits, in its order, each until the rings have brought all up to its mark.
@@ -165,8 +167,8 @@ impl Worker {
         }
     }
 
-    /// Passes on what has waited for the rings and need not any more, for as long as the loop can bear it: where thousands of
-    /// sessions end together, it is much.
+    /// Passes on what has waited for the rings and need not any more, for as long as the loop can
+    /// bear it: where thousands of sessions end together, it is much.
     pub(super) fn let_go(&mut self) {
         self.let_go_until(self.clock.now() + LETTING_GO);
     }
@@ -197,7 +199,8 @@ impl Worker {
         })
     }
 
-    /// Passes on all that has waited, in its order, though the rings have not brought all before it.
+    /// Passes on all that has waited, in its order, though the rings have not brought all before
+    /// it.
     fn let_all_go(&mut self) {
         while let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.waiting.pop()
@@ -257,8 +260,8 @@ impl Worker {
         }
     }
 
-    /// The end of a connection that is read seldom has been heard; says whether it has to wait until the ring has
-    /// shown what came before.
+    /// The end of a connection that is read seldom has been heard; says whether it has to wait
+    /// until the ring has shown what came before.
     pub(super) fn end_waits(
         &mut self,
         place: usize,
@@ -277,7 +280,8 @@ impl Worker {
         mark.is_some()
     }
 
-    /// Until when the rings have to be read for all to be counted that has arrived; nothing if they have been.
+    /// Until when the rings have to be read for all to be counted that has arrived; nothing if they
+    /// have been.
     fn mark(&mut self) -> Option<Mark> {
         let now = self.clock.now();
         let rings = self.rings.as_mut()?;
@@ -369,8 +373,8 @@ impl Worker {
         self.hear_or_wait(mark, closed);
     }
 
-    /// A media port whose media comes by the ring is wanted no more, and the kernel has counted so many datagrams for it.
-    /// It stays taken until all of them are counted.
+    /// A media port whose media comes by the ring is wanted no more, and the kernel has counted so
+    /// many datagrams for it. It stays taken until all of them are counted.
     pub(super) fn port_ends(&mut self, place: usize, arrived: u32) {
         let mark = self.mark();
         self.hear_or_wait(mark, Waiting::Port { place, arrived });

@@ -1,20 +1,22 @@
 //! Connections with media in them, read seldom, with times out of the packet ring.
 //!
-//! To read a connection at each segment costs several times what all else costs that is done for a packet: a wake-up, a
-//! system call, and the acknowledgement that the kernel sends when all has been read. So once its media has begun, a
-//! connection is read every [`READ_INTERVAL`], or when [`LOW_WATER`] bytes are there, and then with all others that bring so much
-//! ([`Fast`]). That is honest because
-//! times of arrival do not come from reading: the packet ring shows each segment ([`net::segments`]). For that a
-//! client's connection comes from a port of the worker's own range. What has not been shown is not read, where that
-//! can wait, so that each byte has its time. Where so much comes before the ring shows it that it cannot, it is
-//! read, and held until it has been shown ([`super::held`]).
+//! To read a connection at each segment costs several times what all else costs that is done for a
+//! packet: a wake-up, a system call, and the acknowledgement that the kernel sends when all has
+//! been read. So once its media has begun, a connection is read every [`READ_INTERVAL`], or when
+//! [`LOW_WATER`] bytes are there, and then with all others that bring so much ([`Fast`]). That is
+//! honest because times of arrival do not come from reading: the packet ring shows each segment
+//! ([`net::segments`]). For that a client's connection comes from a port of the worker's own range.
+//! What has not been shown is not read, where that can wait, so that each byte has its time. Where
+//! so much comes before the ring shows it that it cannot, it is read, and held until it has been
+//! shown ([`super::held`]).
 //!
-//! Until media has begun a connection is read at once. Its end is heard at once, and waits for the ring.
-//! A connection of which the ring shows nothing (no port was to be had, the beginning was missed, an address is
-//! translated on the way) is read at once for as long as it stands.
+//! Until media has begun a connection is read at once. Its end is heard at once, and waits for the
+//! ring. A connection of which the ring shows nothing (no port was to be had, the beginning was
+//! missed, an address is translated on the way) is read at once for as long as it stands.
 //!
-//! What the ring shows is put aside by share, and taken in when that share's turn to be read comes: what is known of
-//! each of thousands of connections then comes out of memory once a turn, and not once a segment.
+//! What the ring shows is put aside by share, and taken in when that share's turn to be read comes:
+//! what is known of each of thousands of connections then comes out of memory once a turn, and not
+//! once a segment.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -38,47 +40,55 @@ use super::stream::State;
 
 /// How often a connection is read whose media has begun.
 ///
-/// Measured over loopback with 1,000 clients of 1 Mb/s, 129,000 packets/s (2 cores of a busy virtual machine, Linux
-/// 6.18), in µs of processor time a packet: at once 5.7; every 50 ms 1.8; every 100 ms 1.3. Every 200 ms, and at
-/// the end of each window, it is 0.80 to 0.85 of what it is every 100 ms (two testers of 500 such clients beside each other),
-/// and every 400 ms 0.93 of what it is every 200 ms. More than half of what is left is the copy of the bytes. Longer would also
+/// Measured over loopback with 1,000 clients of 1 Mb/s, 129,000 packets/s (2 cores of a busy
+/// virtual machine, Linux 6.18), in µs of processor time a packet: at once 5.7; every 50 ms 1.8;
+/// every 100 ms 1.3. Every 200 ms, and at the end of each window, it is 0.80 to 0.85 of what it is
+/// every 100 ms (two testers of 500 such clients beside each other), and every 400 ms 0.93 of what
+/// it is every 200 ms. More than half of what is left is the copy of the bytes. Longer would also
 /// fill more of the kernel's memory: what comes in that time waits there.
 pub(super) const READ_INTERVAL: Duration = Duration::from_millis(400);
 
-/// In how many parts the connections are read, one after the other, so that the loop is never long at it.
+/// In how many parts the connections are read, one after the other, so that the loop is never long
+/// at it.
 const SHARES: usize = 10;
 
 /// How long after one share it is the next one's turn.
 const SHARE: Duration = Duration::from_millis(READ_INTERVAL.as_millis() as u64 / SHARES as u64);
 
-/// What came later than so long before its turn waits for the next one. By then the ring has shown all that came
-/// before, so that what is read in a turn, and in a window, does not hang on when the ring hands a block over.
+/// What came later than so long before its turn waits for the next one. By then the ring has shown
+/// all that came before, so that what is read in a turn, and in a window, does not hang on when the
+/// ring hands a block over.
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
-/// How many bytes make the kernel tell of a connection before its turn has come, as long as the ring has then shown a
-/// quarter of them: what 6.5 Mb/s bring between two turns. Where it has not, because the stream is fast or comes in large bursts,
-/// it is read, and held until it has been shown.
+/// How many bytes make the kernel tell of a connection before its turn has come, as long as the
+/// ring has then shown a quarter of them: what 6.5 Mb/s bring between two turns. Where it has not,
+/// because the stream is fast or comes in large bursts, it is read, and held until it has been
+/// shown.
 ///
-/// Behind a relay that sends much at a time 256 KiB took 0.6 (8 connections of 40 Mb/s) to 0.85 (one of 400 Mb/s) of the processor time
-/// that 128 KiB took, and 320 KiB 0.9 of that again; more saves less. It must
-/// stay well below what a server on the same machine keeps of a stream that it sends without a copy: msd_lite writes over its
-/// 1 MiB in a circle, and with 1 MiB waiting here 6 to 12 % of its datagrams came wrong, which none do to a prompt client.
+/// Behind a relay that sends much at a time 256 KiB took 0.6 (8 connections of 40 Mb/s) to 0.85
+/// (one of 400 Mb/s) of the processor time that 128 KiB took, and 320 KiB 0.9 of that again; more
+/// saves less. It must stay well below what a server on the same machine keeps of a stream that it
+/// sends without a copy: msd_lite writes over its 1 MiB in a circle, and with 1 MiB waiting here 6
+/// to 12 % of its datagrams came wrong, which none do to a prompt client.
 const LOW_WATER: usize = CHUNK / 2;
 
-/// From how many bytes on, shown by the ring, a connection that brings [`LOW_WATER`] before its turn is read whenever the loop is
-/// awake. So several of them are read in one go, where each by itself would wake the loop.
+/// From how many bytes on, shown by the ring, a connection that brings [`LOW_WATER`] before its
+/// turn is read whenever the loop is awake. So several of them are read in one go, where each by
+/// itself would wake the loop.
 const WITH_OTHERS: usize = LOW_WATER / 4;
 
 /// How often they are looked at, at the most.
 const LOOK_AT_FAST: Duration = Duration::from_millis(10);
 
-/// For how many times as many the kernel is to have room: a sender must never wait because of how seldom is read.
+/// For how many times as many the kernel is to have room: a sender must never wait because of how
+/// seldom is read.
 const ROOM_FOR: usize = 4;
 
 /// How many segments are taken in together.
 const TOGETHER: usize = 32;
 
-/// How many segments of one share may be put aside: what 1,000,000 a second of all shares bring between two turns.
+/// How many segments of one share may be put aside: what 1,000,000 a second of all shares bring
+/// between two turns.
 const ASIDE_MAX: usize = 40_000;
 
 /// How long after it was seen a segment that cannot be read was not taken by TCP.
@@ -193,7 +203,8 @@ impl Watcher {
         self.watch.borrow_mut().put_aside(segment);
     }
 
-    /// Takes in what the ring has shown of a share, and gives the places of those of its connections that are read seldom.
+    /// Takes in what the ring has shown of a share, and gives the places of those of its
+    /// connections that are read seldom.
     fn begin_turn(&self, share: usize, places: &mut Vec<usize>) {
         self.hurries.set(false);
         let mut watch = self.watch.borrow_mut();
@@ -266,8 +277,9 @@ impl Watch {
     fn take_in(&mut self, share: usize) {
         let mut aside = std::mem::take(&mut self.aside[share]);
         for together in aside.chunks(TOGETHER) {
-            // Of thousands of connections none is in the cache. Looked at one after the other without anything that
-            // hangs on it, they come out of memory side by side, and not each when it is its turn.
+            // Of thousands of connections none is in the cache. Looked at one after the other
+            // without anything that hangs on it, they come out of memory side by side, and not each
+            // when it is its turn.
             let mut looked_at = 0;
             for segment in together {
                 if let Some(connection) = self.connection(segment.port) {
@@ -313,8 +325,8 @@ impl Watched {
 
     /// Has the kernel tell of it when [`LOW_WATER`] bytes are there, and keep room for more.
     fn be_told_seldom(&self, socket: &TcpStream) -> io::Result<()> {
-        // Its buffer grows with what it is to tell of, and does not become smaller again (`tcp_set_rcvlowat`). Where it
-        // gives less, it tells when there is no room.
+        // Its buffer grows with what it is to tell of, and does not become smaller again
+        // (`tcp_set_rcvlowat`). Where it gives less, it tells when there is no room.
         net::options::set_receive_low_water(socket, LOW_WATER * ROOM_FOR)?;
         net::options::set_receive_low_water(socket, LOW_WATER)
     }
@@ -416,8 +428,8 @@ impl Worker {
         if watched.with(|segments| segments.has_gap()) == Some(true) {
             return Wanted::All;
         }
-        // The ring may be behind. Nobody who sends is to be kept waiting for that, and what is left there would have the
-        // kernel tell of it again all the sooner.
+        // The ring may be behind. Nobody who sends is to be kept waiting for that, and what is left
+        // there would have the kernel tell of it again all the sooner.
         match watched.hold(&stream.socket, self.turn) {
             Holding::All => wanted,
             // Times are then those of reading, and counted as such.
@@ -444,7 +456,8 @@ impl Worker {
         }
     }
 
-    /// From now on the connection is read seldom, if it may be: media comes in it, and the ring shows when.
+    /// From now on the connection is read seldom, if it may be: media comes in it, and the ring
+    /// shows when.
     pub(super) fn read_seldom(&mut self, place: usize) {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
             return;
@@ -586,8 +599,9 @@ impl Worker {
         }
     }
 
-    /// Reads all connections that are read seldom, at the end of a window: it is to hold what came in it. While clients
-    /// are being added, windows would else miss some of what came: 3.5 % where their number grows by a quarter a second.
+    /// Reads all connections that are read seldom, at the end of a window: it is to hold what came
+    /// in it. While clients are being added, windows would else miss some of what came: 3.5 % where
+    /// their number grows by a quarter a second.
     pub(super) fn read_all_streams(&mut self, end: Time) {
         if self.watcher.as_ref().is_some_and(Watcher::is_needed) {
             let now = self.clock.now();
@@ -638,7 +652,8 @@ impl Worker {
         self.settle();
     }
 
-    /// Has a session hear all that has come for it as far as is known, before it hears that time has passed.
+    /// Has a session hear all that has come for it as far as is known, before it hears that time
+    /// has passed.
     pub(super) fn catch_up(&mut self, key: SessionKey) {
         if !self.watcher.as_ref().is_some_and(Watcher::is_needed) {
             return;
@@ -665,7 +680,8 @@ impl Worker {
         }
     }
 
-    /// A session is to end soon: what comes for it is read more often, for nobody is to wait for that.
+    /// A session is to end soon: what comes for it is read more often, for nobody is to wait for
+    /// that.
     pub(super) fn leaves(&mut self, key: SessionKey) {
         if self.watcher.as_ref().is_some_and(Watcher::is_needed) {
             self.leaving.push(key);

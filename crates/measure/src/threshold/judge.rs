@@ -20,7 +20,8 @@ pub struct ThresholdResult {
     pub subject: String,
     /// The value found, in `unit`; `None` where there was no data.
     pub value: Option<f64>,
-    /// Which figure of the metric was compared, such as `mean` or `p95`; `None` where it has only one.
+    /// Which figure of the metric was compared, such as `mean` or `p95`; `None` where it has only
+    /// one.
     #[serde(default)]
     pub statistic: Option<String>,
     /// The unit of `value` and `limit`.
@@ -81,9 +82,9 @@ impl Losses {
     }
 }
 
-/// Windows shorter than this, in seconds, are not judged as the worst: of the last one, in which the run
-/// ends, only a sliver may be left, and a rate or a ratio over a few packets says nothing. What it counted
-/// is in the figures of the run.
+/// Windows shorter than this, in seconds, are not judged as the worst: of the last one, in which
+/// the run ends, only a sliver may be left, and a rate or a ratio over a few packets says nothing.
+/// What it counted is in the figures of the run.
 const SHORTEST_WINDOW: f64 = 0.5;
 
 impl Judge {
@@ -124,8 +125,8 @@ impl Judge {
         })
     }
 
-    /// Adds an unwritten threshold, such as `viewers.received > 0`, unless one is written on that metric that bounds it on
-    /// the same side, or exactly.
+    /// Adds an unwritten threshold, such as `viewers.received > 0`, unless one is written on that
+    /// metric that bounds it on the same side, or exactly.
     ///
     /// # Errors
     /// It cannot be read, or there is no such population or metric.
@@ -149,8 +150,8 @@ impl Judge {
         Ok(self)
     }
 
-    /// What became so far of the `number`-th threshold, in the order in which they were given, where it
-    /// is violated. Without data nothing is violated yet.
+    /// What became so far of the `number`-th threshold, in the order in which they were given,
+    /// where it is violated. Without data nothing is violated yet.
     pub fn violated(
         &self,
         number: usize,
@@ -227,14 +228,14 @@ impl Judge {
     }
 }
 
-/// How many of a population's lost packets at most were lost neither by the server nor in the network, but
-/// on this machine: in the tester's queues, or in the kernel before them.
+/// How many of a population's lost packets at most were lost neither by the server nor in the
+/// network, but on this machine: in the tester's queues, or in the kernel before them.
 fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
     let Some(tester) = totals.get("tester") else {
         return 0.0;
     };
-    // Of sockets it is known whose they are, and of the ring as far as ports have been given back. Of the rest of
-    // the ring's, and of the kernel's, it is not.
+    // Of sockets it is known whose they are, and of the ring as far as ports have been given back.
+    // Of the rest of the ring's, and of the kernel's, it is not.
     let known = totals
         .get(subject)
         .and_then(|population| population.named("lost_in_tester", Statistic::Value))
@@ -285,8 +286,8 @@ impl Watched {
     }
 }
 
-/// Whether the comparison could come out otherwise if up to `ours` of the lost packets were lost on this
-/// machine.
+/// Whether the comparison could come out otherwise if up to `ours` of the lost packets were lost on
+/// this machine.
 fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -> bool {
     let ours = ours.min(losses.lost).max(0.0);
     if ours == 0.0 {

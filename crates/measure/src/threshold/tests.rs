@@ -477,7 +477,8 @@ crate::metrics! {
 static CHECKED_GROUPS: [&Group; 2] = [&POPULATION, &CHECKED];
 const CHECKED_VIEWERS: Catalogue = Catalogue(&CHECKED_GROUPS);
 
-/// What becomes of the unwritten threshold on content beside a written one: its outcome, where there is one.
+/// What becomes of the unwritten threshold on content beside a written one: its outcome, where
+/// there is one.
 fn on_content(written: &str, counts: [u64; 4]) -> Option<bool> {
     let subjects = [("viewers", CHECKED_VIEWERS)];
     let mut recorder = Recorder::new(CHECKED_VIEWERS);

@@ -1,5 +1,5 @@
-//! Receiving: `recvmmsg`, with the control messages that tell when each datagram arrived and how many
-//! were dropped.
+//! Receiving: `recvmmsg`, with the control messages that tell when each datagram arrived and how
+//! many were dropped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,8 +14,8 @@ use crate::clock::Clock;
 /// How many datagrams one call takes in.
 const RECEIVE_COUNT: usize = 64;
 
-/// How many bytes of each datagram are kept. Media of real servers is below 1500; of a larger datagram
-/// the true length is still known.
+/// How many bytes of each datagram are kept. Media of real servers is below 1500; of a larger
+/// datagram the true length is still known.
 const RECEIVE_BYTES: usize = 2048;
 
 /// The same for whole datagrams, of which the longest has 65,535 bytes with its headers.
@@ -78,8 +78,8 @@ impl ReceiveBatch {
         ReceiveBatch::with_room(RECEIVE_COUNT, RECEIVE_BYTES)
     }
 
-    /// An empty batch that takes every byte of each datagram: 1 MiB, of which only what was ever filled is
-    /// in memory.
+    /// An empty batch that takes every byte of each datagram: 1 MiB, of which only what was ever
+    /// filled is in memory.
     pub fn whole() -> ReceiveBatch {
         ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
     }
@@ -105,7 +105,8 @@ impl ReceiveBatch {
         let places = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
         let headers = places
             .map(|((iovec, control), name)| {
-                // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+                // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no
+                // control.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_name = name.as_mut_ptr().cast();
                 header.msg_hdr.msg_iov = iovec;
@@ -126,16 +127,16 @@ impl ReceiveBatch {
         }
     }
 
-    /// Takes in what the socket holds. Says whether there may be more, and the socket's own count of
-    /// dropped datagrams since it was opened where the kernel told it.
+    /// Takes in what the socket holds. Says whether there may be more, and the socket's own count
+    /// of dropped datagrams since it was opened where the kernel told it.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Filled> {
         for header in self.headers.iter_mut().take(self.received.len()) {
             make_room(header);
         }
         self.received.clear();
-        // SAFETY: every header points to a name, a buffer and a control area of its own, which belong to
-        // this batch, are never moved or resized, and have the lengths given; nothing else refers to
-        // them during the call.
+        // SAFETY: every header points to a name, a buffer and a control area of its own, which
+        // belong to this batch, are never moved or resized, and have the lengths given; nothing
+        // else refers to them during the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -152,8 +153,8 @@ impl ReceiveBatch {
         for (index, header) in self.headers.iter().enumerate().take(count) {
             let (at, dropped) = read_control(&header.msg_hdr);
             drops = dropped.or(drops);
-            // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family that
-            // its first bytes tell; it was zeroed before.
+            // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family
+            // that its first bytes tell; it was zeroed before.
             let name = unsafe {
                 SockAddr::new(
                     std::mem::transmute_copy(self.names[index].assume_init_ref()),
@@ -211,9 +212,9 @@ fn make_room(header: &mut libc::mmsghdr) {
 
 fn read_control(header: &libc::msghdr) -> (Option<i64>, Option<u32>) {
     let (mut at, mut drops) = (None, None);
-    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control messages
-    // for `msg_controllen` bytes; the CMSG functions stay within that, and each payload is read, unaligned, as
-    // the type that its level and kind stand for.
+    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control
+    // messages for `msg_controllen` bytes; the CMSG functions stay within that, and each payload is
+    // read, unaligned, as the type that its level and kind stand for.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

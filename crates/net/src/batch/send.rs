@@ -12,16 +12,16 @@ use crate::clock::Clock;
 /// How many datagrams one call sends.
 pub const SEND_COUNT: usize = 64;
 
-/// Packets are joined for the kernel to take apart only where the whole IP packet is larger than this. A
-/// capture on this machine sees them joined, and tells that by the length: a packet of up to 1600 bytes may
-/// be an ordinary one.
+/// Packets are joined for the kernel to take apart only where the whole IP packet is larger than
+/// this. A capture on this machine sees them joined, and tells that by the length: a packet of up
+/// to 1600 bytes may be an ordinary one.
 pub(super) const JOINED_MIN: usize = 1600;
 
 /// The most payload that is joined: an IP packet's length has 16 bits, headers included.
 const JOINED_MAX: usize = 65_000;
 
-/// How long a call waits for room in the socket's buffer: longer than a network card takes for what one
-/// buffer holds, and short enough that whoever comes next is not late for it.
+/// How long a call waits for room in the socket's buffer: longer than a network card takes for what
+/// one buffer holds, and short enough that whoever comes next is not late for it.
 const ROOM_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
@@ -130,8 +130,9 @@ pub(super) fn segment_control(size: u16) -> SegmentControl {
 ///
 /// Datagrams that follow each other, go to the same place and are equally long (the last one may be
 /// shorter) are handed to the kernel as one, to be cut apart after its way through the stack
-/// (`UDP_SEGMENT`, udp(7)), where together they are larger than any ordinary packet. What arrives is the same. A
-/// kernel or a device that cannot do so says so the first time, and is not asked again.
+/// (`UDP_SEGMENT`, udp(7)), where together they are larger than any ordinary packet. What arrives
+/// is the same. A kernel or a device that cannot do so says so the first time, and is not asked
+/// again.
 pub struct SendBatch<P> {
     entries: Vec<Entry<P>>,
     /// What the next call hands to the kernel; wired up anew for each.
@@ -228,10 +229,10 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         self.entries.len()
     }
 
-    /// Sends all, and tells of each, in the order in which they were added, the times right before and
-    /// right after the system call that took it; or none, where the kernel refused it (no room, no way
-    /// there). Such a one is not tried again, and does not keep back those after it. A full socket is given
-    /// one millisecond to become less so, once a call.
+    /// Sends all, and tells of each, in the order in which they were added, the times right before
+    /// and right after the system call that took it; or none, where the kernel refused it (no room,
+    /// no way there). Such a one is not tried again, and does not keep back those after it. A full
+    /// socket is given one millisecond to become less so, once a call.
     pub fn send(
         &mut self,
         socket: &impl AsRawFd,
@@ -259,8 +260,8 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             let message = self.messages[next];
             match error.raw_os_error() {
                 Some(libc::EINTR) => continue,
-                // A socket reports the ICMP error of an earlier datagram at the next send, which has
-                // then not been tried.
+                // A socket reports the ICMP error of an earlier datagram at the next send, which
+                // has then not been tried.
                 Some(libc::ECONNREFUSED) if tries < TRIES => {
                     tries += 1;
                     continue;
@@ -332,9 +333,10 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
 
     fn send_from(&mut self, socket: &impl AsRawFd, first: usize) -> io::Result<usize> {
         let headers = &mut self.headers[first..self.messages.len()];
-        // SAFETY: every header was wired up by `wire` since entries were last added: it points to an
-        // address and to buffers, in entries that are neither moved nor dropped before the call is over, and
-        // perhaps to a control message of its own, all with their lengths; the kernel only reads them.
+        // SAFETY: every header was wired up by `wire` since entries were last added: it points to
+        // an address and to buffers, in entries that are neither moved nor dropped before the call
+        // is over, and perhaps to a control message of its own, all with their lengths; the kernel
+        // only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

@@ -122,8 +122,8 @@ impl Netlink {
         (table, scope, kind): (u8, u8, u8),
     ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        // The family, the prefixes of destination and source, the type of service, the table, who made it, the scope, the
-        // kind, and flags (`rtmsg`).
+        // The family, the prefixes of destination and source, the type of service, the table, who
+        // made it, the scope, the kind, and flags (`rtmsg`).
         let made_by = libc::RTPROT_STATIC;
         request.put(&[family(network), prefix, 0, 0, table, made_by, scope, kind]);
         request.put(&0u32.to_ne_bytes());
@@ -146,7 +146,8 @@ impl Netlink {
     }
 }
 
-/// What messages of the kernel say of the request of that number; nothing where they are about something else.
+/// What messages of the kernel say of the request of that number; nothing where they are about
+/// something else.
 fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
     while let Some((header, _)) = messages.split_first_chunk::<HEADER>() {
         let word = |at: usize| {
@@ -173,7 +174,8 @@ fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
 /// Reads any bytes as what the kernel says of a request: first the request's number.
 ///
 /// # Panics
-/// If what the kernel says of another request is taken for an answer, or an answer for something else.
+/// If what the kernel says of another request is taken for an answer, or an answer for something
+/// else.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8]) {
     let Some((sequence, messages)) = bytes.split_first_chunk() else {
@@ -236,7 +238,8 @@ impl Request {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The family, the kind of device, its number, and the flags that are switched on (`ifinfomsg`).
+    /// The family, the kind of device, its number, and the flags that are switched on
+    /// (`ifinfomsg`).
     fn link(&mut self, index: u32, flags: u32) {
         self.put(&[0; 4]);
         self.put(&index.to_ne_bytes());

@@ -1,11 +1,12 @@
-//! Takes a block of the ring apart into frames. Every number in it is checked against the block's end:
-//! whatever the bytes are, the parser stays inside of them and comes to an end.
+//! Takes a block of the ring apart into frames. Every number in it is checked against the block's
+//! end: whatever the bytes are, the parser stays inside of them and comes to an end.
 //!
 //! A block (`TPACKET_V3`, linux/if_packet.h; all numbers in the machine's order) begins with the
-//! number of frames in it and the offset of the first. Each frame begins with the distance to the next one, the time,
-//! the packet's own length and how much of it was kept, and where within the frame the link-layer
-//! and the network header are; the interface follows at offset 48 (`struct sockaddr_ll`), and right
-//! before the link-layer header lies what the kernel knows of segmentation (`struct virtio_net_hdr`).
+//! number of frames in it and the offset of the first. Each frame begins with the distance to the
+//! next one, the time, the packet's own length and how much of it was kept, and where within the
+//! frame the link-layer and the network header are; the interface follows at offset 48
+//! (`struct sockaddr_ll`), and right before the link-layer header lies what the kernel knows of
+//! segmentation (`struct virtio_net_hdr`).
 
 /// A frame: what the kernel kept of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +283,8 @@ pub(super) mod tests {
         for length in [0, 13, 113] {
             assert_eq!(read_with(16, length), (1, false), "{length}");
         }
-        // Headers before the frame's own end, or the wrong way round: 16 bits each, here as one word.
+        // Headers before the frame's own end, or the wrong way round: 16 bits each, here as one
+        // word.
         let offsets = |link: u16, network: u16| {
             let [a, b] = link.to_ne_bytes();
             let [c, d] = network.to_ne_bytes();

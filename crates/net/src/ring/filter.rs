@@ -1,14 +1,15 @@
 //! The filter that the kernel runs over every packet of one protocol: classic BPF (linux/filter.h).
 //!
-//! It passes UDP to a range of ports, and what may be part of such a datagram without telling a port; and where
-//! that is asked for, TCP to the same ports. What is UDP takes as many steps with TCP as without.
-//! Its result is how many bytes of the packet are kept, counted from the link-layer header.
+//! It passes UDP to a range of ports, and what may be part of such a datagram without telling a
+//! port; and where that is asked for, TCP to the same ports. What is UDP takes as many steps with
+//! TCP as without. Its result is how many bytes of the packet are kept, counted from the link-layer
+//! header.
 //!
-//! Headers are loaded relative to where the kernel says that the network header is
-//! (`SKF_NET_OFF`), whatever link layer is below. But many kernels read that way only what lies in a
-//! packet's first piece of memory, and a load that fails refuses the packet. So where the link layer is the
-//! common one (Ethernet or loopback, without a VLAN tag in the packet), the loads are relative to the packet's beginning:
-//! they reach everywhere, and are faster besides.
+//! Headers are loaded relative to where the kernel says that the network header is (`SKF_NET_OFF`),
+//! whatever link layer is below. But many kernels read that way only what lies in a packet's first
+//! piece of memory, and a load that fails refuses the packet. So where the link layer is the common
+//! one (Ethernet or loopback, without a VLAN tag in the packet), the loads are relative to the
+//! packet's beginning: they reach everywhere, and are faster besides.
 
 use std::ops::RangeInclusive;
 
@@ -16,12 +17,13 @@ use socket2::SockFilter;
 
 use super::{Brief, Family};
 
-/// Packets longer than this are kept whole: they may stand for several datagrams of a local sender, whose
-/// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
+/// Packets longer than this are kept whole: they may stand for several datagrams of a local sender,
+/// whose headers are spread over the packet. Longer than any packet on a link with the usual MTU of
+/// 1500.
 pub(super) const WHOLE_ABOVE: u32 = 1600;
 
-/// How much of a TCP segment is kept: Ethernet with a VLAN tag, the longest IPv4 header, and of the TCP header all
-/// but the options. However long a segment is, no more is copied.
+/// How much of a TCP segment is kept: Ethernet with a VLAN tag, the longest IPv4 header, and of the
+/// TCP header all but the options. However long a segment is, no more is copied.
 pub(super) const SEGMENT_KEPT: u32 = 18 + 60 + 20;
 
 /// More than any packet has.
@@ -59,7 +61,8 @@ enum Mark {
     /// A later fragment, or a port in the range.
     Accept,
     KeepAll,
-    /// IPv4 of which no more than the headers and the first bytes are wanted; the index is the IP header's length.
+    /// IPv4 of which no more than the headers and the first bytes are wanted; the index is the IP
+    /// header's length.
     BriefV4,
     /// The same in IPv6, without extension headers.
     BriefV6,
@@ -136,7 +139,8 @@ impl Program {
         );
     }
 
-    /// Accepts, with as much kept as the payload's first byte, in the accumulator, makes of interest.
+    /// Accepts, with as much kept as the payload's first byte, in the accumulator, makes of
+    /// interest.
     fn keep_by_first_byte(&mut self, wanted: &Wanted, brief: Mark) {
         let less = if wanted.brief.is_some() {
             None
@@ -510,8 +514,8 @@ mod tests {
         packet
     }
 
-    /// What the filter for UDP says of a packet on each of the link layers; it must be the same. And it must be
-    /// what the one for TCP as well says, unless that is for TCP.
+    /// What the filter for UDP says of a packet on each of the link layers; it must be the same.
+    /// And it must be what the one for TCP as well says, unless that is for TCP.
     fn kept(family: Family, packet: &[u8]) -> u32 {
         let (plain, with) = (says(family, packet, false), says(family, packet, true));
         assert!(with == plain || (plain, with) == (0, SEGMENT_KEPT));
@@ -664,7 +668,8 @@ mod tests {
                 };
                 let more = if v4_kept < 100 { u32::from(options) } else { 0 };
                 assert_eq!(kept(1200, 0), v4_kept + more);
-                // Of nothing there is no first byte; what stands for several, and a later fragment, is not brief.
+                // Of nothing there is no first byte; what stands for several, and a later fragment,
+                // is not brief.
                 assert_eq!(kept(0, 0), 164);
                 assert_eq!(kept(1600, 0), WHOLE);
                 assert_eq!(kept(1200, 1), 164);

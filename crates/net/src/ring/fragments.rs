@@ -1,9 +1,9 @@
-//! Datagrams that come in parts: they count once, when the last missing part is there, as the kernel
-//! would deliver them only then.
+//! Datagrams that come in parts: they count once, when the last missing part is there, as the
+//! kernel would deliver them only then.
 //!
 //! As Linux does, a part that is there already is passed over, and one that overlaps others in part
-//! spoils its datagram (RFC 5722; Linux does so for IPv4 as well). What is kept is bounded: a number
-//! of datagrams, a number of gaps in each, and a time.
+//! spoils its datagram (RFC 5722; Linux does so for IPv4 as well). What is kept is bounded: a
+//! number of datagrams, a number of gaps in each, and a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ pub(super) const DATAGRAMS_MAX: usize = 1024;
 /// How long parts are waited for: what Linux does (`net.ipv4.ipfrag_time`).
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many separate stretches of one datagram are kept track of. Parts in order, or in reverse order,
-/// make one.
+/// How many separate stretches of one datagram are kept track of. Parts in order, or in reverse
+/// order, make one.
 const STRETCHES_MAX: usize = 16;
 
 /// How much of a datagram's beginning is kept.
@@ -34,8 +34,8 @@ const LENGTH_MAX: usize = 65_535;
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     unfinished: HashMap<FragmentKey, Unfinished>,
-    /// In the order in which they began. Those that are finished by now have another number in the map, or
-    /// none.
+    /// In the order in which they began. Those that are finished by now have another number in the
+    /// map, or none.
     order: VecDeque<(FragmentKey, u64)>,
     began: u64,
     /// Datagrams to our ports that were given up.
@@ -241,8 +241,8 @@ impl First {
     }
 }
 
-/// The fragment's place, if it can have one: within the longest datagram, not empty, and in whole units of
-/// 8 bytes but for the last.
+/// The fragment's place, if it can have one: within the longest datagram, not empty, and in whole
+/// units of 8 bytes but for the last.
 fn place(fragment: &Fragment<'_>) -> Option<(u32, u32)> {
     let end = fragment.offset + fragment.length;
     let sound = fragment.length > 0

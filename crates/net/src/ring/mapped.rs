@@ -2,14 +2,16 @@
 //!
 //! Invariants that the `unsafe` blocks rest on:
 //!
-//! 1. `memory` is a mapping of `blocks * block_bytes` bytes, readable and writable, made once, never
-//!    moved, and unmapped only when the [`Mapped`] is dropped. It does not outlive the socket, and nothing else
-//!    in this process has its address.
-//! 2. A block is either the kernel's or ours, as its `block_status` says. The kernel hands a block over by
-//!    setting [`USER`] there after it has written all else, and does not write to it until we have
-//!    set 0: an acquiring load that sees `USER` comes after all that the kernel wrote, and our releasing
-//!    store of 0 comes after all that we read. So bytes of a block are looked at only between the two.
-//! 3. A slice of blocks borrows the [`Mapped`] mutably, so it is gone before any of them is given back.
+//! 1. `memory` is a mapping of `blocks * block_bytes` bytes, readable and writable, made once,
+//!    never moved, and unmapped only when the [`Mapped`] is dropped. It does not outlive the
+//!    socket, and nothing else in this process has its address.
+//! 2. A block is either the kernel's or ours, as its `block_status` says. The kernel hands a block
+//!    over by setting [`USER`] there after it has written all else, and does not write to it until
+//!    we have set 0: an acquiring load that sees `USER` comes after all that the kernel wrote, and
+//!    our releasing store of 0 comes after all that we read. So bytes of a block are looked at only
+//!    between the two.
+//! 3. A slice of blocks borrows the [`Mapped`] mutably, so it is gone before any of them is given
+//!    back.
 //! 4. `block_status` itself is only ever touched as an atomic, here and by the kernel, while the
 //!    block is not lent out.
 //!
@@ -83,8 +85,8 @@ pub(super) struct Statistics {
 }
 
 impl Mapped {
-    /// Opens a packet socket for all interfaces, and its ring. Nothing but what `filter` passes, of the
-    /// link-layer protocol `protocol` (`ETH_P_IP`, ...), ever enters it.
+    /// Opens a packet socket for all interfaces, and its ring. Nothing but what `filter` passes, of
+    /// the link-layer protocol `protocol` (`ETH_P_IP`, ...), ever enters it.
     pub(super) fn open(
         protocol: u16,
         filter: &[SockFilter],
@@ -145,23 +147,25 @@ impl Mapped {
             != 0
     }
 
-    /// The next blocks that the kernel has handed over: up to so many, and up to the end of the mapping, one after the
-    /// other in one slice. Empty where there is none. They stay ours until [`Mapped::give_back`].
+    /// The next blocks that the kernel has handed over: up to so many, and up to the end of the
+    /// mapping, one after the other in one slice. Empty where there is none. They stay ours until
+    /// [`Mapped::give_back`].
     pub(super) fn next_blocks(&mut self, most: usize) -> &[u8] {
         let most = most.min(self.blocks - self.next);
         let ours = (0..most)
             .take_while(|block| self.status(self.next + block).load(Ordering::Acquire) & USER != 0)
             .count();
-        // SAFETY: `next` and the blocks after it lie within the mapping (1), each is ours since an acquiring
-        // load saw its `USER`, and the kernel does not write to it until it is given back (2), which the borrow
-        // of `self` forbids while the slice lives (3). Mapped memory is initialised: the kernel gives zeroed pages.
+        // SAFETY: `next` and the blocks after it lie within the mapping (1), each is ours since an
+        // acquiring load saw its `USER`, and the kernel does not write to it until it is given back
+        // (2), which the borrow of `self` forbids while the slice lives (3). Mapped memory is
+        // initialised: the kernel gives zeroed pages.
         unsafe {
             std::slice::from_raw_parts(self.start(self.next).as_ptr(), ours * self.block_bytes)
         }
     }
 
-    /// Gives the first so many blocks of the last [`Mapped::next_blocks`] back to the kernel, of those that are
-    /// ours.
+    /// Gives the first so many blocks of the last [`Mapped::next_blocks`] back to the kernel, of
+    /// those that are ours.
     pub(super) fn give_back(&mut self, blocks: usize) {
         for _ in 0..blocks {
             if !self.ready(1) {
@@ -176,8 +180,8 @@ impl Mapped {
     pub(super) fn statistics(&self) -> io::Result<Statistics> {
         let mut statistics = Statistics::default();
         let mut length = size_of::<Statistics>() as libc::socklen_t;
-        // SAFETY: `statistics` is valid for writes of `length` bytes, all values of which are valid for
-        // it, and the kernel writes at most that many.
+        // SAFETY: `statistics` is valid for writes of `length` bytes, all values of which are valid
+        // for it, and the kernel writes at most that many.
         let result = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -206,16 +210,16 @@ impl Mapped {
     }
 
     fn status(&self, block: usize) -> &AtomicU32 {
-        // SAFETY: the place is within the block and so the mapping (1), aligned for `u32` because blocks are
-        // whole pages, lives as long as `self`, and is only touched as an atomic (4).
+        // SAFETY: the place is within the block and so the mapping (1), aligned for `u32` because
+        // blocks are whole pages, lives as long as `self`, and is only touched as an atomic (4).
         unsafe { AtomicU32::from_ptr(self.start(block).add(STATUS_OFFSET).as_ptr().cast()) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made when it was opened (1), and nothing borrows it any more. It can
-        // fail only for a wrong address or length, which the invariant excludes.
+        // SAFETY: this is the mapping made when it was opened (1), and nothing borrows it any more.
+        // It can fail only for a wrong address or length, which the invariant excludes.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
     }
 }
@@ -257,7 +261,8 @@ fn all_interfaces(protocol: u16) -> SockAddr {
     address
 }
 
-/// Sets a packet socket's option. `T` is one of the kernel's structures for it: only this file calls it.
+/// Sets a packet socket's option. `T` is one of the kernel's structures for it: only this file
+/// calls it.
 fn set_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: `value` is valid for reads of its size for the duration of the call; the kernel only
     // reads it.

@@ -1,26 +1,29 @@
-//! Datagrams, and headers of TCP segments, out of a ring of memory that the kernel shares with us (`AF_PACKET`,
-//! `TPACKET_V3`; packet(7)): hundreds for one wake-up, without a system call for any of them, each with the kernel's
-//! arrival time.
+//! Datagrams, and headers of TCP segments, out of a ring of memory that the kernel shares with us
+//! (`AF_PACKET`, `TPACKET_V3`; packet(7)): hundreds for one wake-up, without a system call for any
+//! of them, each with the kernel's arrival time.
 //!
 //! # What it sees
-//! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. So it stands where the IP layer stands, and sees each
-//! received packet once, after bridges, bonds, VLANs and macvlans have been resolved, on every
-//! interface, those that appear later included; never what leaves. It looks at headers alone, before routing and netfilter:
-//! - Addresses are those in the packet. What the firewall drops is seen; what it redirects to another port or
-//!   address (DNAT) has the old one.
-//! - Packets that are being forwarded, and multicast of groups that nobody here has joined, are seen: look at
-//!   [`Datagram::to`].
+//! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. So it stands where the IP
+//! layer stands, and sees each received packet once, after bridges, bonds, VLANs and macvlans have
+//! been resolved, on every interface, those that appear later included; never what leaves. It looks
+//! at headers alone, before routing and netfilter:
+//! - Addresses are those in the packet. What the firewall drops is seen; what it redirects to
+//!   another port or address (DNAT) has the old one.
+//! - Packets that are being forwarded, and multicast of groups that nobody here has joined, are
+//!   seen: look at [`Datagram::to`].
 //! - Checksums are not verified.
-//! - It never sees the copy of a multicast or broadcast datagram that a sender in this network namespace gets back of
-//!   what it sends out of an interface other than loopback (`PACKET_LOOPBACK`); nor what IPsec in transport mode
-//!   brought; nor IPv6 fragments whose UDP header stands behind destination options within the fragmented part.
+//! - It never sees the copy of a multicast or broadcast datagram that a sender in this network
+//!   namespace gets back of what it sends out of an interface other than loopback
+//!   (`PACKET_LOOPBACK`); nor what IPsec in transport mode brought; nor IPv6 fragments whose UDP
+//!   header stands behind destination options within the fragmented part.
 //!
-//! [`crate::options::drop_all`] makes sockets that reserve the ports, and count what the kernel would have delivered to
-//! them: the ring's datagrams can be held against [`crate::options::drops`].
+//! [`crate::options::drop_all`] makes sockets that reserve the ports, and count what the kernel
+//! would have delivered to them: the ring's datagrams can be held against
+//! [`crate::options::drops`].
 //!
 //! # What it counts
-//! Nothing is lost silently: what found no room is in [`PacketRing::seen`], what could not be made use of in
-//! [`PacketRing::counters`].
+//! Nothing is lost silently: what found no room is in [`PacketRing::seen`], what could not be made
+//! use of in [`PacketRing::counters`].
 
 mod block;
 mod filter;
@@ -68,14 +71,15 @@ impl Family {
     }
 }
 
-/// How many bytes of a packet are kept when nothing else is said, from its link-layer header on: Ethernet with
-/// a VLAN tag (18), IPv4 with all its options (60), UDP (8), and [`WANTED_BYTES`] (76), and two more that make a
-/// frame 256 bytes with what the kernel puts before it. Of IPv6 there is room for 22 bytes of extension headers.
+/// How many bytes of a packet are kept when nothing else is said, from its link-layer header on:
+/// Ethernet with a VLAN tag (18), IPv4 with all its options (60), UDP (8), and [`WANTED_BYTES`]
+/// (76), and two more that make a frame 256 bytes with what the kernel puts before it. Of IPv6
+/// there is room for 22 bytes of extension headers.
 pub const SNAPSHOT: usize = 164;
 
 /// How many of a payload's first bytes are wanted at least: a datagram of which fewer were kept is
-/// [`Counters::cut`]. An RTP header has 12, 4 for each of up to 15 contributing sources, and 4 of its extension
-/// (RFC 3550, 5.1 and 5.3.1).
+/// [`Counters::cut`]. An RTP header has 12, 4 for each of up to 15 contributing sources, and 4 of
+/// its extension (RFC 3550, 5.1 and 5.3.1).
 pub const WANTED_BYTES: usize = 12 + 15 * 4 + 4;
 
 /// A block must hold the longest packet there is, and the headers before it.
@@ -88,20 +92,23 @@ pub struct RingSettings {
     pub family: Family,
     /// Destination ports of UDP datagrams that are received, both ends included.
     pub ports: RangeInclusive<u16>,
-    /// Whether the headers of TCP segments to the same ports are received as well ([`Segment`]). Default: no.
+    /// Whether the headers of TCP segments to the same ports are received as well ([`Segment`]).
+    /// Default: no.
     pub segments: bool,
     /// Bytes of memory, rounded down to whole blocks; at least two. All of it is resident from the
     /// beginning. Default: 8 MiB, which hold 32,000 packets of usual size.
     pub bytes: usize,
-    /// Bytes of a block, the unit in which the kernel hands packets over: a multiple of the page size, at
-    /// least [`BLOCK_BYTES_MIN`]. Default: 128 KiB.
+    /// Bytes of a block, the unit in which the kernel hands packets over: a multiple of the page
+    /// size, at least [`BLOCK_BYTES_MIN`]. Default: 128 KiB.
     pub block_bytes: usize,
-    /// When the kernel hands over a block that is not full; whole milliseconds, at least one. Default: 10 ms.
+    /// When the kernel hands over a block that is not full; whole milliseconds, at least one.
+    /// Default: 10 ms.
     ///
-    /// Arrival times are the kernel's, so that waiting costs nothing but that things are noticed later; each
-    /// wake-up costs about 10 µs. Measured over loopback with `examples/ring_timeout.rs`, 1000 sockets,
-    /// packets of 1200 bytes (2 cores of a busy virtual machine, Linux 6.18): processor time of the receiving
-    /// thread in µs a packet, and how long after its arrival a packet is looked at, mean and largest in ms.
+    /// Arrival times are the kernel's, so that waiting costs nothing but that things are noticed
+    /// later; each wake-up costs about 10 µs. Measured over loopback with
+    /// `examples/ring_timeout.rs`, 1000 sockets, packets of 1200 bytes (2 cores of a busy virtual
+    /// machine, Linux 6.18): processor time of the receiving thread in µs a packet, and how long
+    /// after its arrival a packet is looked at, mean and largest in ms.
     ///
     /// | timeout | 1,000 packets/s | 10,000 packets/s | 100,000 packets/s |
     /// |--:|--:|--:|--:|
@@ -112,25 +119,26 @@ pub struct RingSettings {
     /// | 20 ms | 1.4, 10 to 20 | 0.24, 10 to 22 | 0.12, 2.6 to 16 |
     /// | 50 ms | 0.6, 25 to 50 | 0.18, 25 to 50 | 0.13, 2.6 to 45 |
     ///
-    /// A short one also makes the ring small: a block that is handed over half empty is gone until it is given
-    /// back, so that a thread that is kept from its work for longer than all blocks' timeouts together (64 times 10
-    /// ms) loses packets even if they are few.
+    /// A short one also makes the ring small: a block that is handed over half empty is gone until
+    /// it is given back, so that a thread that is kept from its work for longer than all blocks'
+    /// timeouts together (64 times 10 ms) loses packets even if they are few.
     pub block_timeout: Duration,
-    /// How many bytes of a packet are kept, from its link-layer header on; packets longer than 1600 are always
-    /// kept whole. Default: [`SNAPSHOT`].
+    /// How many bytes of a packet are kept, from its link-layer header on; packets longer than 1600
+    /// are always kept whole. Default: [`SNAPSHOT`].
     pub snapshot: usize,
-    /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not looked at in
-    /// IPv6 behind extension headers. Default: 0, none.
+    /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not
+    /// looked at in IPv6 behind extension headers. Default: 0, none.
     pub whole_if: u8,
     /// Of which datagrams less is kept. Default: of none.
     pub brief: Option<Brief>,
 }
 
-/// Datagrams of which only the first bytes are wanted: what is kept of them takes 160 bytes of the ring instead of 256, and
-/// as much less of the memory's and the caches' time.
+/// Datagrams of which only the first bytes are wanted: what is kept of them takes 160 bytes of the
+/// ring instead of 256, and as much less of the memory's and the caches' time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// Those of whose payload's first byte none of these bits is set. In IPv6 behind extension headers there are none.
+    /// Those of whose payload's first byte none of these bits is set. In IPv6 behind extension
+    /// headers there are none.
     pub unless: u8,
     /// How many bytes of the payload are kept at least, in place of [`WANTED_BYTES`].
     pub bytes: u8,
@@ -160,8 +168,8 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// For whom it is; the address may be a group's.
     pub to: SocketAddr,
-    /// The first bytes of its payload: at least [`WANTED_BYTES`] (or [`Brief::bytes`]) if it has as many, unless it is counted as
-    /// [`Counters::cut`].
+    /// The first bytes of its payload: at least [`WANTED_BYTES`] (or [`Brief::bytes`]) if it has as
+    /// many, unless it is counted as [`Counters::cut`].
     pub bytes: &'a [u8],
     /// How long the payload really is, in bytes, as its headers say.
     pub length: usize,
@@ -173,8 +181,9 @@ pub struct Datagram<'a> {
     pub interface: u32,
 }
 
-/// The header of a TCP segment out of a [`PacketRing`]; of several that the kernel had put together (GRO, or
-/// a local sender's GSO) one stands for all. IPv4 fragments, and TCP behind IPv6 extension headers, are not seen.
+/// The header of a TCP segment out of a [`PacketRing`]; of several that the kernel had put together
+/// (GRO, or a local sender's GSO) one stands for all. IPv4 fragments, and TCP behind IPv6 extension
+/// headers, are not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Who sent it.
@@ -198,8 +207,8 @@ pub enum Arrived<'a> {
 
 /// Takes what comes out of a ring. A closure does; only [`Take::take`] has to do anything.
 pub trait Take {
-    /// The packets that come next are for these ports. To look at what is needed of each, before the first of them
-    /// comes, lets the processor fetch all of it at the same time.
+    /// The packets that come next are for these ports. To look at what is needed of each, before
+    /// the first of them comes, lets the processor fetch all of it at the same time.
     fn soon(&mut self, _ports: &[u16]) {}
 
     /// A datagram, or a segment.
@@ -244,18 +253,22 @@ pub struct Seen {
 /// Packets that were received and not made use of, since the ring was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets with headers that contradict themselves, and blocks that could not be read to their end.
+    /// Packets with headers that contradict themselves, and blocks that could not be read to their
+    /// end.
     pub malformed: u64,
     /// Packets that are not for these ports, which the filter could not know.
     pub foreign: u64,
-    /// Packets addressed to another machine's link-layer address, seen because an interface is promiscuous.
+    /// Packets addressed to another machine's link-layer address, seen because an interface is
+    /// promiscuous.
     pub other_host: u64,
-    /// Fragmented datagrams for these ports that were given up: incomplete after 30 s, inconsistent, or too
-    /// many at a time (1024).
+    /// Fragmented datagrams for these ports that were given up: incomplete after 30 s,
+    /// inconsistent, or too many at a time (1024).
     pub fragments_given_up: u64,
-    /// The same of datagrams whose first fragment was not seen, so that nobody knows for which port they were.
+    /// The same of datagrams whose first fragment was not seen, so that nobody knows for which port
+    /// they were.
     pub fragments_unknown: u64,
-    /// Datagrams of which less than their first [`WANTED_BYTES`] (or [`Brief::bytes`]) were kept. They were handed over.
+    /// Datagrams of which less than their first [`WANTED_BYTES`] (or [`Brief::bytes`]) were kept.
+    /// They were handed over.
     pub cut: u64,
 }
 
@@ -277,8 +290,8 @@ impl PacketRing {
     /// Opens a ring. Packets that arrive from now on are in it.
     ///
     /// # Errors
-    /// `PermissionDenied` without the capability CAP_NET_RAW, `InvalidInput` for sizes that cannot be, and what the
-    /// operating system says where memory is short or it knows no such rings.
+    /// `PermissionDenied` without the capability CAP_NET_RAW, `InvalidInput` for sizes that cannot
+    /// be, and what the operating system says where memory is short or it knows no such rings.
     pub fn open(settings: &RingSettings) -> io::Result<PacketRing> {
         let invalid = |text| io::Error::new(io::ErrorKind::InvalidInput, text);
         if settings.ports.is_empty() {
@@ -333,9 +346,9 @@ impl PacketRing {
         })
     }
 
-    /// Hands the datagrams of up to `blocks_max` blocks to `take` and gives the blocks back to the kernel. Those for
-    /// one port come one after the other, in the order in which they arrived. Never waits: poll the file
-    /// descriptor for that, and call this until there is no more.
+    /// Hands the datagrams of up to `blocks_max` blocks to `take` and gives the blocks back to the
+    /// kernel. Those for one port come one after the other, in the order in which they arrived.
+    /// Never waits: poll the file descriptor for that, and call this until there is no more.
     pub fn receive(
         &mut self,
         clock: &Clock,
@@ -349,7 +362,8 @@ impl PacketRing {
         self.receive_all(clock, blocks_max, &mut all)
     }
 
-    /// As [`PacketRing::receive`], with the headers of TCP segments where [`RingSettings::segments`] asks for them.
+    /// As [`PacketRing::receive`], with the headers of TCP segments where
+    /// [`RingSettings::segments`] asks for them.
     pub fn receive_all(&mut self, clock: &Clock, blocks_max: usize, take: &mut impl Take) -> Taken {
         let mut taken = Taken::default();
         while taken.blocks < blocks_max {
@@ -388,8 +402,8 @@ impl PacketRing {
 
     /// What the kernel has put into the ring since it was opened. Costs one system call.
     ///
-    /// `arrived - dropped == handled()` holds if and only if nothing is waiting in a block: the kernel
-    /// hands one over that is not full when [`RingSettings::block_timeout`] has passed.
+    /// `arrived - dropped == handled()` holds if and only if nothing is waiting in a block: the
+    /// kernel hands one over that is not full when [`RingSettings::block_timeout`] has passed.
     ///
     /// # Errors
     /// What the operating system says.

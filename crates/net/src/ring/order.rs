@@ -1,9 +1,10 @@
-//! Puts what several blocks hold in order by port, so that all packets of a stream are taken one after the other:
-//! what is known of a stream is out of the processor's caches when its next packet comes, and to fetch it costs
-//! more than to count a packet.
+//! Puts what several blocks hold in order by port, so that all packets of a stream are taken one
+//! after the other: what is known of a stream is out of the processor's caches when its next packet
+//! comes, and to fetch it costs more than to count a packet.
 //!
-//! Packets of one port stay in the order in which they came. Where a part of a datagram is among them, which
-//! does not tell its port, all stay as they came: so a datagram in parts never overtakes another one of its stream.
+//! Packets of one port stay in the order in which they came. Where a part of a datagram is among
+//! them, which does not tell its port, all stay as they came: so a datagram in parts never
+//! overtakes another one of its stream.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Deref, RangeInclusive};
@@ -17,10 +18,12 @@ use crate::prefetch;
 
 /// How many ports are announced together: enough for all that a processor can ask for at a time.
 const PORTS_TOGETHER: usize = 16;
-/// How many packets are taken after their ports were announced: few enough to stay in the nearest cache.
+/// How many packets are taken after their ports were announced: few enough to stay in the nearest
+/// cache.
 const PACKETS_TOGETHER: usize = 64;
 
-/// How far ahead a block is asked for while it is gone through, and how much at a time: a frame as it usually is.
+/// How far ahead a block is asked for while it is gone through, and how much at a time: a frame as
+/// it usually is.
 const AHEAD: usize = 5 * FRAME;
 const FRAME: usize = 160;
 
@@ -31,7 +34,8 @@ pub(super) struct Batch {
     items: Vec<Item>,
     /// The order in which `items` are taken.
     order: Vec<Placed>,
-    /// Where in `order` the next item of each port goes; the last is of all that is for no port of ours.
+    /// Where in `order` the next item of each port goes; the last is of all that is for no port of
+    /// ours.
     next: Vec<u32>,
     /// Whether all have to be taken as they came.
     as_they_came: bool,
@@ -77,8 +81,8 @@ impl Deref for Ports {
     }
 }
 
-/// A packet, as small as it can be: thousands are kept at a time. What most of them need is read when their block is
-/// gone through from its beginning to its end, as memory likes to be read.
+/// A packet, as small as it can be: thousands are kept at a time. What most of them need is read
+/// when their block is gone through from its beginning to its end, as memory likes to be read.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     realtime_nanos: i64,
@@ -86,8 +90,8 @@ struct Item {
     to: Ipv4Addr,
     /// Of the packet's interface.
     interface: u32,
-    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`], and the frame, if it is
-    /// [`Kind::Other`].
+    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`], and
+    /// the frame, if it is [`Kind::Other`].
     at: u32,
     head: [u8; HEAD],
     /// How much of the payload was kept.
@@ -211,8 +215,8 @@ impl Item {
 }
 
 impl Batch {
-    /// Finds the packets of the blocks that `memory` consists of. Gives how many the kernel says there are, and how many
-    /// blocks could not be read to their end.
+    /// Finds the packets of the blocks that `memory` consists of. Gives how many the kernel says
+    /// there are, and how many blocks could not be read to their end.
     pub(super) fn gather(
         &mut self,
         memory: &[u8],
@@ -329,8 +333,9 @@ impl Batch {
         }
     }
 
-    /// Hands all datagrams to `take` that need no closer look, and the other frames to `other`, in their order; `take` is
-    /// told of ports some time before their packets come. Gives how many datagrams `take` was given here.
+    /// Hands all datagrams to `take` that need no closer look, and the other frames to `other`, in
+    /// their order; `take` is told of ports some time before their packets come. Gives how many
+    /// datagrams `take` was given here.
     pub(super) fn hand_over<T: Take>(
         &self,
         memory: &[u8],
@@ -375,7 +380,8 @@ impl Batch {
         datagrams
     }
 
-    /// The ports of the packets that come next, and how many packets they are of, which are asked for.
+    /// The ports of the packets that come next, and how many packets they are of, which are asked
+    /// for.
     fn ports_ahead(&self, rest: &[Placed]) -> (Ports, usize) {
         let mut ports = Ports::default();
         let mut packets = 0;

@@ -1,8 +1,9 @@
-//! Reads IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768) and TCP (RFC 9293) headers out of what was kept of a packet.
+//! Reads IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768) and TCP (RFC 9293) headers out of what was
+//! kept of a packet.
 //!
-//! Lengths come from the headers, never from how much was kept. A header that contradicts the packet's
-//! length, or that was not kept whole, makes the packet malformed, as it does for the kernel. Checksums are
-//! not looked at: of a datagram's the ring keeps too little.
+//! Lengths come from the headers, never from how much was kept. A header that contradicts the
+//! packet's length, or that was not kept whole, makes the packet malformed, as it does for the
+//! kernel. Checksums are not looked at: of a datagram's the ring keeps too little.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -129,8 +130,8 @@ pub(super) enum Port {
     Unknown,
 }
 
-/// For which port the packet is that begins with these bytes. That is what [`Packet::read`] finds as well, for all
-/// that this does not call [`Port::Unknown`].
+/// For which port the packet is that begins with these bytes. That is what [`Packet::read`] finds
+/// as well, for all that this does not call [`Port::Unknown`].
 #[inline]
 pub(super) fn port_of(packet: &[u8]) -> Port {
     let port_at = |at: usize| match packet.get(at + 2..at + 4) {
@@ -194,7 +195,8 @@ impl<'a> V4<'a> {
         let header: &[u8; 20] = packet.first_chunk()?;
         let header_length = usize::from(header[0] & 0xf) * 4;
         let total = match u16::from_be_bytes([header[2], header[3]]) {
-            // More than the field can tell, as Linux puts segments together where it is told to ("BIG TCP").
+            // More than the field can tell, as Linux puts segments together where it is told to
+            // ("BIG TCP").
             0 if header[9] == TCP && frame.length > usize::from(u16::MAX) => frame.length,
             total => usize::from(total),
         };
@@ -218,8 +220,8 @@ impl<'a> V4<'a> {
     }
 }
 
-/// The datagram of a packet that is IPv4 and holds one whole, as nearly all do: what [`Packet::read`] finds too, sooner.
-/// `None` says nothing.
+/// The datagram of a packet that is IPv4 and holds one whole, as nearly all do: what
+/// [`Packet::read`] finds too, sooner. `None` says nothing.
 #[inline(always)]
 pub(super) fn whole_udp_v4<'a>(frame: &Frame<'a>) -> Option<Udp<'a>> {
     if frame.packet.first()? >> 4 != 4 {

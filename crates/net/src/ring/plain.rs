@@ -1,6 +1,6 @@
-//! Frames as nearly all of them are, read in one go: a whole datagram of one sender in IPv4 without options, its headers
-//! and the beginning of its payload kept. What is anything else is left to the parsers of `block` and `packet`, which find
-//! the same in such a frame, step by step.
+//! Frames as nearly all of them are, read in one go: a whole datagram of one sender in IPv4 without
+//! options, its headers and the beginning of its payload kept. What is anything else is left to the
+//! parsers of `block` and `packet`, which find the same in such a frame, step by step.
 
 use std::net::Ipv4Addr;
 

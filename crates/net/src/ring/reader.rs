@@ -1,5 +1,5 @@
-//! Makes datagrams and segments out of frames: reads their headers, splits what stands for several, puts fragments
-//! together, and counts what cannot be made use of.
+//! Makes datagrams and segments out of frames: reads their headers, splits what stands for several,
+//! puts fragments together, and counts what cannot be made use of.
 
 use std::ops::RangeInclusive;
 
@@ -26,9 +26,10 @@ pub(super) struct Reader {
     batch: Batch,
 }
 
-/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After a first byte whose bit 0 is not set
-/// they are a block; else packets, each behind 6 bytes that tell how long it is, and what the kernel says of it. With
-/// bit 1 set they are taken for 2048 ports, else for all; with bit 2 set, little is wanted of most datagrams.
+/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After a first byte
+/// whose bit 0 is not set they are a block; else packets, each behind 6 bytes that tell how long it
+/// is, and what the kernel says of it. With bit 1 set they are taken for 2048 ports, else for all;
+/// with bit 2 set, little is wanted of most datagrams.
 ///
 /// # Panics
 /// If what comes out cannot have come in.
@@ -102,8 +103,8 @@ impl Reader {
         }
     }
 
-    /// Hands over what is in the blocks that `memory` consists of, by port. Gives how many frames the kernel says there
-    /// are, and how many datagrams were handed over.
+    /// Hands over what is in the blocks that `memory` consists of, by port. Gives how many frames
+    /// the kernel says there are, and how many datagrams were handed over.
     pub(super) fn take_blocks(
         &mut self,
         memory: &[u8],
@@ -238,7 +239,8 @@ mod tests {
             .1
     }
 
-    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each, counters.
+    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each,
+    /// counters.
     fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Reader) {
         let mut reader = Reader::new(5000..=5000, false, None);
         let mut taken = Vec::new();
@@ -371,7 +373,8 @@ mod tests {
         assert_eq!(reader.counters.cut, 2);
     }
 
-    /// What a ring for ports 5000 to 5009 hands over of packets in so many blocks: port and length of each.
+    /// What a ring for ports 5000 to 5009 hands over of packets in so many blocks: port and length
+    /// of each.
     fn take_from_blocks(blocks: &[Vec<Put>]) -> Vec<(u16, usize)> {
         let blocks: Vec<_> = blocks.iter().map(|packets| write(packets)).collect();
         let length = blocks.iter().map(Vec::len).max().unwrap_or(1);
@@ -431,7 +434,8 @@ mod tests {
                 .map(|ports| {
                     let packets = ports.iter().map(|&port| {
                         number += 1;
-                        // Its number tells its length. Of one in three so little is kept that it is looked at more closely.
+                        // Its number tells its length. Of one in three so little is kept that it is
+                        // looked at more closely.
                         let length = number + 4;
                         let kept = if number % 3 == 0 { 4 } else { length };
                         let mut packet = v4(0, port, &vec![0; length]);

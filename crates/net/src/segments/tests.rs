@@ -30,7 +30,8 @@ fn arrive(segments: &mut Segments, begin: u32, end: u32, nanos: u64) {
     segments.arrived(&header, at(nanos));
 }
 
-/// Reads, and gives end, time and whether it is exact of each run. What is not known has the time 999.
+/// Reads, and gives end, time and whether it is exact of each run. What is not known has the time
+/// 999.
 fn take(segments: &mut Segments, count: usize) -> Vec<(usize, u64, bool)> {
     let mut runs = Vec::new();
     segments.take(count, at(999), false, &mut runs);
@@ -195,8 +196,8 @@ fn model(segments: &[(u32, u32)], length: u32) -> Vec<Option<u64>> {
 }
 
 proptest! {
-    /// Segments in disorder, lost, doubled and cut anew, read at any time in any pieces: each byte has the time at
-    /// which it could be read.
+    /// Segments in disorder, lost, doubled and cut anew, read at any time in any pieces: each byte
+    /// has the time at which it could be read.
     #[test]
     fn times_are_those_at_which_bytes_could_be_read(
         sent in prop::collection::vec((0u32..400, 1u32..60), 1..60),
@@ -230,7 +231,8 @@ proptest! {
         }
     }
 
-    /// Any headers, any reads: it stays consistent, and says something about every byte that was read.
+    /// Any headers, any reads: it stays consistent, and says something about every byte that was
+    /// read.
     #[test]
     fn any_headers_and_reads_are_taken(
         steps in prop::collection::vec(

@@ -87,7 +87,8 @@ fn of_certificate(wrong: &CertificateError) -> Reason {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             Reason::NotYetValid
         }
-        // Where somebody else of the same name is trusted, it is the signature that is found to be wrong.
+        // Where somebody else of the same name is trusted, it is the signature that is found to be
+        // wrong.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Reason::UnknownIssuer,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             Reason::WrongName

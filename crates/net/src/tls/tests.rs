@@ -32,7 +32,8 @@ impl Pem {
         }
     }
 
-    /// One that signs itself, and is an authority's as well if `authority` says so, as `openssl req -x509` makes it.
+    /// One that signs itself, and is an authority's as well if `authority` says so, as
+    /// `openssl req -x509` makes it.
     fn own(names: &[&str], authority: bool, change: impl FnOnce(&mut CertificateParams)) -> Pem {
         let key = KeyPair::generate().expect("a key");
         let mut params = params(names);
@@ -83,8 +84,8 @@ impl Ends {
         }
     }
 
-    /// Carries what each has to say to the other, in pieces of that size, until both are silent. Says what went wrong
-    /// first, with the client's side before the server's.
+    /// Carries what each has to say to the other, in pieces of that size, until both are silent.
+    /// Says what went wrong first, with the client's side before the server's.
     fn shake_hands(&mut self, piece: usize) -> Result<(), Fault> {
         let mut to_server = Vec::new();
         self.client.flush(&mut to_server).expect("a vector");

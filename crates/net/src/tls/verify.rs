@@ -38,8 +38,9 @@ impl Checked {
     }
 }
 
-/// Whether all that is wrong is that the certificate is an authority's as well, as those are that sign themselves and
-/// that cameras and `openssl req -x509` make. That is looked at after how long it is valid.
+/// Whether all that is wrong is that the certificate is an authority's as well, as those are that
+/// sign themselves and that cameras and `openssl req -x509` make. That is looked at after how long
+/// it is valid.
 fn is_authority(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => matches!(
@@ -102,8 +103,8 @@ impl ServerCertVerifier for Checked {
     }
 }
 
-/// Trusts everybody. That the server has the key of the certificate that it shows is still checked, so that the work
-/// of a handshake is the same.
+/// Trusts everybody. That the server has the key of the certificate that it shows is still checked,
+/// so that the work of a handshake is the same.
 #[derive(Debug)]
 pub(super) struct Unchecked(WebPkiSupportedAlgorithms);
 

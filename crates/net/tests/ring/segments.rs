@@ -145,8 +145,9 @@ fn times_of_segments_are_those_that_reads_of_single_segments_tell() {
     }
 }
 
-/// Sends 20 segments, one every two milliseconds, and says when each was; none if anything was so late that the sender has
-/// probed, which sends the last one again (RFC 8985, 7.3): that has two times then.
+/// Sends 20 segments, one every two milliseconds, and says when each was; none if anything was so
+/// late that the sender has probed, which sends the last one again (RFC 8985, 7.3): that has two
+/// times then.
 fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
     let clock = Clock::start();
     let sent: Vec<measure::Time> = (0..20)

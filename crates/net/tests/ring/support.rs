@@ -1,4 +1,5 @@
-//! What the tests of real rings share: permission, namespaces, waiting, and an independent receiver.
+//! What the tests of real rings share: permission, namespaces, waiting, and an independent
+//! receiver.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,7 +15,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// How long anything is waited for before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Says on the terminal, past the harness that keeps what passing tests print, that a test was left out.
+/// Says on the terminal, past the harness that keeps what passing tests print, that a test was left
+/// out.
 fn left_out(why: &str) {
     let name = std::thread::current();
     let name = name.name().unwrap_or("a test");
@@ -88,7 +90,8 @@ impl Tap {
         sum
     }
 
-    /// Drains until there are so many datagrams: the kernel may deliver a moment after it was sent to.
+    /// Drains until there are so many datagrams: the kernel may deliver a moment after it was sent
+    /// to.
     pub(crate) fn drain_until(&mut self, datagrams: usize) -> Taken {
         let mut sum = Taken::default();
         wait_for("the datagrams to arrive", || {
@@ -240,7 +243,8 @@ impl Drop for Namespace {
     }
 }
 
-/// A bound socket with kernel timestamps. An IPv6 address may be tentative for a moment: it is waited for.
+/// A bound socket with kernel timestamps. An IPv6 address may be tentative for a moment: it is
+/// waited for.
 pub(crate) fn socket(address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().expect("an address with a port");
     let mut found = None;

@@ -14,19 +14,23 @@ use super::Secret;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MediaConfig {
-    /// The address of this machine that media is to be sent to. Default: the one from which the server is reached.
+    /// The address of this machine that media is to be sent to. Default: the one from which the
+    /// server is reached.
     pub address: Option<IpAddr>,
-    /// The ports at which media is received, one pair after the other, such as `40000..` or `40000..41999`; the first is even.
-    /// Default: ports that no other run on this machine uses.
+    /// The ports at which media is received, one pair after the other, such as `40000..` or
+    /// `40000..41999`; the first is even. Default: ports that no other run on this machine uses.
     pub ports: Option<Ports>,
-    /// Where `streamgauge receive` listens on another machine, which then takes the media, counts it and reports back: an address
-    /// and a port. Instead of `address`: media goes to the address at which the receiver is reached. Default: none.
+    /// Where `streamgauge receive` listens on another machine, which then takes the media, counts
+    /// it and reports back: an address and a port. Instead of `address`: media goes to the address
+    /// at which the receiver is reached. Default: none.
     #[schemars(with = "Option<String>")]
     pub receiver: Option<SocketAddr>,
     /// The secret that the receiver was started with or has printed. Best set by the environment
-    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It is in no report. Without it a run with a `receiver` does not begin.
+    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It is in no report. Without it a run with a
+    /// `receiver` does not begin.
     pub secret: Option<Secret>,
-    /// Where the receiver hears the clients of this population, as it said when the run began. Set by whoever runs them.
+    /// Where the receiver hears the clients of this population, as it said when the run began. Set
+    /// by whoever runs them.
     #[serde(skip)]
     pub clients_at: Option<SocketAddr>,
 }
@@ -68,7 +72,8 @@ impl Ports {
 
     /// All of them, as many as there may be where no end is named.
     pub fn range(&self) -> Range<u16> {
-        // One more than the last cannot be written for the very last port, which is odd and so never a media port.
+        // One more than the last cannot be written for the very last port, which is odd and so
+        // never a media port.
         self.first..self.last.unwrap_or(u16::MAX - 1).saturating_add(1)
     }
 

@@ -1,4 +1,5 @@
-//! A client's side: asks a receiver on another machine to take its media, and hears from it what came.
+//! A client's side: asks a receiver on another machine to take its media, and hears from it what
+//! came.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -221,7 +222,8 @@ impl Link {
         Heard::Seen { arrivals, state }
     }
 
-    /// When that was, by this machine's clock, which was so long ago when it was said: it took half of a round trip to come here.
+    /// When that was, by this machine's clock, which was so long ago when it was said: it took half
+    /// of a round trip to come here.
     fn when(&self, heard: Time, age: u64) -> Time {
         let way = self.round_trip.unwrap_or_default() / 2;
         let before = Duration::from_nanos(age).saturating_add(way);

@@ -1,4 +1,5 @@
-//! What a client and its receiver say to each other: lines of JSON over a TCP connection, one message each.
+//! What a client and its receiver say to each other: lines of JSON over a TCP connection, one
+//! message each.
 //!
 //! Ages are how long ago something was when it was said, so that the two need no common clock.
 

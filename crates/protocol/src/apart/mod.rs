@@ -1,5 +1,5 @@
-//! Media that goes elsewhere than the signalling: to another address of this machine, or to another machine where
-//! `streamgauge receive` counts it.
+//! Media that goes elsewhere than the signalling: to another address of this machine, or to another
+//! machine where `streamgauge receive` counts it.
 //!
 //! * `config`: the keys of a scenario;
 //! * [`messages`]: what a client and its receiver say to each other;

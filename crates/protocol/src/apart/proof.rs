@@ -41,7 +41,8 @@ impl JsonSchema for Secret {
     }
 }
 
-/// The challenge for the connection of that number: no two are the same, and without the key none can be foretold.
+/// The challenge for the connection of that number: no two are the same, and without the key none
+/// can be foretold.
 pub fn challenge_of(key: &[u8], number: u64) -> String {
     hex(&hmac(key, &number.to_be_bytes()))
 }

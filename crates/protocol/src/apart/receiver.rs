@@ -1,7 +1,8 @@
 //! The receiver's side: takes the media of one client, whose signalling is elsewhere.
 //!
-//! A client that shows it knows the secret asks for streams; each gets a pair of ports at the address where the client has
-//! reached this machine, and is told it before any server is. Whatever ends the connection closes the ports.
+//! A client that shows it knows the secret asks for streams; each gets a pair of ports at the
+//! address where the client has reached this machine, and is told it before any server is. Whatever
+//! ends the connection closes the ports.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -33,13 +34,16 @@ pub const PROOF_WITHIN: Duration = Duration::from_secs(3);
 /// How many connections may be unproven at a time where fewer streams than this may be open.
 const UNPROVEN_MIN: usize = 64;
 
-/// What share of the unproven connections is dropped when there are too many: one message then makes room for several newcomers.
+/// What share of the unproven connections is dropped when there are too many: one message then
+/// makes room for several newcomers.
 const DROPPED_SHARE: usize = 8;
 
-/// On which topic unproven sessions hear that they are dropped. The message is the number of the newest that is.
+/// On which topic unproven sessions hear that they are dropped. The message is the number of the
+/// newest that is.
 const DROPPED: &str = "unproven connections of a receiver";
 
-/// The longest line of somebody who has not shown it. As he does, he may ask for streams: some hundred bytes each.
+/// The longest line of somebody who has not shown it. As he does, he may ask for streams: some
+/// hundred bytes each.
 const STRANGERS_LINE_MAX: usize = 4096;
 
 /// How often the state of streams is said at the least, and at the most.
@@ -56,12 +60,14 @@ pub struct Terms {
     most: usize,
     open: AtomicUsize,
     refused: AtomicU64,
-    /// The numbers of connections that have not yet shown that they know the secret. A lower number is older.
+    /// The numbers of connections that have not yet shown that they know the secret. A lower number
+    /// is older.
     unproven: Mutex<BTreeSet<u64>>,
 }
 
 impl Terms {
-    /// Media is taken for those who know `secret`, of `most` streams at a time. `key` is random, and known to nobody else.
+    /// Media is taken for those who know `secret`, of `most` streams at a time. `key` is random,
+    /// and known to nobody else.
     pub fn new(secret: Secret, key: [u8; 32], most: usize) -> Terms {
         Terms {
             secret,
@@ -73,8 +79,8 @@ impl Terms {
         }
     }
 
-    /// How many connections may be unproven at a time: as many as streams may be open, because a run may start all its clients at
-    /// once, and at least 64.
+    /// How many connections may be unproven at a time: as many as streams may be open, because a
+    /// run may start all its clients at once, and at least 64.
     pub fn unproven_max(&self) -> usize {
         self.most.max(UNPROVEN_MIN)
     }
@@ -89,8 +95,8 @@ impl Terms {
         self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an unproven connection. Where that is one too many, it returns the number of the newest of those that have to go: an eighth
-    /// of all, and the oldest, which had the most time.
+    /// Counts an unproven connection. Where that is one too many, it returns the number of the
+    /// newest of those that have to go: an eighth of all, and the oldest, which had the most time.
     fn arrived(&self, number: u64) -> Option<u64> {
         let mut numbers = self.numbers();
         numbers.insert(number);
@@ -114,7 +120,8 @@ impl Terms {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many connections were refused, because whoever made them did not know the secret, or spoke another language.
+    /// How many connections were refused, because whoever made them did not know the secret, or
+    /// spoke another language.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! A receiver with somebody at the other end who is written out by hand; and one that a client's link speaks to.
+//! A receiver with somebody at the other end who is written out by hand; and one that a client's
+//! link speaks to.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -84,7 +84,8 @@ impl Url {
         &self.target
     }
 
-    /// Name and password as `Authorization: Basic` has them before it codes them (RFC 7617, 2); none where there are none.
+    /// Name and password as `Authorization: Basic` has them before it codes them (RFC 7617, 2);
+    /// none where there are none.
     pub fn user_info(&self) -> Option<&str> {
         self.credentials.as_deref()
     }
@@ -95,8 +96,8 @@ impl Url {
         self.target == other.target && place(self) == place(other)
     }
 
-    /// The URL that the server sends one on to: absolute, or relative to this one (RFC 9110, 10.2.2). The password goes along to the same
-    /// host and port only, and from TLS to TLS only.
+    /// The URL that the server sends one on to: absolute, or relative to this one (RFC 9110,
+    /// 10.2.2). The password goes along to the same host and port only, and from TLS to TLS only.
     ///
     /// # Errors
     /// [`UrlError`].

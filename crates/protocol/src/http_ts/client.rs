@@ -1,7 +1,8 @@
 //! A client that asks for a stream and takes it in until it is told to stop.
 //!
-//! It connects, sends a GET, goes on to wherever it is sent, and hands the body to a [`Checker`]. Requests ask for no coding, and say that the
-//! connection is of no further use, so what comes is the stream and nothing else.
+//! It connects, sends a GET, goes on to wherever it is sent, and hands the body to a [`Checker`].
+//! Requests ask for no coding, and say that the connection is of no further use, so what comes is
+//! the stream and nothing else.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,8 +40,9 @@ const MAX_REDIRECTS: usize = 5;
 /// So many bytes without three packets in a row are no transport stream.
 const SYNC_WITHIN: usize = 32 * 1024;
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to count as
-/// the server's failure: well above what a server that works takes, and below what a viewer bears.
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to
+/// count as the server's failure: well above what a server that works takes, and below what a
+/// viewer bears.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// How far a client has come.
@@ -131,13 +133,15 @@ impl Client {
         })
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped datagrams counts from it. Without it none is measured.
+    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped datagrams
+    /// counts from it. Without it none is measured.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
     }
 
-    /// Lets it change between these channels, where its configuration says so. All that it draws follows from `seed`.
+    /// Lets it change between these channels, where its configuration says so. All that it draws
+    /// follows from `seed`.
     pub fn zapping(mut self, channels: Arc<Channels>, seed: u64) -> Client {
         let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.url, seed));
         self.zapping = self.config.zap.map(zapping);
@@ -535,7 +539,8 @@ impl Client {
         )
     }
 
-    /// Is told to come to an end. There is nothing to be said to the server: the connection is closed.
+    /// Is told to come to an end. There is nothing to be said to the server: the connection is
+    /// closed.
     fn stop(&mut self, cx: &mut Context<'_>) {
         if let Some((failure, detail)) = self.fell_silent(cx.now) {
             // A change of channel that is under way fails with it.
@@ -545,7 +550,8 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// What is wrong, where it has waited for so long, and the channel is to be left, that the server has failed.
+    /// What is wrong, where it has waited for so long, and the channel is to be left, that the
+    /// server has failed.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let since = match self.phase {
             Phase::Body => self.answered,
@@ -556,7 +562,8 @@ impl Client {
         if self.playing || !waits || waited < IN_VAIN {
             return None;
         }
-        // Else a run that is shorter than the time-outs would pass against a server that says nothing.
+        // Else a run that is shorter than the time-outs would pass against a server that says
+        // nothing.
         let waited = format!(
             "{:.3} s, until the client was stopped",
             waited.as_secs_f64()

@@ -39,9 +39,11 @@ impl HttpVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Zap {
-    /// How long a client stays on a channel: `5s`, or `2s..10s` for times drawn by the seed. At least 100ms.
+    /// How long a client stays on a channel: `5s`, or `2s..10s` for times drawn by the seed. At
+    /// least 100ms.
     pub every: Span,
-    /// How many times it changes; where the next change would be due, it leaves. Default: it changes for as long as it stays.
+    /// How many times it changes; where the next change would be due, it leaves. Default: it
+    /// changes for as long as it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
 }
@@ -49,7 +51,8 @@ pub struct Zap {
 /// Nobody stays on a channel for a shorter time.
 const LEAST_STAY: Duration = Duration::from_millis(100);
 
-/// What it means that the server closes the connection while media comes, where nothing said how long the body is.
+/// What it means that the server closes the connection while media comes, where nothing said how
+/// long the body is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AtClose {
@@ -64,23 +67,27 @@ pub enum AtClose {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// The group, as `239.81.0.1:4056`, whose datagrams are to come: stamped ones of another are foreign. Default: the multicast address and port that the URL
-    /// names, as URLs of relays do; where it names none, that of the first datagram which comes. Of streams without stamps it says nothing.
+    /// The group, as `239.81.0.1:4056`, whose datagrams are to come: stamped ones of another are
+    /// foreign. Default: the multicast address and port that the URL names, as URLs of relays do;
+    /// where it names none, that of the first datagram which comes. Of streams without stamps it
+    /// says nothing.
     #[schemars(with = "Option<String>")]
     pub group: Option<SocketAddr>,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
     /// How long the head of each answer may take. Default 10s.
     pub request_timeout: TimeSpan,
-    /// How long after the head of the answer the first packet may take: then the client has failed with `no_media`. Default 10s.
+    /// How long after the head of the answer the first packet may take: then the client has failed
+    /// with `no_media`. Default 10s.
     pub no_media: TimeSpan,
     /// How long no packet may come before the client has failed with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// What it means that the server closes the connection while media comes, where nothing said how long the body is: `fail` (default: with
-    /// `closed_in_media`) or `complete`.
+    /// What it means that the server closes the connection while media comes, where nothing said
+    /// how long the body is: `fail` (default: with `closed_in_media`) or `complete`.
     pub at_close: AtClose,
-    /// To which hosts the server may send the client on: `same_host` (default: that of the URL, at any port), `any`, or `none` for no
-    /// redirects at all. A redirect elsewhere fails with `redirect_refused`.
+    /// To which hosts the server may send the client on: `same_host` (default: that of the URL, at
+    /// any port), `any`, or `none` for no redirects at all. A redirect elsewhere fails with
+    /// `redirect_refused`.
     pub follow: Follow,
     /// The version of HTTP in which is asked: `"1.1"` (default) or `"1.0"`.
     pub http_version: HttpVersion,
@@ -88,8 +95,9 @@ pub struct ClientConfig {
     pub headers: BTreeMap<String, String>,
     /// The value of `User-Agent`. Default `streamgauge/` and the version.
     pub user_agent: String,
-    /// Changes channel while it plays: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The connection is closed, and another URL of the population's is asked
-    /// for: with `pick: random` any other, else the next of them. Default: it stays.
+    /// Changes channel while it plays: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The
+    /// connection is closed, and another URL of the population's is asked for: with `pick: random`
+    /// any other, else the next of them. Default: it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zap: Option<Zap>,
     /// How TLS is spoken with URLs of `https`: `{verify: false}`, or `{ca: FILE}`.
@@ -201,7 +209,8 @@ impl Zap {
     }
 }
 
-/// The multicast group that the path of a URL names, such as `/rtp/239.81.0.1:4056` or `/udp/10.0.0.1@239.81.0.1:4056`.
+/// The multicast group that the path of a URL names, such as `/rtp/239.81.0.1:4056` or
+/// `/udp/10.0.0.1@239.81.0.1:4056`.
 fn group_in(target: &str) -> Option<SocketAddr> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     path.split('/').find_map(|part| {

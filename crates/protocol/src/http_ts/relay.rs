@@ -1,8 +1,9 @@
-//! The reference relay: joins multicast groups for those who ask for them over HTTP, passes on what comes, does wrong what it is told to,
-//! and says exactly what it did.
+//! The reference relay: joins multicast groups for those who ask for them over HTTP, passes on what
+//! comes, does wrong what it is told to, and says exactly what it did.
 //!
-//! What clients ask for is written as the usual relays have it: `GET /udp/239.81.0.1:4056` of a group whose datagrams hold a
-//! transport stream, `GET /rtp/239.81.0.1:4056` of one where RTP comes before it (RFC 2250, 2).
+//! What clients ask for is written as the usual relays have it: `GET /udp/239.81.0.1:4056` of a
+//! group whose datagrams hold a transport stream, `GET /rtp/239.81.0.1:4056` of one where RTP comes
+//! before it (RFC 2250, 2).
 
 pub mod faults;
 pub(super) mod reference;
@@ -36,8 +37,8 @@ pub struct RelayConfig {
     pub interface: Interface,
     /// How many clients are served at a time; who comes beyond gets 503. Default: any number.
     pub max_clients: Option<u32>,
-    /// Whether bodies are sent in chunks (RFC 9112, 7.1) to clients that speak HTTP/1.1. Default: no, they go on until the connection
-    /// is closed.
+    /// Whether bodies are sent in chunks (RFC 9112, 7.1) to clients that speak HTTP/1.1. Default:
+    /// no, they go on until the connection is closed.
     pub chunked: bool,
     /// What it does wrong on purpose. Default: nothing.
     pub faults: RelayFaults,
@@ -73,7 +74,8 @@ pub struct RelayedClient {
     pub group: Option<IpAddr>,
     /// Datagrams that came from the group for it.
     pub datagrams: u64,
-    /// Datagrams that could not be passed on: longer than is read at a time, or no RTP where that was asked for.
+    /// Datagrams that could not be passed on: longer than is read at a time, or no RTP where that
+    /// was asked for.
     pub unusable: u64,
     /// Datagrams passed on, second copies not counted.
     pub passed_on: u64,
@@ -83,7 +85,8 @@ pub struct RelayedClient {
     pub sent_twice: u64,
     /// Datagrams cut short on purpose.
     pub cut: u64,
-    /// Datagrams of the group that was asked for before, passed on on purpose; they are in no other count.
+    /// Datagrams of the group that was asked for before, passed on on purpose; they are in no other
+    /// count.
     pub old_channel: u64,
     /// How often nothing was sent for a while on purpose.
     pub stalls: u64,
@@ -126,7 +129,8 @@ impl Relay {
         }))
     }
 
-    /// A session for the connection that was accepted as number `number`: the number decides, with the seed, what it draws.
+    /// A session for the connection that was accepted as number `number`: the number decides, with
+    /// the seed, what it draws.
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::RelaySession::new(self.0.clone(), number))
     }

@@ -190,8 +190,9 @@ pub(crate) struct ClipPacket {
 /// When the frames of a loop are due, where that is not evenly.
 #[derive(Debug)]
 pub(crate) struct FrameTimes {
-    /// Of each frame: when it is due, in nanoseconds from the beginning of the loop, never less than the one before;
-    /// and its RTP timestamp there, which of frames that are shown later than they are sent is ahead.
+    /// Of each frame: when it is due, in nanoseconds from the beginning of the loop, never less
+    /// than the one before; and its RTP timestamp there, which of frames that are shown later than
+    /// they are sent is ahead.
     pub(crate) frames: Vec<(u64, u32)>,
     /// How long the loop is, in nanoseconds.
     pub(crate) length: u64,
@@ -223,8 +224,8 @@ impl Clip {
         Clip::make_video(settings, false)
     }
 
-    /// The same, with room for a time code in each picture, which whoever sends it fills in. The bit rate counts it,
-    /// but for the bytes by which pictures of several packets take one more.
+    /// The same, with room for a time code in each picture, which whoever sends it fills in. The
+    /// bit rate counts it, but for the bytes by which pictures of several packets take one more.
     pub fn coded_video(settings: &H264Settings) -> Result<Clip, SettingsError> {
         let rate = settings.frame_rate;
         let codes =
@@ -402,11 +403,12 @@ impl Clip {
     }
 }
 
-/// The most bytes of a packet before a time code: with it they are kept of a packet that is cut short.
+/// The most bytes of a packet before a time code: with it they are kept of a packet that is cut
+/// short.
 const BEFORE_CODE_MAX: usize = 40;
 
-/// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before the first that is of
-/// the picture itself (H.264, 7.4.1.2.3).
+/// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before
+/// the first that is of the picture itself (H.264, 7.4.1.2.3).
 pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
     let code = TimeCode {
         source: 0,
@@ -422,7 +424,8 @@ pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mu
     if coded && let Some(place) = nals.iter().position(of_picture) {
         nals.insert(place, &nal);
     }
-    // Behind much else, such as what encoders say of themselves, it begins a packet, so that it is in the first bytes of one.
+    // Behind much else, such as what encoders say of themselves, it begins a packet, so that it is
+    // in the first bytes of one.
     let place = nals.iter().position(|other| *other == &nal[..]);
     let before = place.map_or(0, |place| packets::aggregate_bytes(&nals[..place]));
     if let Some(place) = place.filter(|_| before > BEFORE_CODE_MAX) {

@@ -7,7 +7,8 @@ use measure::media::{MediaDescription, StreamDescription};
 use super::h264::sps;
 use super::sdp::{Description, Format, Media};
 
-/// The longest name of a codec that is kept. What a server sends goes into reports and onto terminals.
+/// The longest name of a codec that is kept. What a server sends goes into reports and onto
+/// terminals.
 const NAME_MAX: usize = 32;
 
 /// The longest parameter sets that are read, in bytes of base64.

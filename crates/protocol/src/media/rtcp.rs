@@ -120,8 +120,8 @@ pub fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { rest: compound }
 }
 
-/// Whether a compound may be of one that sends media: it holds a sender report, or a goodbye. Looks at the packets'
-/// types and lengths alone.
+/// Whether a compound may be of one that sends media: it holds a sender report, or a goodbye. Looks
+/// at the packets' types and lengths alone.
 pub fn is_of_sender(compound: &[u8]) -> bool {
     let mut rest = compound;
     while let [first, kind, high, low, ..] = *rest {

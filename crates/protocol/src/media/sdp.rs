@@ -1,8 +1,8 @@
 //! Descriptions of media (SDP, RFC 8866), as far as a player needs them.
 //!
-//! Read by the `sdp-types` crate, after a cleaning that lets everything through that players forgive:
-//! bare line feeds, trailing blanks, lines in a wrong order or of no known kind, missing `o=`, `s=` and
-//! `t=`, ports out of range.
+//! Read by the `sdp-types` crate, after a cleaning that lets everything through that players
+//! forgive: bare line feeds, trailing blanks, lines in a wrong order or of no known kind, missing
+//! `o=`, `s=` and `t=`, ports out of range.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -82,13 +82,13 @@ pub struct Media {
     pub range: Option<Range>,
     /// Where it goes to or comes from: of the stream, else of the whole. Often `0.0.0.0`.
     pub connection: Option<IpAddr>,
-    /// How many hops packets to that address live, where it is a multicast group and they are stated
-    /// (RFC 8866, 5.7).
+    /// How many hops packets to that address live, where it is a multicast group and they are
+    /// stated (RFC 8866, 5.7).
     pub ttl: Option<u8>,
     /// The port it goes to; 0 where none is stated, as usually with RTSP.
     pub port: u16,
-    /// The only sources of it, where the description names some: of the stream, else of the whole (`a=source-filter`,
-    /// RFC 4570). At most 16. Where it excludes sources, none are named here.
+    /// The only sources of it, where the description names some: of the stream, else of the whole
+    /// (`a=source-filter`, RFC 4570). At most 16. Where it excludes sources, none are named here.
     pub sources: Vec<IpAddr>,
     /// Bits per second for reports of receivers (`b=RR`, RFC 3556). 0: none are wanted.
     pub receiver_reports: Option<u64>,
@@ -213,8 +213,8 @@ impl Description {
         Ok(description)
     }
 
-    /// How long the media is, where that is said: of the whole, else of its longest stream. A stream
-    /// of no known length makes the whole's unknown.
+    /// How long the media is, where that is said: of the whole, else of its longest stream. A
+    /// stream of no known length makes the whole's unknown.
     pub fn length(&self) -> Option<Duration> {
         if let Some(range) = &self.range {
             return range.length();
@@ -366,7 +366,8 @@ fn ttl(connection: &sdp_types::Connection) -> Option<u8> {
         .flatten()
 }
 
-/// The sources that filters let in for a group; `None` where there is no filter of that kind for it (RFC 4570, 3).
+/// The sources that filters let in for a group; `None` where there is no filter of that kind for it
+/// (RFC 4570, 3).
 fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option<Vec<IpAddr>> {
     let group = group?;
     let filters = attributes.iter().filter(|attribute| {
@@ -391,7 +392,8 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
 }
 
 fn formats(media: &sdp_types::Media) -> Vec<Format> {
-    // `NUMBER rest` of each attribute of that name, the first of each number; gone through once, and not once for each payload type.
+    // `NUMBER rest` of each attribute of that name, the first of each number; gone through once,
+    // and not once for each payload type.
     let all_of = |name: &str| {
         let mut first: HashMap<u8, &str> = HashMap::new();
         for attribute in &media.attributes {

@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-/// Media that is silent for less has not stopped: packets are read up to 0.4 s late, and servers send in bursts.
+/// Media that is silent for less has not stopped: packets are read up to 0.4 s late, and servers
+/// send in bursts.
 const SHORTEST: Duration = Duration::from_secs(2);
 
 /// So many times the longest gap before are no more of the same.
 const GAPS: u32 = 4;
 
-/// Media that has come for less time may have been one burst: it does not tell how often packets come.
+/// Media that has come for less time may have been one burst: it does not tell how often packets
+/// come.
 const TELLS: Duration = Duration::from_millis(500);
 
-/// From which silence on media has stopped that came for the time `came`, with at most `longest_gap` between two packets.
-/// `silence` is the configured time after which media counts as stopped while its client goes on.
+/// From which silence on media has stopped that came for the time `came`, with at most
+/// `longest_gap` between two packets. `silence` is the configured time after which media counts as
+/// stopped while its client goes on.
 pub(crate) fn bound(came: Duration, longest_gap: Duration, silence: Duration) -> Duration {
     let usual = SHORTEST.max(longest_gap * GAPS);
     match came < TELLS {

@@ -12,26 +12,29 @@ use super::file;
 use super::h264::H264Settings;
 use super::rtp::Pacing;
 
-/// What is published: a made video, with a tone beside it where one is wanted; or a file, over and over.
+/// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
+/// over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceConfig {
-    /// A file to publish over and over, beginning at once at its end: MP4 or MPEG-TS, with H.264 and, if at all, AAC; at most 512 MiB and
-    /// an hour. As written relative to the scenario file. Default: none, the media is made.
+    /// A file to publish over and over, beginning at once at its end: MP4 or MPEG-TS, with H.264
+    /// and, if at all, AAC; at most 512 MiB and an hour. As written relative to the scenario file.
+    /// Default: none, the media is made.
     pub file: Option<PathBuf>,
     /// Bit rate of the video that is made: RTP payload, without headers. Default: 1Mbps.
     pub bitrate: Option<BitRate>,
     /// Pictures per second of the video that is made. Default: 25.
     pub frame_rate: Option<FrameRate>,
-    /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as two seconds have.
+    /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as
+    /// two seconds have.
     pub gop: Option<u32>,
-    /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate: default false. Of a file it is the file's:
-    /// default true.
+    /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate:
+    /// default false. Of a file it is the file's: default true.
     pub audio: Option<bool>,
     /// The longest RTP payload in bytes. Default: 1400.
     pub mtu: usize,
-    /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default), or `spread` over the time
-    /// until the next.
+    /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default),
+    /// or `spread` over the time until the next.
     pub pacing: Pacing,
 }
 
@@ -56,7 +59,8 @@ pub const FILE_MAX: u64 = 512 << 20;
 const MTU_MIN: usize = 256;
 
 impl SourceConfig {
-    /// What is wrong with the values, if anything. That the bit rate is possible is only known when the source is made.
+    /// What is wrong with the values, if anything. That the bit rate is possible is only known when
+    /// the source is made.
     pub fn check(&self) -> Result<(), String> {
         if self.mtu < MTU_MIN {
             return Err(format!("`mtu` must be at least {MTU_MIN} bytes"));
@@ -90,8 +94,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file large. `file` is what the file holds,
-    /// where there is one.
+    /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file
+    /// large. `file` is what the file holds, where there is one.
     ///
     /// # Errors
     /// No video can be made by the settings, or out of the file; the text says why.

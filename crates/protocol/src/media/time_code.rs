@@ -1,10 +1,11 @@
-//! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever receives it, by
-//! whatever way, can tell how long it was on that way.
+//! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever
+//! receives it, by whatever way, can tell how long it was on that way.
 //!
-//! A code is supplemental enhancement information of H.264, "unregistered user data" (H.264, D.1.6): decoders pass over
-//! it, and servers that take RTP apart and put it together anew carry it along. It stands before the picture, so in the
-//! first bytes of the frame's first packet, which is all that a packet ring keeps. Its numbers are written seven bits a
-//! byte with the eighth set: so no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
+//! A code is supplemental enhancement information of H.264, "unregistered user data" (H.264,
+//! D.1.6): decoders pass over it, and servers that take RTP apart and put it together anew carry it
+//! along. It stands before the picture, so in the first bytes of the frame's first packet, which is
+//! all that a packet ring keeps. Its numbers are written seven bits a byte with the eighth set: so
+//! no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
 
 /// What tells our codes from other user data.
 const UUID: [u8; 16] = [
@@ -13,8 +14,8 @@ const UUID: [u8; 16] = [
 
 /// Bytes of a code's numbers: source and number of five each, nine of time.
 pub const CODE_BYTES: usize = 5 + 5 + 9;
-/// Bytes of the NAL unit that holds a code: its header, type and size of the information, the UUID, the numbers, and
-/// the trailing bit.
+/// Bytes of the NAL unit that holds a code: its header, type and size of the information, the UUID,
+/// the numbers, and the trailing bit.
 pub const NAL_BYTES: usize = 3 + 16 + CODE_BYTES + 1;
 
 /// NAL unit type of supplemental enhancement information (H.264, table 7-1).
@@ -23,7 +24,8 @@ const SEI: u8 = 6;
 const USER_DATA_UNREGISTERED: u8 = 5;
 /// NAL unit type of an aggregation packet (RFC 6184, 5.7.1).
 const STAP_A: u8 = 24;
-/// Most NAL units of an aggregation packet that are looked at: a code comes after parameter sets and a delimiter.
+/// Most NAL units of an aggregation packet that are looked at: a code comes after parameter sets
+/// and a delimiter.
 const UNITS_MAX: usize = 8;
 
 /// What a frame says of itself.
@@ -79,7 +81,8 @@ impl TimeCode {
         TimeCode::from_bytes(rest.strip_prefix(&UUID)?)
     }
 
-    /// The code in the payload of an RTP packet of H.264 (RFC 6184), of which the beginning is enough.
+    /// The code in the payload of an RTP packet of H.264 (RFC 6184), of which the beginning is
+    /// enough.
     #[inline]
     pub fn find(payload: &[u8]) -> Option<TimeCode> {
         match payload.first()? & 0x1f {

@@ -26,7 +26,8 @@ const CHANNEL: ChannelId = ChannelId(0);
 /// The longest greeting of the server that is taken.
 const GREETING_MAX: usize = 64 * 1024;
 
-/// How long a client must have waited for its greeting, when it is stopped, for that to count as the server's failure.
+/// How long a client must have waited for its greeting, when it is stopped, for that to count as
+/// the server's failure.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// What all clients of a population that are sent to one URL have in common.
@@ -47,7 +48,8 @@ enum Made {
 }
 
 impl Plan {
-    /// Out of a configuration that was checked. `wall_clock` is what the wall clock showed, since 1970, when the run's time began.
+    /// Out of a configuration that was checked. `wall_clock` is what the wall clock showed, since
+    /// 1970, when the run's time began.
     ///
     /// # Errors
     /// What is wrong with the URL.

@@ -12,7 +12,8 @@ use super::schedule::Pace;
 use super::template::{MAX_MESSAGE, Template};
 use crate::tls::TlsConfig;
 
-/// How many bytes a message has where nothing is said of it: those of the experiment that this protocol was made for.
+/// How many bytes a message has where nothing is said of it: those of the experiment that this
+/// protocol was made for.
 pub const DEFAULT_SIZE: u32 = 36;
 
 /// The most messages that may wait for their answers on a connection.
@@ -41,13 +42,16 @@ pub enum Framing {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Plan {
-    /// In rounds over all connections of a worker: one begins so often, by planned times, however long one takes. `{every: 1s}` is the default.
+    /// In rounds over all connections of a worker: one begins so often, by planned times, however
+    /// long one takes. `{every: 1s}` is the default.
     Every(TimeSpan),
-    /// In rounds, with so long a sleep after the end of each, so that they come as the machine lets them; `{sleep: 0s}` is as fast as it can.
+    /// In rounds, with so long a sleep after the end of each, so that they come as the machine lets
+    /// them; `{sleep: 0s}` is as fast as it can.
     Sleep(TimeSpan),
     /// So many on each connection, such as `{rate: 10/s}`, by planned times.
     Rate(Frequency),
-    /// So many wait for their answers on each connection, 1 to 1024; each answer lets the next leave.
+    /// So many wait for their answers on each connection, 1 to 1024; each answer lets the next
+    /// leave.
     InFlight(u32),
 }
 
@@ -57,7 +61,8 @@ impl Default for Plan {
     }
 }
 
-/// What to write in place of a key that populations of messages had before there was [`ClientConfig::plan`]. None where it was none.
+/// What to write in place of a key that populations of messages had before there was
+/// [`ClientConfig::plan`]. None where it was none.
 pub fn former_key(key: &str) -> Option<&'static str> {
     match key {
         "rounds" => Some("write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`"),
@@ -97,25 +102,32 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How many bytes each message has, framing not counted: a counter of eight digits, and letters. Default 36, where neither `message` nor
-    /// `hex` is written.
+    /// How many bytes each message has, framing not counted: a counter of eight digits, and
+    /// letters. Default 36, where neither `message` nor `hex` is written.
     pub size: Option<u32>,
-    /// What each message is, instead of `size`: text in which `{counter}` (its number on its connection, from 1), `{counter:8}`, `{time}` (when it
-    /// was sent, nanoseconds since 1970) and `{random:8}` are filled in, and `{{` and `}}` are braces.
+    /// What each message is, instead of `size`: text in which `{counter}` (its number on its
+    /// connection, from 1), `{counter:8}`, `{time}` (when it was sent, nanoseconds since 1970) and
+    /// `{random:8}` are filled in, and `{{` and `}}` are braces.
     pub message: Option<String>,
-    /// What each message is, instead of `size`, in hexadecimal digits, which may have blanks between them.
+    /// What each message is, instead of `size`, in hexadecimal digits, which may have blanks
+    /// between them.
     pub hex: Option<String>,
-    /// How messages are told apart: `none` (default), `{length: {bytes: 4}}` or `{delimiter: "\n"}`. A WebSocket frames its messages itself.
+    /// How messages are told apart: `none` (default), `{length: {bytes: 4}}` or
+    /// `{delimiter: "\n"}`. A WebSocket frames its messages itself.
     pub framing: Framing,
-    /// When messages are sent, one of: `{every: 100ms}`, one on each connection in turn, and a round begins so often; `{sleep: 100ms}`, the same with a
-    /// sleep after each round; `{rate: 10/s}`, so many on each connection; `{in_flight: 1}`, so many wait for their answers on each connection. Each
-    /// worker goes its own rounds. Default `{every: 1s}`.
+    /// When messages are sent, one of: `{every: 100ms}`, one on each connection in turn, and a
+    /// round begins so often; `{sleep: 100ms}`, the same with a sleep after each round;
+    /// `{rate: 10/s}`, so many on each connection; `{in_flight: 1}`, so many wait for their answers
+    /// on each connection. Each worker goes its own rounds. Default `{every: 1s}`.
     pub plan: Plan,
-    /// What answers a message: `none` (default with `every`, `sleep` and `rate`), `echo` (default with `in_flight`) or `any`.
+    /// What answers a message: `none` (default with `every`, `sleep` and `rate`), `echo` (default
+    /// with `in_flight`) or `any`.
     pub answers: Option<Answers>,
-    /// How many messages are sent on each connection; then the client has completed. Default: until it is stopped.
+    /// How many messages are sent on each connection; then the client has completed. Default: until
+    /// it is stopped.
     pub messages: Option<u64>,
-    /// What comes before the first message, such as a login: `[{send: "LOGIN {random:8}"}, {expect: "OK"}]`. Default nothing.
+    /// What comes before the first message, such as a login:
+    /// `[{send: "LOGIN {random:8}"}, {expect: "OK"}]`. Default nothing.
     pub greeting: Vec<Step>,
     /// Whether messages on a WebSocket are text. Default true where they are valid text.
     pub websocket_text: Option<bool>,
@@ -123,14 +135,18 @@ pub struct ClientConfig {
     pub connect_timeout: TimeSpan,
     /// How long the greeting may take, the handshake of a WebSocket included. Default 10s.
     pub greeting_timeout: TimeSpan,
-    /// After how long an answer is given up: it counts in `answers_timed_out`, and with `in_flight` the next message follows. Default 10s.
+    /// After how long an answer is given up: it counts in `answers_timed_out`, and with `in_flight`
+    /// the next message follows. Default 10s.
     pub answer_timeout: TimeSpan,
-    /// How long the server may take at the end to read what is on its way and to close the connection; then it is closed from here. Default 2s.
+    /// How long the server may take at the end to read what is on its way and to close the
+    /// connection; then it is closed from here. Default 2s.
     pub close_timeout: TimeSpan,
-    /// Up to how many bytes a message from the server is taken; a longer one is `malformed_answer`. Default 16MiB.
+    /// Up to how many bytes a message from the server is taken; a longer one is `malformed_answer`.
+    /// Default 16MiB.
     pub longest_answer: Size,
-    /// The addresses of this machine that connections come from; when one has no ports left, the next. Default: as this machine's routes
-    /// have it, and to an address of 127.0.0.0/8 also 127.0.0.2 and on, when ports run out.
+    /// The addresses of this machine that connections come from; when one has no ports left, the
+    /// next. Default: as this machine's routes have it, and to an address of 127.0.0.0/8 also
+    /// 127.0.0.2 and on, when ports run out.
     pub source_addresses: Vec<IpAddr>,
     /// How TLS is spoken with URLs of `tls` and `wss`: `{verify: false}`, or `{ca: FILE}`.
     pub tls: TlsConfig,

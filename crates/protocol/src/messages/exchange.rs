@@ -1,7 +1,8 @@
-//! A connection on which messages are sent and read without its session: what a worker holds for each, and calls for each message.
+//! A connection on which messages are sent and read without its session: what a worker holds for
+//! each, and calls for each message.
 //!
-//! It does no I/O: bytes to be sent come out, bytes that came go in. Both sides of a conversation are such: a client's [`Caller`], and a
-//! reference server's [`Answerer`].
+//! It does no I/O: bytes to be sent come out, bytes that came go in. Both sides of a conversation
+//! are such: a client's [`Caller`], and a reference server's [`Answerer`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::websocket as ws;
 /// How many messages before and behind the one that is due an answer is compared with.
 const LOOK_AROUND: u64 = 16;
 
-/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a peer that sends nothing else would make
-/// its worker do nothing else.
+/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a
+/// peer that sends nothing else would make its worker do nothing else.
 const PINGS_A_READ: usize = 256;
 
 /// Counts a ping.
@@ -37,7 +38,8 @@ pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
     }
 }
 
-/// What may wait to be sent on a connection before nothing more is read from it: a side that does not read what it asked for.
+/// What may wait to be sent on a connection before nothing more is read from it: a side that does
+/// not read what it asked for.
 pub const CONGESTED: usize = 256 * 1024;
 
 /// What an exchange may use while it is called.
@@ -140,7 +142,8 @@ impl Script {
         &self.framing
     }
 
-    /// How many bytes message `number` has with its framing, sealed where `sealing` bytes are added to each.
+    /// How many bytes message `number` has with its framing, sealed where `sealing` bytes are added
+    /// to each.
     fn framed(&self, number: u64, sealing: usize) -> u64 {
         let length = self.template.length(number);
         (length + self.framing.overhead(length) + sealing) as u64
@@ -370,7 +373,8 @@ impl Caller {
         messages
     }
 
-    /// Takes up what has been acknowledged; `waiting` bytes have not, and TLS adds `sealing` to each message.
+    /// Takes up what has been acknowledged; `waiting` bytes have not, and TLS adds `sealing` to
+    /// each message.
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         let close = match self.said_close {
             true => ws::overhead(2, true) + 2 + sealing,
@@ -432,7 +436,8 @@ impl Answer<'_> {
             return tools.recorder.add(m::UNASKED, 1);
         }
         let mut is = |number: u64, sent: Time| {
-            // To make a message costs what it is long: not for an answer that can be told by its own length.
+            // To make a message costs what it is long: not for an answer that can be told by its
+            // own length.
             let length = script.template.length(number);
             if self.body.is_none_or(|body| body.len() != length) {
                 return false;
@@ -565,15 +570,16 @@ impl Exchange {
         }
     }
 
-    /// Takes up what has been acknowledged: of all bytes sent `waiting` have not; TLS adds `sealing` to each message.
+    /// Takes up what has been acknowledged: of all bytes sent `waiting` have not; TLS adds
+    /// `sealing` to each message.
     pub fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         if let Exchange::Caller(caller) = self {
             caller.acknowledged(waiting, sealing, recorder);
         }
     }
 
-    /// How long answers are waited for when nothing more is planned, before the other side is told so: many servers answer nothing any more once they are.
-    /// None where no answer is to come.
+    /// How long answers are waited for when nothing more is planned, before the other side is told
+    /// so: many servers answer nothing any more once they are. None where no answer is to come.
     pub fn patience(&self) -> Option<Duration> {
         match self {
             Exchange::Caller(caller) => {
@@ -584,7 +590,8 @@ impl Exchange {
         }
     }
 
-    /// Adds what tells the other side that nothing more comes, where messages have a way of their own to say so. Called when nothing else is to be sent.
+    /// Adds what tells the other side that nothing more comes, where messages have a way of their
+    /// own to say so. Called when nothing else is to be sent.
     pub fn goodbye(&mut self, out: &mut Vec<u8>) {
         if let Exchange::Caller(caller) = self {
             caller.goodbye(out);

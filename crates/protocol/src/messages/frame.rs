@@ -143,7 +143,8 @@ impl Framing {
         }
     }
 
-    /// Writes what comes before a message of that length. `mask` is what a WebSocket's client masks it with.
+    /// Writes what comes before a message of that length. `mask` is what a WebSocket's client masks
+    /// it with.
     #[inline]
     pub fn begin(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
@@ -182,14 +183,15 @@ impl Framing {
 pub struct Wanted {
     /// Without framing: how long the next message is; 0 for whatever has come.
     pub fixed: usize,
-    /// Up to what length a message that comes in pieces is kept; of longer ones just the length is told.
+    /// Up to what length a message that comes in pieces is kept; of longer ones just the length is
+    /// told.
     pub keep: usize,
     /// Above what length a message is refused.
     pub longest: u64,
 }
 
-/// Reads messages out of a stream of bytes, cut anywhere. It keeps at most what [`Wanted::keep`] says, and only of a message that
-/// has not come as a whole.
+/// Reads messages out of a stream of bytes, cut anywhere. It keeps at most what [`Wanted::keep`]
+/// says, and only of a message that has not come as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     /// What has come of the length before a message.
@@ -218,7 +220,8 @@ impl Reader {
             || self.ws.as_ref().is_some_and(|ws| ws.is_within())
     }
 
-    /// The next thing that is over, out of `input`, from which it is taken; none where more has to come, all of it being taken.
+    /// The next thing that is over, out of `input`, from which it is taken; none where more has to
+    /// come, all of it being taken.
     ///
     /// # Errors
     /// [`Malformed`]: the stream is of no further use.
@@ -368,7 +371,8 @@ impl Reader {
             }
             self.kept.clear();
         }
-        // It comes in pieces, and the delimiter may too: the last bytes of what came are always kept.
+        // It comes in pieces, and the delimiter may too: the last bytes of what came are always
+        // kept.
         let before = self.part.map_or(0, |part| part.length);
         let tail = self.kept.len().min(delimiter.len() - 1);
         let mut seam = [0; 2 * MAX_DELIMITER];

@@ -9,17 +9,21 @@ measure::metrics! {
     /// Messages that clients send, and what comes back.
     pub MESSAGES after CLIENTS;
     counters {
-        /// Messages that this machine's kernel took, the last byte of each perhaps a little later. Those of greetings are not among them.
+        /// Messages that this machine's kernel took, the last byte of each perhaps a little later.
+        /// Those of greetings are not among them.
         SENT = "sent", Count, "";
-        /// Messages that the server's machine has acknowledged to the last byte: they are in the server's receive buffer, or it has read them.
-        /// Looked at once a second and at the end. Of a Unix socket: those that the server has read.
+        /// Messages that the server's machine has acknowledged to the last byte: they are in the
+        /// server's receive buffer, or it has read them. Looked at once a second and at the end. Of
+        /// a Unix socket: those that the server has read.
         ACKNOWLEDGED = "acknowledged", Count, "tcp(7), SIOCOUTQ";
-        /// Messages that were due and could not be sent, because the connection took no more, or because 1024 messages on it had no answer yet: the server's
-        /// back-pressure. They are not sent later, and the schedule goes on.
+        /// Messages that were due and could not be sent, because the connection took no more, or
+        /// because 1024 messages on it had no answer yet: the server's back-pressure. They are not
+        /// sent later, and the schedule goes on.
         DUE_NOT_SENT = "due_not_sent", Count, "";
         /// Messages that were sent and not acknowledged when their connection ended.
         LOST_IN_FLIGHT = "lost_in_flight", Count, "";
-        /// Messages that came back as they had been sent, or that any message answered, as `answers` has it.
+        /// Messages that came back as they had been sent, or that any message answered, as
+        /// `answers` has it.
         ANSWERED = "answered", Count, "";
         /// Answers that are not what was sent.
         ANSWERS_WRONG = "answers_wrong", Count, "";
@@ -29,8 +33,9 @@ measure::metrics! {
         ANSWERS_TIMED_OUT = "answers_timed_out", Count, "";
         /// Messages that had no answer when their connection ended.
         UNANSWERED = "unanswered", Count, "";
-        /// Messages that came and that nothing had asked for: answers after their `answer_timeout`, and more of them than messages. Without
-        /// framing, and where no answers are expected, each read counts as one.
+        /// Messages that came and that nothing had asked for: answers after their `answer_timeout`,
+        /// and more of them than messages. Without framing, and where no answers are expected, each
+        /// read counts as one.
         UNASKED = "unasked", Count, "";
         /// Bytes of messages sent, framing included, and those of TLS not.
         BYTES_SENT = "bytes_sent", Bytes, "";
@@ -40,21 +45,26 @@ measure::metrics! {
         GREETINGS_SENT = "greetings_sent", Count, "";
         /// Rounds over the connections of a worker.
         ROUNDS = "rounds", Count, "";
-        /// Connections that the server closed in order, after it had been told that nothing more would be sent.
+        /// Connections that the server closed in order, after it had been told that nothing more
+        /// would be sent.
         CLOSED_IN_ORDER = "closed_in_order", Count, "";
     }
     gauges {}
     distributions {
-        /// From the time at which a message was planned to the arrival of its answer. In rounds a message is planned for the time of its round. With `in_flight` it
-        /// is planned for the arrival of the answer that lets it be sent.
+        /// From the time at which a message was planned to the arrival of its answer. In rounds a
+        /// message is planned for the time of its round. With `in_flight` it is planned for the
+        /// arrival of the answer that lets it be sent.
         ROUND_TRIP = "round_trip", Seconds, "";
-        /// From the moment right before the system call that sent a message to the arrival of its answer: `round_trip` without what the tester itself was late.
+        /// From the moment right before the system call that sent a message to the arrival of its
+        /// answer: `round_trip` without what the tester itself was late.
         ROUND_TRIP_FROM_SENT = "round_trip_from_sent", Seconds, "";
-        /// From the time at which a message was planned to the moment right before the system call that sent it. In rounds that is its turn.
+        /// From the time at which a message was planned to the moment right before the system call
+        /// that sent it. In rounds that is its turn.
         MESSAGE_LATENESS = "message_lateness", Seconds, "";
         /// How long a round took, from its first message to its last.
         ROUND_DURATION = "round_duration", Seconds, "";
-        /// From the moment a connection stood to the end of its greeting, the handshake of a WebSocket included.
+        /// From the moment a connection stood to the end of its greeting, the handshake of a
+        /// WebSocket included.
         GREETING_DELAY = "greeting_delay", Seconds, "";
     }
     derived {

@@ -1,7 +1,9 @@
-//! Short messages over TCP, TLS, WebSockets and Unix sockets: as chats, games and telemetry send them.
+//! Short messages over TCP, TLS, WebSockets and Unix sockets: as chats, games and telemetry send
+//! them.
 //!
-//! One connection is one client. Its session makes the connection, exchanges what has to come first, and then hands the connection
-//! over as an [`exchange::Exchange`]: the worker sends and reads messages on it without asking the session for each.
+//! One connection is one client. Its session makes the connection, exchanges what has to come
+//! first, and then hands the connection over as an [`exchange::Exchange`]: the worker sends and
+//! reads messages on it without asking the session for each.
 
 pub mod client;
 pub mod config;

@@ -1,6 +1,7 @@
 //! When which of many connections sends its next message: pure, without a clock.
 //!
-//! One schedule is for all connections of a population on a worker, so that the worker has one time to wake for, and not one for each.
+//! One schedule is for all connections of a population on a worker, so that the worker has one time
+//! to wake for, and not one for each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,11 +13,14 @@ use crate::mix::mix;
 /// By what messages are planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// One message on each connection in turn, then so long a sleep, and again: the rounds come as the machine lets them.
+    /// One message on each connection in turn, then so long a sleep, and again: the rounds come as
+    /// the machine lets them.
     Sleep(Duration),
-    /// One message on each connection in turn, a round so often by planned times, however long one takes.
+    /// One message on each connection in turn, a round so often by planned times, however long one
+    /// takes.
     Every(Duration),
-    /// A message on each connection so often by planned times, the connections spread evenly at random.
+    /// A message on each connection so often by planned times, the connections spread evenly at
+    /// random.
     Rate(Duration),
     /// When answers let it: nothing is planned.
     Answers,
@@ -44,7 +48,8 @@ pub struct Schedule {
     order: Vec<u32>,
     /// Where in `order` each is, by its number; else how often a number was given out again.
     places: Vec<u32>,
-    /// By rate: when the next message of each is due, the earliest first, each with how often its number had been given out.
+    /// By rate: when the next message of each is due, the earliest first, each with how often its
+    /// number had been given out.
     queue: VecDeque<(Time, u32, u32)>,
     /// The round under way: when it was planned, when it began, who is next and where it ends.
     round: Option<Round>,
@@ -72,7 +77,8 @@ impl Schedule {
         }
     }
 
-    /// Takes a connection in. `seed` decides where in the interval its messages lie, where that is spread.
+    /// Takes a connection in. `seed` decides where in the interval its messages lie, where that is
+    /// spread.
     pub fn join(&mut self, number: u32, now: Time, seed: u64) {
         let index = number as usize;
         match self.pace {
@@ -163,7 +169,8 @@ impl Schedule {
         matches!(self.pace, Pace::Sleep(_) | Pace::Every(_))
     }
 
-    /// Nothing could be sent in the last round: the next one does not come before that, unless it is planned.
+    /// Nothing could be sent in the last round: the next one does not come before that, unless it
+    /// is planned.
     pub fn put_off(&mut self, until: Time) {
         if let Pace::Sleep(_) = self.pace {
             self.next_round = self.next_round.max(until);

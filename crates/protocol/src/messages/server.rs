@@ -1,4 +1,5 @@
-//! The reference server of messages: takes them in or sends them back, does wrong what it is told to, and counts exactly what it did.
+//! The reference server of messages: takes them in or sends them back, does wrong what it is told
+//! to, and counts exactly what it did.
 
 pub(super) mod reference;
 
@@ -18,7 +19,8 @@ use crate::mix::mix;
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Acceptance};
 
-/// The longest message that the server takes apart in order to spoil, to delay or to leave out the answer.
+/// The longest message that the server takes apart in order to spoil, to delay or to leave out the
+/// answer.
 const KEEP: usize = 64 * 1024;
 
 /// The longest message that it takes.
@@ -34,7 +36,8 @@ pub enum Mode {
     Echo,
 }
 
-/// What the server does wrong on purpose. Nothing by default. Shares are from 0 to 1, and of the messages.
+/// What the server does wrong on purpose. Nothing by default. Shares are from 0 to 1, and of the
+/// messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MessageFaults {
     /// How long an answer waits.
@@ -247,7 +250,8 @@ impl Answerer {
         }
     }
 
-    /// The way of a server without faults: messages are counted, and bytes are sent back as they came.
+    /// The way of a server without faults: messages are counted, and bytes are sent back as they
+    /// came.
     fn pass(
         &mut self,
         config: &MessageServerConfig,
@@ -323,7 +327,8 @@ fn replied(bytes: usize, recorder: &mut Recorder) {
     recorder.add(m::REPLIED_BYTES, bytes as u64);
 }
 
-/// Makes the last byte of a framed message of `body` bytes another, and never one that means the end of a message.
+/// Makes the last byte of a framed message of `body` bytes another, and never one that means the
+/// end of a message.
 fn spoil(framing: &Framing, body: usize, framed: &mut [u8]) {
     let behind = match framing {
         Framing::Delimiter(delimiter) => delimiter.len(),
@@ -347,8 +352,9 @@ enum State {
     Ended,
 }
 
-/// How long a client may take to ask for a WebSocket, all of its request included. Who takes longer is disconnected, so that nobody
-/// holds connections without ever using them. (Plain connections have no handshake: who sends nothing on one is a client that waits.)
+/// How long a client may take to ask for a WebSocket, all of its request included. Who takes longer
+/// is disconnected, so that nobody holds connections without ever using them. (Plain connections
+/// have no handshake: who sends nothing on one is a client that waits.)
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The channel of an accepted connection.

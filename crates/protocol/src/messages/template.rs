@@ -18,7 +18,8 @@ const WIDEST: usize = 20;
 enum Part {
     /// Bytes as they are.
     Bytes(Box<[u8]>),
-    /// The number of the message on its connection, from 1, in decimal; of so many digits where it has a width, its highest left out.
+    /// The number of the message on its connection, from 1, in decimal; of so many digits where it
+    /// has a width, its highest left out.
     Counter(Option<u8>),
     /// When it was sent: nanoseconds since 1970, of 19 digits.
     Time,
@@ -72,7 +73,8 @@ impl Template {
         Template::of_parts(vec![Part::Bytes(bytes.into())])
     }
 
-    /// What was written as text: `{counter}`, `{counter:8}`, `{time}` and `{random:8}` are filled in, `{{` and `}}` are braces.
+    /// What was written as text: `{counter}`, `{counter:8}`, `{time}` and `{random:8}` are filled
+    /// in, `{{` and `}}` are braces.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,4 +1,5 @@
-//! URLs of servers of messages: `tcp://127.0.0.1:9000`, `tls://host:9000`, `ws://host/chat`, `wss://host/chat`, `unix:///run/server.sock`.
+//! URLs of servers of messages: `tcp://127.0.0.1:9000`, `tls://host:9000`, `ws://host/chat`,
+//! `wss://host/chat`, `unix:///run/server.sock`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::url::{Parts, UrlError, Why, split_authority};
 use crate::{http1, websocket};
 
-/// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that ends it).
+/// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that
+/// ends it).
 pub const MAX_PATH: usize = 107;
 
 /// The schemes that there are.

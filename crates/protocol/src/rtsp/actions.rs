@@ -12,13 +12,13 @@ pub use crate::span::Span;
 /// The most actions of one client.
 pub const MAX_ACTIONS: usize = 256;
 
-/// One thing that a client does while it plays. Each begins when the one before it is done: a PLAY or PAUSE with
-/// its answer, or where its range has an end, with that; a wait with its time.
+/// One thing that a client does while it plays. Each begins when the one before it is done: a PLAY
+/// or PAUSE with its answer, or where its range has an end, with that; a wait with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Plays on, or elsewhere, or otherwise: `{from: 10s, to: 40s}`. As the first action it says how the client
-    /// begins; without it that is from the beginning to the end.
+    /// Plays on, or elsewhere, or otherwise: `{from: 10s, to: 40s}`. As the first action it says
+    /// how the client begins; without it that is from the beginning to the end.
     Play(Play),
     /// Lets it play for so long: `20s`, or `5s..20s` for a time drawn by the seed.
     Wait(Span),
@@ -26,11 +26,11 @@ pub enum Action {
     Pause(Span),
     /// Goes to that position and plays on from there (PAUSE, then PLAY with a range).
     Seek(Span),
-    /// Asks for fast forward or rewind from where the media is: `2` plays twice as much media in the same time,
-    /// `-1` backwards, `1` as usual (RFC 2326, 12.34).
+    /// Asks for fast forward or rewind from where the media is: `2` plays twice as much media in
+    /// the same time, `-1` backwards, `1` as usual (RFC 2326, 12.34).
     Scale(Scale),
-    /// Asks for delivery so many times as fast as the media plays, from where it is: `2` needs twice the bandwidth
-    /// (RFC 2326, 12.35).
+    /// Asks for delivery so many times as fast as the media plays, from where it is: `2` needs
+    /// twice the bandwidth (RFC 2326, 12.35).
     Speed(Speed),
     /// Leaves early.
     Leave(LeaveEarly),
@@ -44,8 +44,8 @@ pub struct Play {
     /// From which position. Default: from where the media is, at first from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Span>,
-    /// Up to which position: when it is reached, the next action follows, or the client has completed where
-    /// there is none. Default: to the end, while the next action follows at once.
+    /// Up to which position: when it is reached, the next action follows, or the client has
+    /// completed where there is none. Default: to the end, while the next action follows at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Span>,
     /// As `scale` alone. Default: as before, at first 1.
@@ -62,8 +62,8 @@ pub struct Play {
 struct PlayKeys {
     /// From which position. Default: from where the media is, at first from the beginning.
     from: Option<Span>,
-    /// Up to which position: when it is reached, the next action follows, or the client has completed where
-    /// there is none. Default: to the end, while the next action follows at once.
+    /// Up to which position: when it is reached, the next action follows, or the client has
+    /// completed where there is none. Default: to the end, while the next action follows at once.
     to: Option<Span>,
     /// As `scale` alone. Default: as before, at first 1.
     scale: Option<Scale>,

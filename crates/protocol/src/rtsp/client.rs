@@ -2,9 +2,9 @@
 //!
 //! It connects, asks OPTIONS and DESCRIBE, sets up every stream of the description one after the
 //! other, asks to PLAY the whole, keeps the session alive while media arrives, and tears it down
-//! when the media is over or it is told to stop. One request waits for its answer at a time, but for
-//! keep-alives while media plays. One that publishes announces instead of asking for a description, and records
-//! instead of playing; the rest is the same.
+//! when the media is over or it is told to stop. One request waits for its answer at a time, but
+//! for keep-alives while media plays. One that publishes announces instead of asking for a
+//! description, and records instead of playing; the rest is the same.
 //!
 //! * this file: the state, and which input goes where;
 //! * `request`: requests on their way, their deadlines and delays;
@@ -136,7 +136,8 @@ pub struct Client {
     streams: Vec<Stream>,
     /// What it does while it plays, where that is more than to play.
     timeline: Option<Box<Timeline>>,
-    /// The machine that receives its media, where that is another, and until when it must have answered.
+    /// The machine that receives its media, where that is another, and until when it must have
+    /// answered.
     link: Option<Link>,
     link_due: Option<Time>,
     /// Whether the server named no destination where one was asked for.
@@ -263,8 +264,8 @@ impl Client {
         self
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: time codes and sender reports count from it. Without it
-    /// no time codes are looked for.
+    /// Says what the wall clock showed, since 1970, when time began: time codes and sender reports
+    /// count from it. Without it no time codes are looked for.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
@@ -403,8 +404,8 @@ impl Client {
         self.ask_options(cx);
     }
 
-    /// Takes in what a read gave; says whether it was media and nothing else, and the session is as it
-    /// was.
+    /// Takes in what a read gave; says whether it was media and nothing else, and the session is as
+    /// it was.
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) -> bool {
         if self.hears_get() {
             self.get_answered(cx, bytes, times);

@@ -1,9 +1,10 @@
 //! Messages of RTSP 1.0 and the frames between them (RFC 2326, 4 to 7 and 10.12).
 //!
-//! [`Decoder`] takes the byte stream of one connection apart, as tolerantly as real servers ask for:
-//! lines end in CRLF or LF, a reason phrase may be missing, header lines may be folded, a space may
-//! stand before the colon, and blank lines may stand between messages. What is neither a message nor
-//! a frame is skipped up to the next plausible start, and reported as [`Item::Garbage`].
+//! [`Decoder`] takes the byte stream of one connection apart, as tolerantly as real servers ask
+//! for: lines end in CRLF or LF, a reason phrase may be missing, header lines may be folded, a
+//! space may stand before the colon, and blank lines may stand between messages. What is neither a
+//! message nor a frame is skipped up to the next plausible start, and reported as
+//! [`Item::Garbage`].
 //!
 //! However the stream is cut into reads, the same items come out (neighbouring [`Item::Garbage`]
 //! added up), but that of a frame with RTP no more than the header may be there.

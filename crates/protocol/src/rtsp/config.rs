@@ -23,7 +23,8 @@ pub enum Transport {
     Tcp,
     /// The same, and the RTSP connection tunnelled over HTTP: two connections, a GET and a POST.
     Http,
-    /// RTP over UDP to a multicast group that the server names: one copy for all clients of a worker.
+    /// RTP over UDP to a multicast group that the server names: one copy for all clients of a
+    /// worker.
     Multicast,
 }
 
@@ -44,10 +45,11 @@ pub enum KeepAlive {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How media is carried: `udp` (default), `tcp`, `http` (interleaved, and tunnelled over HTTP) or `multicast`.
+    /// How media is carried: `udp` (default), `tcp`, `http` (interleaved, and tunnelled over HTTP)
+    /// or `multicast`.
     pub transport: Transport,
-    /// The name of the network interface through which multicast groups are joined. Default: the one through which the
-    /// server is reached.
+    /// The name of the network interface through which multicast groups are joined. Default: the
+    /// one through which the server is reached.
     pub interface: Option<String>,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
@@ -56,46 +58,55 @@ pub struct ClientConfig {
     /// How long after the answer to PLAY the first media packet may take to arrive, of any stream:
     /// then the client has failed with `no_media`. Default 10s.
     pub no_media: TimeSpan,
-    /// How long no stream may bring a packet before the media counts as over (where its length is not
-    /// known, or is reached) or the client as failed with `media_stopped`. Default 10s.
+    /// How long no stream may bring a packet before the media counts as over (where its length is
+    /// not known, or is reached) or the client as failed with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
     /// How long no stream may bring a packet, once the media's known length has played, before it
     /// counts as over. Default 1s.
     pub end_silence: TimeSpan,
     /// The playout buffer for which stalls are counted. Default 1s.
     pub playout_buffer: TimeSpan,
-    /// By which request a client shows that it lives: `auto` (default), `options` or `get_parameter`.
+    /// By which request a client shows that it lives: `auto` (default), `options` or
+    /// `get_parameter`.
     pub keep_alive: KeepAlive,
-    /// Whether receiver reports (RTCP) are sent, about every 5 s and a stream. Default true. None are sent
-    /// where the server's description forbids it (`b=RR:0`). Of the clients that share a multicast group one reports for all of its
-    /// worker, less often where many others report (RFC 3550, 6.2); none does to a source-specific group.
+    /// Whether receiver reports (RTCP) are sent, about every 5 s and a stream. Default true. None
+    /// are sent where the server's description forbids it (`b=RR:0`). Of the clients that share a
+    /// multicast group one reports for all of its worker, less often where many others report (RFC
+    /// 3550, 6.2); none does to a source-specific group.
     pub receiver_reports: bool,
-    /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to open the
-    /// way through a NAT between them. Default false.
+    /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to
+    /// open the way through a NAT between them. Default false.
     pub punch_holes: bool,
-    /// Where media goes, apart from the signalling, with `transport: udp`: `{address: 10.0.0.2, ports: 40000..}` asks the server
-    /// to send it to this address (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come from.
+    /// Where media goes, apart from the signalling, with `transport: udp`:
+    /// `{address: 10.0.0.2, ports: 40000..}` asks the server to send it to this address
+    /// (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come
+    /// from.
     pub media: Option<MediaConfig>,
-    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at any port), `any`, or `none` for no redirects at
-    /// all. A redirect elsewhere fails with `redirect_refused`. Where an answer to SETUP says that media comes from another
-    /// address than the server's (`source`), to which receiver reports would then go, the client fails with `source_refused` unless this is `any`.
+    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at
+    /// any port), `any`, or `none` for no redirects at all. A redirect elsewhere fails with
+    /// `redirect_refused`. Where an answer to SETUP says that media comes from another address than
+    /// the server's (`source`), to which receiver reports would then go, the client fails with
+    /// `source_refused` unless this is `any`.
     pub follow: Follow,
-    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults. Each publishes to its URL, which
-    /// is to be its own: `pick` is `own` unless something else is written. Default: nothing, they play.
+    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults.
+    /// Each publishes to its URL, which is to be its own: `pick` is `own` unless something else is
+    /// written. Default: nothing, they play.
     pub publish: Option<SourceConfig>,
-    /// How long a client waits for its stream where another population of the scenario publishes it: then it has failed with
-    /// `no_publisher`. Its delays count from when the stream was there. Default 30s.
+    /// How long a client waits for its stream where another population of the scenario publishes
+    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
+    /// Default 30s.
     pub wait_for_publisher: TimeSpan,
-    /// Whether time codes are looked for in the frames where no population of the scenario publishes: another run, on another machine,
-    /// does. In a run that publishes they always are. Default false: that spares some work with each packet.
+    /// Whether time codes are looked for in the frames where no population of the scenario
+    /// publishes: another run, on another machine, does. In a run that publishes they always are.
+    /// Default false: that spares some work with each packet.
     pub time_codes: bool,
-    /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the connection is secured:
-    /// `transport: tcp` sends the media through it too.
+    /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the
+    /// connection is secured: `transport: tcp` sends the media through it too.
     pub tls: TlsConfig,
     /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
     pub user_agent: String,
-    /// What each client does while it plays, in this order. After the last it plays on to the end. Default:
-    /// nothing, it plays from the beginning to the end.
+    /// What each client does while it plays, in this order. After the last it plays on to the end.
+    /// Default: nothing, it plays from the beginning to the end.
     pub actions: Vec<Action>,
 }
 
@@ -198,8 +209,8 @@ impl ClientConfig {
         media.is_some_and(|media| media.receiver.is_some())
     }
 
-    /// How many file descriptors one client may need, for media of so many streams. Those of a multicast group are not one
-    /// client's.
+    /// How many file descriptors one client may need, for media of so many streams. Those of a
+    /// multicast group are not one client's.
     pub fn sockets(&self, streams: usize) -> usize {
         match self.transport {
             // Its media is another machine's.

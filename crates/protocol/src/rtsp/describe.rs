@@ -1,4 +1,5 @@
-//! Descriptions that we write: of what a reference server offers, and of what a client publishes (RFC 8866; RFC 2326, C).
+//! Descriptions that we write: of what a reference server offers, and of what a client publishes
+//! (RFC 8866; RFC 2326, C).
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! The reference server: serves made media, and what clients publish to it, does wrong what it is told to, and says exactly what it
-//! did.
+//! The reference server: serves made media, and what clients publish to it, does wrong what it is
+//! told to, and says exactly what it did.
 //!
-//! A [`Server`] is shared by all workers; each connection gets a [`Session`] of its own, whose channel
-//! 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`]; the session
-//! answers requests, sends reports, and reads the counts when it ends.
+//! A [`Server`] is shared by all workers; each connection gets a [`Session`] of its own, whose
+//! channel 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`];
+//! the session answers requests, sends reports, and reads the counts when it ends.
 
 mod casts;
 pub mod config;

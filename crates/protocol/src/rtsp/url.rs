@@ -91,7 +91,8 @@ impl Url {
         }
     }
 
-    /// What the stream is called among the clients of a run: the same for all URLs that lead to it alike.
+    /// What the stream is called among the clients of a run: the same for all URLs that lead to it
+    /// alike.
     pub fn stream_name(&self) -> String {
         let host = self.host.to_ascii_lowercase();
         format!("rtsp {host} {} {}", self.port, self.target())
@@ -166,8 +167,9 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
 
 /// The URL that a `control` attribute means.
 ///
-/// Servers do not mean what RFC 3986 says of relative references (the last part of the base would be
-/// replaced): a relative control is put behind the base, with one `/` between, also behind a query.
+/// Servers do not mean what RFC 3986 says of relative references (the last part of the base would
+/// be replaced): a relative control is put behind the base, with one `/` between, also behind a
+/// query.
 pub fn control(base: &str, control: Option<&str>) -> String {
     let control = control.map(str::trim).unwrap_or_default();
     if control.is_empty() || control == "*" {

@@ -130,8 +130,8 @@ impl Handover {
 
 /// Whoever a flow was lent to ([`Flows::lend`]): how its session still reaches it.
 ///
-/// While the flow is away it may send at any moment, but neither while it is reached nor after it was
-/// taken back.
+/// While the flow is away it may send at any moment, but neither while it is reached nor after it
+/// was taken back.
 pub trait Lender {
     /// Calls `reach`, once, with the flow, which sends nothing meanwhile.
     fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
@@ -176,7 +176,8 @@ impl Flows {
     /// What `reach` makes of the sender in that place, which is of that type: see [`Flows::reach`].
     ///
     /// # Panics
-    /// If it was taken out, or is of another type: only its session does that, and knows what it made.
+    /// If it was taken out, or is of another type: only its session does that, and knows what it
+    /// made.
     pub fn with<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
         self.reach(id, |flow| {
             let flow: &mut dyn Any = flow;
@@ -206,8 +207,8 @@ impl Flows {
         }
     }
 
-    /// Takes a sender out, back from where it was lent to. It sends no more, so what it says it has sent is
-    /// final.
+    /// Takes a sender out, back from where it was lent to. It sends no more, so what it says it has
+    /// sent is final.
     ///
     /// # Panics
     /// If it was taken out already: only its session does that.
@@ -233,8 +234,8 @@ impl Flows {
         self.0.contains(id.0)
     }
 
-    /// Lends a sender that is at home: `lend` takes it and says how it is reached from now on. Says whether
-    /// it was at home.
+    /// Lends a sender that is at home: `lend` takes it and says how it is reached from now on. Says
+    /// whether it was at home.
     ///
     /// # Panics
     /// If it was taken out.
@@ -256,7 +257,8 @@ impl Flows {
         }
     }
 
-    /// Takes a sender back from where it was lent to; nothing, where it is at home or was taken out.
+    /// Takes a sender back from where it was lent to; nothing, where it is at home or was taken
+    /// out.
     pub fn take_back(&mut self, id: FlowId) {
         let Some(place) = self.0.get_mut(id.0) else {
             return;

@@ -21,14 +21,15 @@ pub struct SourceSettings {
     pub reel: Arc<Reel>,
     /// The local address that it comes from.
     pub local: IpAddr,
-    /// The interface by which it leaves. Default: that of `local`; where that is unspecified, as routes have it.
+    /// The interface by which it leaves. Default: that of `local`; where that is unspecified, as
+    /// routes have it.
     pub interface: Option<Interface>,
     /// How many hops datagrams live. One of 1 stays in the network that it is sent to.
     pub ttl: u8,
     /// How long it sends; until it is stopped without.
     pub length: Option<Duration>,
-    /// By how much of the time between two datagrams it begins later than others, from 0 to 1: sources that begin at
-    /// once would else all send at the same moments.
+    /// By how much of the time between two datagrams it begins later than others, from 0 to 1:
+    /// sources that begin at once would else all send at the same moments.
     pub offset: f64,
     /// What the wall clock showed, since 1970, when time began.
     pub wall_clock: Duration,

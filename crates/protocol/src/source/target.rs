@@ -13,8 +13,9 @@ pub enum Carriage {
     Rtp,
 }
 
-/// A group to send to, and how: `udp://239.81.0.1:4056`, `rtp://[ff15::1]:4056`. An address of the loopback interface will do
-/// too; any other host's will not, because whoever is sent a stream there has not asked for it.
+/// A group to send to, and how: `udp://239.81.0.1:4056`, `rtp://[ff15::1]:4056`. An address of the
+/// loopback interface will do too; any other host's will not, because whoever is sent a stream
+/// there has not asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// How the stream is carried.

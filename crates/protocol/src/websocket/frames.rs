@@ -159,7 +159,8 @@ impl Assembly {
         self.open.is_some() || self.message.is_some() || !self.head.is_empty()
     }
 
-    /// The next thing that is over. `masked` says whether what comes has to be masked; the other way it must not be.
+    /// The next thing that is over. `masked` says whether what comes has to be masked; the other
+    /// way it must not be.
     ///
     /// # Errors
     /// What is no frame.

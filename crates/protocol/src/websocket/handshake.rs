@@ -88,7 +88,8 @@ impl Upgrade {
         self.protocol.as_deref()
     }
 
-    /// Takes the answer in, out of `bytes`; says whether it is whole. What is behind it is left in `bytes`.
+    /// Takes the answer in, out of `bytes`; says whether it is whole. What is behind it is left in
+    /// `bytes`.
     ///
     /// # Errors
     /// What the server answered instead.

@@ -30,8 +30,8 @@ pub(super) fn of_clients(rows: &[Row]) -> Vec<Shown> {
     all
 }
 
-/// Says of each run whether it is in the contest, and marks the best of each column among those that are. A column
-/// in which all runs are alike has none.
+/// Says of each run whether it is in the contest, and marks the best of each column among those
+/// that are. A column in which all runs are alike has none.
 pub(super) fn mark(rows: &mut [Row]) {
     for row in rows.iter_mut() {
         row.out_of_contest = contest::of(row);

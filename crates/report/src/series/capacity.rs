@@ -13,8 +13,8 @@ pub struct Capacity {
     pub with: Vec<(String, String)>,
     /// The key of the clients.
     pub key: String,
-    /// The most clients with which every run passed, and every run with fewer clients too; null where already
-    /// the fewest did not.
+    /// The most clients with which every run passed, and every run with fewer clients too; null
+    /// where already the fewest did not.
     pub passed: Option<u64>,
     /// Its media in bit/s, as in `figures.bitrate`.
     pub bitrate: Option<f64>,

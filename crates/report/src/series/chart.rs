@@ -1,4 +1,5 @@
-//! What the server did against the number of clients, as bars: where it goes up no more is seen at a glance.
+//! What the server did against the number of clients, as bars: where it goes up no more is seen at
+//! a glance.
 
 use std::fmt::Write;
 
@@ -33,7 +34,8 @@ struct Together {
     runs: Vec<Drawn>,
 }
 
-/// The bars of a series over the clients of one population; nothing of another, or of too few or too many runs.
+/// The bars of a series over the clients of one population; nothing of another, or of too few or
+/// too many runs.
 pub(super) fn chart(series: &Series, layout: Layout) -> String {
     let Some(axis) = series.clients_axis() else {
         return String::new();
@@ -131,7 +133,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A bar so many characters long, drawn to an eighth of one; that of a run that does not count is shaded.
+/// A bar so many characters long, drawn to an eighth of one; that of a run that does not count is
+/// shaded.
 fn bar(length: f64, shaded: bool) -> String {
     const EIGHTHS: [&str; 8] = [
         "", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}",

@@ -1,5 +1,5 @@
-//! Which runs can be the best of anything: those that served what was asked. A server that sends too little, or something else, has
-//! less to do, so that nothing it saves says anything of it.
+//! Which runs can be the best of anything: those that served what was asked. A server that sends
+//! too little, or something else, has less to do, so that nothing it saves says anything of it.
 
 use measure::threshold::{WRONG, WRONG_ALLOWED};
 use measure::{Disqualifier, Threshold};

@@ -18,25 +18,30 @@ pub(crate) const MESSAGES: &str = "messages";
 /// The figures of one run, over all its populations. What is null is unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Figures {
-    /// The most clients that got media, or whose connection for messages stood, at the end of any second.
+    /// The most clients that got media, or whose connection for messages stood, at the end of any
+    /// second.
     pub playing: u64,
-    /// Clients that asked for media, or for such a connection. Who was ended by the plan before any came is not among them.
+    /// Clients that asked for media, or for such a connection. Who was ended by the plan before any
+    /// came is not among them.
     pub asked: u64,
-    /// Of these, the clients that were served: they did not fail, what they asked for came, and no more of it was lost or wrong than is
-    /// allowed (0.1 %, or what the scenario's own threshold on `wrong` or else `loss` allows, if that is more).
+    /// Of these, the clients that were served: they did not fail, what they asked for came, and no
+    /// more of it was lost or wrong than is allowed (0.1 %, or what the scenario's own threshold on
+    /// `wrong` or else `loss` allows, if that is more).
     pub served: u64,
-    /// Media, or messages sent, in bit/s: half of the seconds in which there was any had at least as much. So neither a beginning
-    /// nor an end in which few play makes it smaller.
+    /// Media, or messages sent, in bit/s: half of the seconds in which there was any had at least
+    /// as much. So neither a beginning nor an end in which few play makes it smaller.
     pub bitrate: Option<f64>,
     /// The same over the whole run, as the run's own report says.
     pub bitrate_mean: Option<f64>,
-    /// Messages that were acknowledged a second: half of the seconds in which any were had at least as many. Null where none are sent.
+    /// Messages that were acknowledged a second: half of the seconds in which any were had at least
+    /// as many. Null where none are sent.
     pub messages: Option<f64>,
     /// Packets of media that came, first copies only; where their source stamps datagrams, these.
     pub received: u64,
     /// The share of the expected packets that never came.
     pub loss: Option<f64>,
-    /// The share of what should have come, or came, that is wrong, where the content can be checked.
+    /// The share of what should have come, or came, that is wrong, where the content can be
+    /// checked.
     pub wrong: Option<f64>,
     /// Half of the clients had media at most so long after their first request was due, in seconds.
     pub startup_delay_p50: Option<f64>,
@@ -50,19 +55,22 @@ pub struct Figures {
     pub server_cpu: Option<f64>,
     /// The same of the second in which it was largest.
     pub server_cpu_peak: Option<f64>,
-    /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came again, was foreign or damaged). Null where it
-    /// cannot be told what is right.
+    /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came
+    /// again, was foreign or damaged). Null where it cannot be told what is right.
     pub cpu_per_gbit: Option<f64>,
-    /// The server's processor time for each message that was acknowledged, in seconds. Null where clients do anything else too.
+    /// The server's processor time for each message that was acknowledged, in seconds. Null where
+    /// clients do anything else too.
     pub cpu_per_message: Option<f64>,
-    /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident set.
+    /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident
+    /// set.
     pub server_memory: Option<f64>,
     /// Clients that failed.
     pub failed: u64,
-    /// Whether no bound of the tester's health was crossed so far that the measurement is invalid; null of
-    /// a run that was cut off.
+    /// Whether no bound of the tester's health was crossed so far that the measurement is invalid;
+    /// null of a run that was cut off.
     pub tester_fit: Option<bool>,
-    /// What else the table has columns of, by their names: a metric of the clients' protocol, with the statistic behind it.
+    /// What else the table has columns of, by their names: a metric of the clients' protocol, with
+    /// the statistic behind it.
     pub columns: BTreeMap<&'static str, Option<f64>>,
     /// The columns that the clients' protocols have, in their order.
     #[serde(skip)]
@@ -297,7 +305,8 @@ impl Figures {
         Ok(figures)
     }
 
-    /// The figure of that name that every run has, whatever its clients speak: `None` where there is no such name.
+    /// The figure of that name that every run has, whatever its clients speak: `None` where there
+    /// is no such name.
     fn own(&self, name: &str) -> Option<Option<f64>> {
         Some(match name {
             "playing" => Some(self.playing as f64),
@@ -325,7 +334,8 @@ impl Figures {
         self.own(column.name).or_else(further).flatten()
     }
 
-    /// Whether so many of the packets' times are those of reading that a figure made of them may be, too.
+    /// Whether so many of the packets' times are those of reading that a figure made of them may
+    /// be, too.
     pub(super) fn is_doubtful(&self, column: &TableColumn) -> bool {
         let enough = match column.statistic {
             Statistic::Quantile(share) => 1.0 - share,

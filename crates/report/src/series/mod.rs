@@ -1,5 +1,5 @@
-//! Reports of a series: one row a run, out of the run files and of nothing else; the index says only which
-//! there are.
+//! Reports of a series: one row a run, out of the run files and of nothing else; the index says
+//! only which there are.
 
 mod best;
 mod capacity;
@@ -30,8 +30,8 @@ use crate::model::Report;
 use crate::time::rfc3339;
 use crate::{ReportError, open};
 
-/// The version of the JSON report of a series. It grows when a name goes away or changes its meaning; names
-/// may be added without.
+/// The version of the JSON report of a series. It grows when a name goes away or changes its
+/// meaning; names may be added without.
 pub const SERIES_VERSION: u32 = 1;
 
 /// The most run files of a folder that are read.
@@ -48,21 +48,22 @@ pub struct Series {
     pub name: String,
     /// When it began: date and time (RFC 3339), in UTC; null where the index is missing.
     pub started_at: Option<String>,
-    /// Whether it came to its end. False where streamgauge was killed or still runs; null where the index is
-    /// missing.
+    /// Whether it came to its end. False where streamgauge was killed or still runs; null where the
+    /// index is missing.
     pub ended: Option<bool>,
     /// The keys that are varied, the slowest first.
     pub varied: Vec<String>,
     /// The runs, in order.
     pub runs: Vec<Row>,
-    /// With how many clients most messages were acknowledged: one entry for each combination of the other values. Empty unless the
-    /// clients of one population are varied, and clients send messages.
+    /// With how many clients most messages were acknowledged: one entry for each combination of the
+    /// other values. Empty unless the clients of one population are varied, and clients send
+    /// messages.
     pub most_messages: Vec<MostMessages>,
-    /// How far the server went with everything else alike: one entry for each combination of the other
-    /// values. Empty unless the clients of one population are varied.
+    /// How far the server went with everything else alike: one entry for each combination of the
+    /// other values. Empty unless the clients of one population are varied.
     pub capacity: Vec<Capacity>,
-    /// The model of the server, fitted to its output: one for each combination of the other values. Empty
-    /// unless the clients of one population are varied.
+    /// The model of the server, fitted to its output: one for each combination of the other values.
+    /// Empty unless the clients of one population are varied.
     pub scaling: Vec<Scaling>,
     /// Where the report was made from.
     #[serde(skip)]
@@ -82,12 +83,13 @@ pub struct Row {
     pub reasons: Vec<String>,
     /// What was measured; null of a run without a run file.
     pub figures: Option<Figures>,
-    /// Why it cannot be the best of anything: it did not pass, not every client was served, or what they got was wrong. Null of a
-    /// run that served what was asked.
+    /// Why it cannot be the best of anything: it did not pass, not every client was served, or what
+    /// they got was wrong. Null of a run that served what was asked.
     pub out_of_contest: Option<String>,
-    /// The columns (names of fields of `figures`, or in `figures.columns`) in which it is the best of all runs that served what was
-    /// asked: the largest of `playing`, `served`, `bitrate` and `received`, the smallest of the others. None is marked in a
-    /// column in which all runs are alike.
+    /// The columns (names of fields of `figures`, or in `figures.columns`) in which it is the best
+    /// of all runs that served what was asked: the largest of `playing`, `served`, `bitrate` and
+    /// `received`, the smallest of the others. None is marked in a column in which all runs are
+    /// alike.
     pub best: Vec<&'static str>,
 }
 
@@ -129,8 +131,8 @@ impl RowOutcome {
 }
 
 impl Series {
-    /// Reads the report out of a series' folder. `catalogue` finds the metrics of a kind of subject:
-    /// `server`, `tester`, or a protocol's name.
+    /// Reads the report out of a series' folder. `catalogue` finds the metrics of a kind of
+    /// subject: `server`, `tester`, or a protocol's name.
     ///
     /// # Errors
     /// Where it is no folder of a series. A run file that cannot be read is a row that says so.

@@ -7,7 +7,8 @@ use super::{LeftOut, Row, Series};
 /// From which share of the most on a run counts as nearly as good: what runs alike differ by.
 const NEARLY: f64 = 0.95;
 
-/// With how many clients most messages were acknowledged a second, with everything else alike: the best concurrency.
+/// With how many clients most messages were acknowledged a second, with everything else alike: the
+/// best concurrency.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct MostMessages {
     /// The other values that are varied, by their keys.

@@ -7,10 +7,10 @@ use serde::Serializer;
 use super::{Row, RowOutcome, Series};
 use crate::model::tidy;
 
-/// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted to the
-/// bit rates (`figures.bitrate`) of the runs that differ in nothing but the clients N of one population.
-/// Nonlinear least squares; the intervals are of 95 % confidence, by Wald: the estimate plus and minus the t
-/// quantile times the standard error out of the covariance, cut at the bounds.
+/// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted
+/// to the bit rates (`figures.bitrate`) of the runs that differ in nothing but the clients N of one
+/// population. Nonlinear least squares; the intervals are of 95 % confidence, by Wald: the estimate
+/// plus and minus the t quantile times the standard error out of the covariance, cut at the bounds.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Scaling {
     /// The other values that are varied, by their keys.
@@ -35,8 +35,8 @@ pub struct Scaling {
     pub r_squared: Option<f64>,
     /// The standard deviation of what it does not explain, in bit/s.
     pub residual: Option<f64>,
-    /// Where the output is largest: sqrt((1 - sigma) / kappa) clients. Null where the interval of `kappa`
-    /// contains 0, so that no curvature was seen.
+    /// Where the output is largest: sqrt((1 - sigma) / kappa) clients. Null where the interval of
+    /// `kappa` contains 0, so that no curvature was seen.
     pub knee: Option<Knee>,
 }
 

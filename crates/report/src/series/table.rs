@@ -26,7 +26,8 @@ struct Column {
     cells: Vec<Cell>,
     /// Words stand on the left, numbers on the right.
     left: bool,
-    /// Of a column that may be left out where there is no room: how soon, the smallest first, and what is said of it then.
+    /// Of a column that may be left out where there is no room: how soon, the smallest first, and
+    /// what is said of it then.
     silent: Option<(usize, String)>,
 }
 
@@ -62,8 +63,8 @@ impl Column {
     }
 }
 
-/// The table and what follows from it, ready to be printed. Columns that do not fit stand below, with the
-/// varied values again.
+/// The table and what follows from it, ready to be printed. Columns that do not fit stand below,
+/// with the varied values again.
 pub fn table(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
@@ -125,7 +126,8 @@ pub fn table(series: &Series, layout: Layout) -> String {
     gate::lines(&text, paint.colour).into_owned()
 }
 
-/// What the columns of the varied keys are called: their last part, and as much before it as tells them apart.
+/// What the columns of the varied keys are called: their last part, and as much before it as tells
+/// them apart.
 pub(super) fn short_names(keys: &[String]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
     let last = |at: usize, number: usize| {
@@ -144,7 +146,8 @@ pub(super) fn short_names(keys: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Values cut to what a column shows. Where that leaves some alike that are not, what all begin with goes first.
+/// Values cut to what a column shows. Where that leaves some alike that are not, what all begin
+/// with goes first.
 fn told_apart(texts: Vec<String>) -> Vec<String> {
     let cut = |text: &String| crate::terminal::cut(text, VALUE_MAX);
     let shown: Vec<String> = texts.iter().map(cut).collect();
@@ -297,7 +300,8 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     columns
 }
 
-/// Leaves out columns that say least until all fit beside each other, and gives what was left out. Where that is not enough, all stay.
+/// Leaves out columns that say least until all fit beside each other, and gives what was left out.
+/// Where that is not enough, all stay.
 fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
     let mut order: Vec<(usize, usize)> = figures
         .iter()

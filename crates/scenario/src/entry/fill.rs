@@ -58,10 +58,11 @@ pub struct Values {
     pub home: String,
     /// `{audio}`: whether its clips have audio, `yes` or `no`.
     pub audio: bool,
-    /// `{clip}`: the paths of its clips. What names it is there once for each, with `{clip_number}` from 1.
+    /// `{clip}`: the paths of its clips. What names it is there once for each, with `{clip_number}`
+    /// from 1.
     pub clips: Vec<String>,
-    /// `{group_kind}`, `{group}` and `{group_port}`: its multicast groups. What names one of them is there
-    /// once for each, with `{group_number}` from 1.
+    /// `{group_kind}`, `{group}` and `{group_port}`: its multicast groups. What names one of them
+    /// is there once for each, with `{group_number}` from 1.
     pub groups: Vec<Group>,
 }
 
@@ -77,8 +78,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Reads `rtp://ADDRESS:PORT` or `udp://ADDRESS:PORT`; nothing where it is another text, or no multicast
-    /// address.
+    /// Reads `rtp://ADDRESS:PORT` or `udp://ADDRESS:PORT`; nothing where it is another text, or no
+    /// multicast address.
     pub(crate) fn parse(url: &str) -> Option<Group> {
         let (kind, rest) = url.split_once("://")?;
         let address: SocketAddr = rest.parse().ok()?;
@@ -121,8 +122,8 @@ impl ServerEntry {
             .collect()
     }
 
-    /// Fills in what its texts leave open. An argument, a URL or a line of the configuration file that
-    /// names a clip or a group is there once for each, and not at all where there is none.
+    /// Fills in what its texts leave open. An argument, a URL or a line of the configuration file
+    /// that names a clip or a group is there once for each, and not at all where there is none.
     pub fn fill(&self, values: &Values) -> Filled {
         let list = |texts: &[String]| -> Vec<String> {
             texts.iter().flat_map(|text| each(text, values)).collect()

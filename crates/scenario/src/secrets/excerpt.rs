@@ -1,7 +1,7 @@
 //! Secrets on the lines of a scenario that an error shows.
 //!
-//! The text may be no YAML at all: what is wrong with it is why it is shown. So this reads it word by
-//! word, and rather masks too much than too little.
+//! The text may be no YAML at all: what is wrong with it is why it is shown. So this reads it word
+//! by word, and rather masks too much than too little.
 
 use super::{has_secret_part, is_open_header, is_secret_key, mask_in_place, plain, secret_words};
 
@@ -36,7 +36,8 @@ struct Word {
     column: usize,
 }
 
-/// The text with every secret masked that its keys name or that shows itself, all else at its place.
+/// The text with every secret masked that its keys name or that shows itself, all else at its
+/// place.
 pub(crate) fn mask_excerpt(text: &str) -> String {
     let words = words(text);
     let mut masked = text.to_owned();
@@ -44,7 +45,8 @@ pub(crate) fn mask_excerpt(text: &str) -> String {
         let from = word.from + skip;
         masked.replace_range(from..word.to, &"*".repeat(word.to - from));
     };
-    // Up to where a key of each kind has been followed: one within another of its kind says no more.
+    // Up to where a key of each kind has been followed: one within another of its kind says no
+    // more.
     let mut done = [0; 3];
     for (at, key) in words.iter().enumerate().filter(|(_, word)| word.is_key) {
         let kind = match &text[key.from..key.to] {

@@ -1,4 +1,5 @@
-//! What --help says beside the options: the names of its sections, examples, and what the environment sets.
+//! What --help says beside the options: the names of its sections, examples, and what the
+//! environment sets.
 
 /// How many clients, and when.
 pub(super) const LOAD: &str = "Load";

@@ -35,8 +35,9 @@ impl Transport {
 /// How the tester receives.
 #[derive(Debug, Args)]
 pub(crate) struct Receiving {
-    /// How media is received: from packet rings, which also tell when segments of connections came (ring; needs
-    /// CAP_NET_RAW), or from sockets alone (sockets); auto is the ring where it can be had [default: auto]
+    /// How media is received: from packet rings, which also tell when segments of connections came
+    /// (ring; needs CAP_NET_RAW), or from sockets alone (sockets); auto is the ring where it can be
+    /// had [default: auto]
     #[arg(long, value_name = "PATH", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) receive: Option<String>,
     /// Receive buffer of each media socket, such as 64KiB [default: 1MiB]
@@ -73,7 +74,8 @@ pub(crate) struct Securing {
     /// Take any certificate of the server, even one that has expired or is another's
     #[arg(long, conflicts_with = "tls_ca", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_no_verify: bool,
-    /// Trust the certificates of this file (PEM), of authorities or the server's own [default: what this machine trusts]
+    /// Trust the certificates of this file (PEM), of authorities or the server's own [default: what
+    /// this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_ca: Option<String>,
     /// Name that the certificate must be for [default: the URL's host]
@@ -105,8 +107,9 @@ impl Securing {
 /// Whose traffic is kept.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
-    /// Keep all that this client sends and receives in a capture file for Wireshark, beside the run file:
-    /// POPULATION/NUMBER, such as viewers/0, or only the number where there is one population (may be repeated)
+    /// Keep all that this client sends and receives in a capture file for Wireshark, beside the run
+    /// file: POPULATION/NUMBER, such as viewers/0, or only the number where there is one population
+    /// (may be repeated)
     #[arg(long, value_name = "CLIENT", help_heading = help::OUTPUT, hide_short_help = true)]
     pub(crate) trace: Vec<String>,
 }
@@ -191,7 +194,8 @@ pub(crate) struct Load {
     pub(crate) arrivals: Option<String>,
     /// How long to run [default: until the media ends]
     ///
-    /// Counted from the start of the run, ramp included. Clients of messages stay until then, unless --messages is given.
+    /// Counted from the start of the run, ramp included. Clients of messages stay until then,
+    /// unless --messages is given.
     #[arg(short, long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) duration: Option<String>,
     /// What must hold: "viewers.loss < 1%" (may repeat)
@@ -227,14 +231,16 @@ pub(crate) struct Load {
     pub(crate) seed: Option<String>,
     /// udp, tcp, http or multicast [default: udp]
     ///
-    /// How media is carried with RTSP: RTP over UDP, interleaved in the connection, that tunnelled over HTTP, or by a multicast group.
+    /// How media is carried with RTSP: RTP over UDP, interleaved in the connection, that tunnelled
+    /// over HTTP, or by a multicast group.
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
     #[command(flatten)]
     pub(crate) messaging: Messaging,
     #[command(flatten)]
     pub(crate) securing: Securing,
-    /// How many threads run clients [default: one for each thousand clients, as far as there are cores]
+    /// How many threads run clients [default: one for each thousand clients, as far as there are
+    /// cores]
     #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) workers: Option<String>,
     #[command(flatten)]

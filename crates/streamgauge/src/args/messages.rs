@@ -15,7 +15,8 @@ pub(crate) struct Messaging {
     /// Text of each message, in which {counter}, {time} and {random:8} are filled in
     #[arg(long, value_name = "TEXT", help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) message: Option<String>,
-    /// One message on each connection in turn; a round begins so often, by planned times [default: 1s]
+    /// One message on each connection in turn; a round begins so often, by planned times [default:
+    /// 1s]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["sleep", "rate", "in_flight"], help_heading = help::MESSAGES, hide_short_help = true)]
     pub(crate) every: Option<String>,
     /// One message on each connection in turn, with so long a sleep after each round

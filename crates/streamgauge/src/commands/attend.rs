@@ -1,5 +1,5 @@
-//! What all commands do that serve or send until they are stopped: they raise the limit of open files, listen for Ctrl-C, say
-//! where they listen, and how it goes.
+//! What all commands do that serve or send until they are stopped: they raise the limit of open
+//! files, listen for Ctrl-C, say where they listen, and how it goes.
 
 use std::time::Duration;
 
@@ -45,7 +45,8 @@ impl Attended {
         self.control.clone()
     }
 
-    /// Says once where it listens. Whoever starts it waits for these lines, and reads the ports off them.
+    /// Says once where it listens. Whoever starts it waits for these lines, and reads the ports off
+    /// them.
     pub(crate) fn listens(&mut self, urls: impl IntoIterator<Item = String>) {
         let console = self.console;
         self.announced.get_or_insert_with(|| {

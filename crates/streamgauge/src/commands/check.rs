@@ -66,8 +66,8 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     Ok(exit)
 }
 
-/// Whether any of the scenario's servers takes a connection. Says which do not: that one of several does not may well
-/// be meant.
+/// Whether any of the scenario's servers takes a connection. Says which do not: that one of several
+/// does not may well be meant.
 fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
     let tried = engine::reach(scenario);
     let any = tried.is_empty() || tried.iter().any(|reached| reached.error.is_none());
@@ -126,7 +126,8 @@ fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     Ok(exit_of(&media))
 }
 
-/// Something is wrong where no server says anything at all; that one of several does not may well be meant.
+/// Something is wrong where no server says anything at all; that one of several does not may well
+/// be meant.
 fn exit_of(media: &Media) -> Exit {
     let known = |url: &measure::media::DescribedUrl| url.description.is_some();
     match media.urls.is_empty() || media.urls.iter().any(known) {

@@ -1,5 +1,5 @@
-//! `streamgauge demo`: a reference server launched like any server under test, clients against it, a
-//! report.
+//! `streamgauge demo`: a reference server launched like any server under test, clients against it,
+//! a report.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -42,8 +42,8 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
     play(play_it, console)
 }
 
-/// A TCP port that nobody listens on. Another program may take it before the server does, which then says
-/// so.
+/// A TCP port that nobody listens on. Another program may take it before the server does, which
+/// then says so.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -80,7 +80,8 @@ fn server(arguments: &args::Demo, port: u16) -> Result<Server, Failure> {
     reference_server(port, with)
 }
 
-/// This very program, as a reference server in a process of its own: so it is observed like any other.
+/// This very program, as a reference server in a process of its own: so it is observed like any
+/// other.
 pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::bad(format_args!("cannot find this program: {error}")))?;

@@ -41,7 +41,8 @@ fn unknown(wanted: &str) -> Failure {
     ))
 }
 
-/// Every metric as data, by what it is measured of: `population` (of a protocol), `server` or `tester`.
+/// Every metric as data, by what it is measured of: `population` (of a protocol), `server` or
+/// `tester`.
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
         let metrics = catalogue.metrics();

@@ -54,7 +54,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     display.finish();
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
-    // From here on a signal would only keep the report from being written, once; twice still ends it.
+    // From here on a signal would only keep the report from being written, once; twice still ends
+    // it.
     let exit = Exit::of_run(
         finished.verdict.stopped_by_user,
         finished.verdict.result == VerdictResult::Invalid,

@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     }
 }
 
-/// Reads a scenario file, or standard input where it is `-`, with what the command line and the environment set of it.
+/// Reads a scenario file, or standard input where it is `-`, with what the command line and the
+/// environment set of it.
 pub(crate) fn load(
     path: &Path,
     set: &[String],
@@ -65,7 +66,8 @@ pub(crate) fn load(
     Plan::load(path, &overrides).map_err(Failure::diagnostic)
 }
 
-/// All of standard input, as far as a scenario may be long, and one byte more: so it is seen that it is too long.
+/// All of standard input, as far as a scenario may be long, and one byte more: so it is seen that
+/// it is too long.
 fn standard_input() -> Result<String, Failure> {
     let wrong = |why: &str| {
         Failure::bad(format_args!(

@@ -154,7 +154,8 @@ impl Course<'_> {
         finished
     }
 
-    /// Leaves the machine in peace for a while, so that a run does not measure what the last one left behind.
+    /// Leaves the machine in peace for a while, so that a run does not measure what the last one
+    /// left behind.
     fn settle(&self, run: usize, runs: usize) {
         let status = Status::new(self.console);
         let deadline = Instant::now() + self.play.series.settle();

@@ -25,7 +25,8 @@ const END: &str = "\u{1b}[?2026l";
 
 /// Lines on standard error that are redrawn in place.
 ///
-/// The cursor rests below the last line and is never hidden, so nothing has to be put right if the process is killed.
+/// The cursor rests below the last line and is never hidden, so nothing has to be put right if the
+/// process is killed.
 pub(super) struct Block {
     paint: Paint,
     /// What is on the screen.
@@ -46,7 +47,8 @@ impl Block {
     /// Draws these lines in place of those before.
     pub(super) fn draw(&mut self, lines: impl FnOnce(Size) -> Vec<Line>) {
         let terminal = terminal();
-        // A line that takes the last column leaves the cursor between two rows, and the row below is the cursor's.
+        // A line that takes the last column leaves the cursor between two rows, and the row below
+        // is the cursor's.
         let size = Size {
             columns: terminal.0.saturating_sub(1).max(1),
             rows: terminal.1.saturating_sub(1).max(1),
@@ -76,8 +78,9 @@ impl Block {
         }
     }
 
-    /// What a terminal of these columns and rows is sent to show these lines in place of those it shows. Each line is written over the
-    /// one before, and nothing is cleared first: so nothing flickers.
+    /// What a terminal of these columns and rows is sent to show these lines in place of those it
+    /// shows. Each line is written over the one before, and nothing is cleared first: so nothing
+    /// flickers.
     fn frame(&mut self, lines: Vec<Line>, terminal: (usize, usize)) -> String {
         let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
         for line in &lines {
@@ -92,7 +95,8 @@ impl Block {
     }
 }
 
-/// Brings the cursor from below these lines to the first of them. A terminal that was made narrower has wrapped them.
+/// Brings the cursor from below these lines to the first of them. A terminal that was made narrower
+/// has wrapped them.
 fn up(lines: &[Line], (columns, rows): (usize, usize)) -> String {
     let taken = lines.iter().map(|line| line.width().div_ceil(columns));
     let taken: usize = taken.map(|rows| rows.max(1)).sum();

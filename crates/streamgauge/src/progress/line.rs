@@ -26,8 +26,8 @@ impl Line {
         Line::default().with(Tone::Plain, text)
     }
 
-    /// The line with more text at its end. What steers a terminal is shown as a sign: text of a server must not
-    /// reach it as a command.
+    /// The line with more text at its end. What steers a terminal is shown as a sign: text of a
+    /// server must not reach it as a command.
     pub(super) fn with(mut self, tone: Tone, text: &str) -> Line {
         self.0.push((tone, plain(text).into_owned()));
         self

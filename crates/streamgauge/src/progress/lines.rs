@@ -73,8 +73,8 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The lines: time, then each population, then server and tester. None is wider than the terminal, and there are no more than it
-    /// has rows.
+    /// The lines: time, then each population, then server and tester. None is wider than the
+    /// terminal, and there are no more than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<Line> {
         let mut lines = vec![self.time(size.columns)];
         let populations = &self.progress.populations;
@@ -374,7 +374,8 @@ fn bar(elapsed: Duration, planned: Duration, columns: usize) -> Line {
         .with(Tone::Plain, " ")
 }
 
-/// The newest values, one column each. The highest of them, or `least`, takes the full height; what is not 0 does not look like it.
+/// The newest values, one column each. The highest of them, or `least`, takes the full height; what
+/// is not 0 does not look like it.
 fn spark(values: &VecDeque<f64>, least: f64, columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = values.iter().skip(values.len().saturating_sub(columns));

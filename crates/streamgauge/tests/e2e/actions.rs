@@ -9,7 +9,8 @@ use crate::support::{Process, RUN_WITHIN, Report, alone, folder, free_port, have
 
 const CLIENTS: u64 = 3;
 
-/// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and leave, and gives the report.
+/// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and
+/// leave, and gives the report.
 fn acts(server: &str, transport: &str) -> Report {
     let _alone = alone();
     let folder = folder();
@@ -84,8 +85,8 @@ fn gstreamer_pauses_and_seeks() {
 fn vlc_pauses_and_seeks_late() {
     if have("ffmpeg") && have("vlc") {
         let report = acts("vlc", "udp");
-        // It goes on with what it had in store of the old position, and says nothing of it. So it does in a pause,
-        // which is therefore a gap once it is over.
+        // It goes on with what it had in store of the old position, and says nothing of it. So it
+        // does in a pause, which is therefore a gap once it is over.
         assert!(report.metric("clock_jumps").as_u64() > Some(0));
     }
 }

@@ -1,4 +1,5 @@
-//! Media that goes to another address than the signalling: of this machine, and of another on which a receiver counts it.
+//! Media that goes to another address than the signalling: of this machine, and of another on which
+//! a receiver counts it.
 
 use std::fs;
 use std::io::Write;
@@ -300,7 +301,8 @@ fn to_another_machine_whose_figures_are_the_runs() {
     report.tester_was_fit();
     assert_eq!(report.clients("completed"), 6);
     assert_eq!(report.counts(), done(&folder.path().join("served.jsonl")));
-    // The clients' machine has received no datagram at all: what the switch in it passes on is not for it.
+    // The clients' machine has received no datagram at all: what the switch in it passes on is not
+    // for it.
     let table = clients.table("snmp");
     let mut udp = table.lines().filter_map(|row| row.strip_prefix("Udp: "));
     let (names, values) = (udp.next(), udp.next());

@@ -27,7 +27,8 @@ fn every_figure_is_true_over_every_receive_path() {
         "--json",
         "out.json",
     ];
-    // Tolerances are for a machine that has time: where another test of the machine's took it, once more.
+    // Tolerances are for a machine that has time: where another test of the machine's took it, once
+    // more.
     let finished = (0..3)
         .map(|_| run(folder.path(), arguments))
         .find(|finished| finished.status.code() == Some(0));

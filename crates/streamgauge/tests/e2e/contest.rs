@@ -1,4 +1,5 @@
-//! Relays compared in a series: one that serves too little or something else wins nothing, whatever it saves by that.
+//! Relays compared in a series: one that serves too little or something else wins nothing, whatever
+//! it saves by that.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,8 @@ fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
         return;
     };
     let relays = ["", ", --fault, replace=20%", ", --max-clients, \"5\""];
-    // No threshold is written: each that wins nothing fails all the same, though clients were refused in the warm-up.
+    // No threshold is written: each that wins nothing fails all the same, though clients were
+    // refused in the warm-up.
     compare(&space, folder.path(), &relays, "warm_up: 1s\n").expect(99);
     let report = report(folder.path());
     let rows = &report["runs"];

@@ -1,5 +1,6 @@
-//! Every file in `examples/` runs as its own comment says. Each is made shorter by `--set`, and runs in a network
-//! namespace of its own, since the ports and addresses that examples name are not free everywhere.
+//! Every file in `examples/` runs as its own comment says. Each is made shorter by `--set`, and
+//! runs in a network namespace of its own, since the ports and addresses that examples name are not
+//! free everywhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,7 +54,8 @@ const SOME_CONNECTIONS: &[&str] = &[
     "clients.users.load.ramp=500ms",
 ];
 
-/// Those that compare relays. Few machines have the relays, so the reference relay takes their place.
+/// Those that compare relays. Few machines have the relays, so the reference relay takes their
+/// place.
 const RELAYS: [Example; 4] = [
     Example {
         file: "relays-400M.yaml",

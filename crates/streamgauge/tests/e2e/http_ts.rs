@@ -1,4 +1,5 @@
-//! Transport streams over HTTP: what a server did is found exactly, what it does wrong is named, and real servers are played.
+//! Transport streams over HTTP: what a server did is found exactly, what it does wrong is named,
+//! and real servers are played.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +17,8 @@ use crate::support::{
     wait_for,
 };
 
-/// Answers each GET by what `answer` writes; its threads end with their connections, which end with the client.
+/// Answers each GET by what `answer` writes; its threads end with their connections, which end with
+/// the client.
 fn serve(answer: fn(&str, &mut TcpStream) -> std::io::Result<()>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -74,7 +76,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 const GROUP: &str = "239.81.0.1:4056";
 
-/// In each hundred: ten lost, of which five have the one before in their place; two changed places; one of another group, one damaged.
+/// In each hundred: ten lost, of which five have the one before in their place; two changed places;
+/// one of another group, one damaged.
 fn faulty(_: &str, stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
     for hundred in 0..40u64 {

@@ -1,4 +1,5 @@
-//! Where a run is kept: what is asked for is found out before anything starts, and nothing is lost or left by accident.
+//! Where a run is kept: what is asked for is found out before anything starts, and nothing is lost
+//! or left by accident.
 
 use std::fs;
 use std::path::{Path, PathBuf};

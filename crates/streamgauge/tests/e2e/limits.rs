@@ -25,8 +25,9 @@ fn vlc_that_may_open_few_files_is_found_out() {
     let clip = folder.path().join("clips/clip1.mp4");
     let conf = format!("new v vod enabled\nsetup v input {}\n", clip.display());
     fs::write(&vlm, conf).expect("written");
-    // Each client costs it about five, so that it stays within five of its limit where there is no room for one more: 2 %.
-    // Nobody leaves before the end: one second at the limit is not told yet, and a slow machine takes seconds to get there.
+    // Each client costs it about five, so that it stays within five of its limit where there is no
+    // room for one more: 2 %. Nobody leaves before the end: one second at the limit is not told
+    // yet, and a slow machine takes seconds to get there.
     for (files, clients) in [(240, 60), (900, 3)] {
         let port = free_port();
         let text = format!(

@@ -87,7 +87,8 @@ impl Screen {
     }
 }
 
-/// Starts the command in a terminal of 40 columns. Its output is wider than that only in the summary, which is written elsewhere.
+/// Starts the command in a terminal of 40 columns. Its output is wider than that only in the
+/// summary, which is written elsewhere.
 fn in_terminal(folder: &Path, arguments: &str) -> Process {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let line = format!(

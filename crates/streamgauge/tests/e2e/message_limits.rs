@@ -1,4 +1,5 @@
-//! What bounds a load of messages: a server that stands still, a tester that is starved, and addresses without another port.
+//! What bounds a load of messages: a server that stands still, a tester that is starved, and
+//! addresses without another port.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Messages against a server that is not ours, over everything that they go over; and servers of WebSockets that are out to do harm.
+//! Messages against a server that is not ours, over everything that they go over; and servers of
+//! WebSockets that are out to do harm.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Messages: both sides count alike, faults are found exactly, back-pressure does not slow the schedule, and hostile servers are named.
+//! Messages: both sides count alike, faults are found exactly, back-pressure does not slow the
+//! schedule, and hostile servers are named.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! Multicast between two network namespaces: one copy on the wire serves all clients, and each is measured.
+//! Multicast between two network namespaces: one copy on the wire serves all clients, and each is
+//! measured.
 
 use std::fs;
 use std::io::Write;
@@ -51,8 +52,8 @@ impl Cable {
         Some(Cable { server, clients })
     }
 
-    /// Waits until both ends are ready for IPv6: their own addresses of the link are theirs, which the kernel finds out
-    /// first (RFC 4862, 5.4).
+    /// Waits until both ends are ready for IPv6: their own addresses of the link are theirs, which
+    /// the kernel finds out first (RFC 4862, 5.4).
     fn settle_ipv6(&self) {
         const TENTATIVE: u32 = 0x40;
         for end in [&self.server, &self.clients] {
@@ -106,8 +107,8 @@ impl Cable {
     }
 }
 
-/// Plays a stream of the reference server's with faults to its end. `joined` is what a table of the kernel's shows while it
-/// does.
+/// Plays a stream of the reference server's with faults to its end. `joined` is what a table of the
+/// kernel's shows while it does.
 fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (&str, &str)) {
     let _alone = alone();
     let Some(cable) = Cable::new() else { return };
@@ -198,7 +199,8 @@ fn gstreamer_over_multicast() {
     let _alone = alone();
     let Some(cable) = Cable::new() else { return };
     let folder = folder();
-    // The program that `launch: gstreamer` starts, in which braces that stand for nothing are written twice.
+    // The program that `launch: gstreamer` starts, in which braces that stand for nothing are
+    // written twice.
     let listed = run(folder.path(), ["servers", "gstreamer", "--json"]).expect(0);
     let listed: Value = serde_json::from_str(&listed.stdout).expect("it is JSON");
     let text = listed["config"]["text"].as_str().expect("a program");
@@ -216,7 +218,8 @@ fn gstreamer_over_multicast() {
         let finished = load.finish(RUN_WITHIN);
         let arrived = cable.arrived() - before;
         attempts.next();
-        // GStreamer 1.22 now and then crashes when several clients begin at once; what that looks like is not tested here.
+        // GStreamer 1.22 now and then crashes when several clients begin at once; what that looks
+        // like is not tested here.
         if serving.runs() || attempts.is_empty() {
             break (finished, arrived);
         }

@@ -34,7 +34,8 @@ impl Namespace {
         stands.then_some(Namespace(holder))
     }
 
-    /// One whose only interface is the loopback, which carries multicast; `None` where this may not be, which is said.
+    /// One whose only interface is the loopback, which carries multicast; `None` where this may not
+    /// be, which is said.
     pub(crate) fn with_multicast() -> Option<Namespace> {
         let Some(space) = Namespace::new() else {
             // On purpose: who reads the test's output is to know.

@@ -1,5 +1,5 @@
-//! Scenarios that bring their sources and their network: what is sent is accounted for, nothing is left, and nobody outside sees any of
-//! it.
+//! Scenarios that bring their sources and their network: what is sent is accounted for, nothing is
+//! left, and nobody outside sees any of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const RATE: &str = "8422400bps";
 const A_SECOND: u64 = 800;
 
-/// Tests share this machine with much else: what is counted has to be right however late the tester was.
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
 const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
 
 /// Whether networks can be made here; if not, the test says that it was left out.
@@ -29,8 +30,8 @@ fn may_make_networks() -> bool {
     Namespace::with_multicast().is_some()
 }
 
-/// A scenario of a source, the reference relay and two clients, in such a network. The relay's command names `folder`, by which it is
-/// found.
+/// A scenario of a source, the reference relay and two clients, in such a network. The relay's
+/// command names `folder`, by which it is found.
 fn scenario(folder: &Path, network: &str, port: u16, rest: &str) {
     let interface = if network == "veth" { "sources" } else { "lo" };
     let program = env!("CARGO_BIN_EXE_streamgauge");
@@ -98,7 +99,8 @@ fn play(folder: &Path) -> (Finished, Report) {
     (finished, report)
 }
 
-/// Every datagram that was due while it was measured came once, out of those that the sources say they sent.
+/// Every datagram that was due while it was measured came once, out of those that the sources say
+/// they sent.
 fn is_accounted_for(report: &Report) {
     report.tester_was_fit();
     assert_eq!(report.result(), "pass", "{}", report.0["verdict"]);

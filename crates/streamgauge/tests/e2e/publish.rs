@@ -1,4 +1,5 @@
-//! Clients that publish and clients that play what they publish, in one scenario, through the reference server.
+//! Clients that publish and clients that play what they publish, in one scenario, through the
+//! reference server.
 
 use std::fs;
 use std::process::Command;
@@ -34,8 +35,9 @@ fn of<'a>(report: &'a Report, population: &str, metric: &str) -> &'a Value {
     &report.0["populations"][population]["metrics"][metric]
 }
 
-/// Publishes over `up`, plays over `down`, with media over UDP received as `receive` says, and demands that every frame has come. Says
-/// by what it was received; `None` where this machine gives no ring and one is demanded.
+/// Publishes over `up`, plays over `down`, with media over UDP received as `receive` says, and
+/// demands that every frame has come. Says by what it was received; `None` where this machine gives
+/// no ring and one is demanded.
 fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
     let _alone = alone();
     let folder = folder();

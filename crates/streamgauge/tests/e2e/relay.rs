@@ -1,4 +1,5 @@
-//! `streamgauge serve http-ts`: what others get over HTTP is what was sent to the group, or as wrong as was asked for.
+//! `streamgauge serve http-ts`: what others get over HTTP is what was sent to the group, or as
+//! wrong as was asked for.
 
 use std::collections::HashMap;
 use std::fs;
@@ -67,7 +68,8 @@ impl Relayed {
         Process::start(self.space.within(&python), folder)
     }
 
-    /// Stops the source and the relay, and gives what the relay says of its connections, by what they asked for.
+    /// Stops the source and the relay, and gives what the relay says of its connections, by what
+    /// they asked for.
     fn stop(self, folder: &Path) -> HashMap<String, Value> {
         self.source.signal("INT");
         self.source.finish(PATIENCE);
@@ -214,8 +216,9 @@ fn content_that_is_wrong_is_seen_though_the_number_of_bytes_is_right() {
         assert_eq!(told.len(), 2);
         let sum = |key: &str| told.iter().map(|line| number(&line[key])).sum::<u64>();
         let counts = report.counts();
-        // What was left out before the first that came, or after the last, no receiver can know of; nor does it get what was
-        // still on its way when it left, here a quarter of a second's at most.
+        // What was left out before the first that came, or after the last, no receiver can know of;
+        // nor does it get what was still on its way when it left, here a quarter of a second's at
+        // most.
         let near = |seen: u64, done: u64, few| seen <= done && seen + few >= done;
         let (received, passed_on) = (counts.received, sum("passed_on"));
         assert!(near(received, passed_on, 400), "{counts:?} {told:?}");

@@ -19,7 +19,8 @@ pub(crate) enum Answer {
     Close,
     /// Bytes that are no RTSP.
     Garbage,
-    /// What looks like the beginning of a message over and over, as fast as it is taken, for as long as it is.
+    /// What looks like the beginning of a message over and over, as fast as it is taken, for as
+    /// long as it is.
     Flood,
     /// What a server without faults would; then it reads no more.
     Deaf,

@@ -46,8 +46,8 @@ fn nothing_is_left_in(folder: &Path) {
     assert!(looked_at > 0);
 }
 
-/// A server that prints all it knows and then serves, and clients with a secret of each kind. `then` is what its script ends
-/// with.
+/// A server that prints all it knows and then serves, and clients with a secret of each kind.
+/// `then` is what its script ends with.
 fn scenario(folder: &Path, port: u16, then: &str) {
     let text = format!(
         r#"

@@ -1,4 +1,5 @@
-//! Over TLS and over IPv6: media is counted exactly as ever, and what cannot be trusted is told by its reason.
+//! Over TLS and over IPv6: media is counted exactly as ever, and what cannot be trusted is told by
+//! its reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -36,8 +37,8 @@ fn certificate(folder: &Path, name: &str, expired: bool) -> (PathBuf, PathBuf) {
     )
 }
 
-/// Runs the command, however busy the machine is: what is looked at here are counts, and handshakes that are not optimised
-/// take long.
+/// Runs the command, however busy the machine is: what is looked at here are counts, and handshakes
+/// that are not optimised take long.
 fn run_patiently<'a>(folder: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Finished {
     let mut command = streamgauge(arguments);
     for (bound, value) in [
@@ -61,8 +62,8 @@ fn serve_briefly(folder: &Path) -> Server {
     Server::start(folder, &[&files[..], &["--length", "1s"]].concat())
 }
 
-/// Clients of a server with `serving` arguments play all that it has to `url`, with the port put in; every count is
-/// found exactly.
+/// Clients of a server with `serving` arguments play all that it has to `url`, with the port put
+/// in; every count is found exactly.
 fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &[&str]) -> Report {
     let _alone = alone();
     let media = ["--length", "2s", "--bitrate", "400kbps", "--seed", "5"];

@@ -44,7 +44,8 @@ fn received(folder: &Path, group: &str) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Demands that all datagrams came, in order, each with the stamp of that group, and gives the transport stream.
+/// Demands that all datagrams came, in order, each with the stamp of that group, and gives the
+/// transport stream.
 fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
     assert_eq!(datagrams.len() as u64, EACH);
     let mut stream = Vec::new();

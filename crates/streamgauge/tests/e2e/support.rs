@@ -383,8 +383,8 @@ pub(crate) fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("not a count: {value}"))
 }
 
-/// Whether a test that needs another program can do its work. If it cannot, that is a failure unless
-/// the environment says that it is meant to be left out.
+/// Whether a test that needs another program can do its work. If it cannot, that is a failure
+/// unless the environment says that it is meant to be left out.
 pub(crate) fn have(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

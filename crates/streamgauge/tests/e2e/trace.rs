@@ -52,7 +52,8 @@ impl Capture {
         String::from_utf8(output.stdout).expect("it prints text")
     }
 
-    /// The fields of each packet that passes a filter. What one frame holds several of stands behind the other.
+    /// The fields of each packet that passes a filter. What one frame holds several of stands
+    /// behind the other.
     fn fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
         let mut arguments = vec!["-Y", filter, "-T", "fields"];
         for field in fields {
@@ -89,8 +90,8 @@ impl Capture {
     /// Demands what holds for every trace that is whole.
     #[track_caller]
     fn is_sound(&self) {
-        // Wireshark leaves the emulation prevention bytes (H.264, 7.4.1) in the parameter sets of a session
-        // description, and stumbles over them.
+        // Wireshark leaves the emulation prevention bytes (H.264, 7.4.1) in the parameter sets of a
+        // session description, and stumbles over them.
         let wrong = [
             "ip.checksum.status == 0",
             "tcp.checksum.status == 0",
@@ -194,7 +195,8 @@ fn of_tcp_says_what_the_report_says() {
     says_what_the_report_says("tcp");
 }
 
-/// Of several clients on several workers, each trace holds one client's packets, all of them and whole.
+/// Of several clients on several workers, each trace holds one client's packets, all of them and
+/// whole.
 fn keeps_clients_apart(receive: &str) -> Option<()> {
     if !have("tshark") {
         return None;

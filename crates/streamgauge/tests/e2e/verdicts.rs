@@ -37,7 +37,8 @@ fn mute_websocket() -> u16 {
     port
 }
 
-/// Answers the handshake of a WebSocket (RFC 6455, 4.2.2), by way of the system's tools: nothing of it is ours.
+/// Answers the handshake of a WebSocket (RFC 6455, 4.2.2), by way of the system's tools: nothing of
+/// it is ours.
 fn accept_websocket(stream: &mut TcpStream) -> std::io::Result<()> {
     use std::io::Write;
     let mut head = Vec::new();
@@ -170,7 +171,8 @@ fn rates_cover_the_time_of_sending_and_not_that_of_closing() {
     let arguments = ["load", &url, "-c", "2", "-d", "4s", "--json", "out.json"];
     run(folder.path(), arguments).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
-    // A message a second on each of two connections. The server never closes, which the run waits for.
+    // A message a second on each of two connections. The server never closes, which the run waits
+    // for.
     let rate = report.metric("sent_rate").as_f64().expect("it has a rate");
     assert!((1.9..=2.1).contains(&rate), "{rate}");
     let duration = report.0["run"]["duration"].as_f64().expect("a number");

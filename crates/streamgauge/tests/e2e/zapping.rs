@@ -11,8 +11,8 @@ use crate::support::{Finished, Process, RUN_WITHIN, Report, alone, folder, numbe
 /// How often each client changes.
 const CHANGES: u64 = 3;
 
-/// Plays so many clients, each of which changes channel [`CHANGES`] times among four, against the reference relay with these faults. `None` where no namespace can be
-/// made.
+/// Plays so many clients, each of which changes channel [`CHANGES`] times among four, against the
+/// reference relay with these faults. `None` where no namespace can be made.
 fn zap(clients: u64, faults: &[&str], folder: &Path) -> Option<(Report, Finished)> {
     let space = Namespace::with_multicast()?;
     let faults: String = faults

@@ -23,8 +23,8 @@ const BYTES_MAX: u64 = 16 * 1024;
 /// The longest version that is shown, in characters.
 const VERSION_MAX: usize = 40;
 
-/// The program of the entry that is installed here with all that it needs: the first of those it can be.
-/// Asked as the user whom it runs as where nothing else is said, or else as ourselves.
+/// The program of the entry that is installed here with all that it needs: the first of those it
+/// can be. Asked as the user whom it runs as where nothing else is said, or else as ourselves.
 pub fn installed(entry: &ServerEntry) -> Option<PathBuf> {
     let user = usual_user(entry);
     installed_for(entry, user.as_ref()).or_else(|| user.and_then(|_| installed_for(entry, None)))

@@ -1,8 +1,8 @@
 //! Servers that streamgauge knows how to start.
 //!
-//! An entry is a YAML file ([`scenario::ServerEntry`]). Those of this crate's folder `catalogue` are a
-//! part of the program; users have others in a folder of their own, or name a file. One of theirs that is called as
-//! one of ours stands in its place.
+//! An entry is a YAML file ([`scenario::ServerEntry`]). Those of this crate's folder `catalogue`
+//! are a part of the program; users have others in a folder of their own, or name a file. One of
+//! theirs that is called as one of ours stands in its place.
 
 mod ask;
 mod place;

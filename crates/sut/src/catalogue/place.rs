@@ -71,8 +71,9 @@ pub(super) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutEr
     Ok(home)
 }
 
-/// Makes the clips appear in `scratch` as clip1.mp4 and so on, so that `user` can read them: as links,
-/// or as copies where they lie in a folder that this user may not enter, such as root's home.
+/// Makes the clips appear in `scratch` as clip1.mp4 and so on, so that `user` can read them: as
+/// links, or as copies where they lie in a folder that this user may not enter, such as root's
+/// home.
 pub(super) fn bring_clips(
     clips: &[PathBuf],
     scratch: &Path,

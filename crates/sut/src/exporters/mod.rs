@@ -1,9 +1,9 @@
-//! A server on another machine, as Prometheus' exporters there tell of it: node_exporter of the machine, process-exporter of
-//! the server's own processes.
+//! A server on another machine, as Prometheus' exporters there tell of it: node_exporter of the
+//! machine, process-exporter of the server's own processes.
 //!
-//! A thread asks them once a second and keeps the newest answer; the run never waits for it. Processor time is a
-//! difference of two answers, over the time that passed between them here: an answer that comes late makes one figure
-//! a little wrong, and never their sum.
+//! A thread asks them once a second and keeps the newest answer; the run never waits for it.
+//! Processor time is a difference of two answers, over the time that passed between them here: an
+//! answer that comes late makes one figure a little wrong, and never their sum.
 
 mod text;
 
@@ -37,7 +37,8 @@ pub struct Exporters {
     pub node: Option<String>,
     /// process-exporter's URL, such as `http://10.0.0.5:9256/metrics`.
     pub process: Option<String>,
-    /// The group of processes (label `groupname`) that is the server. Default: the only one there is.
+    /// The group of processes (label `groupname`) that is the server. Default: the only one there
+    /// is.
     pub group: Option<String>,
 }
 
@@ -46,10 +47,12 @@ pub struct Exporters {
 struct Answer {
     /// Processor time of the group, in seconds.
     group_cpu: Option<f64>,
-    /// That of the machine which was idle, waiting for disks, or taken by its hypervisor, of all cores together.
+    /// That of the machine which was idle, waiting for disks, or taken by its hypervisor, of all
+    /// cores together.
     ///
-    /// On most kernels only these are clocks. What the kernel tells of busy time by kind is what the timer's tick finds, and
-    /// programs that wake by timers run in step with it: so busy is what else passed.
+    /// On most kernels only these are clocks. What the kernel tells of busy time by kind is what
+    /// the timer's tick finds, and programs that wake by timers run in step with it: so busy is
+    /// what else passed.
     machine_unused: Option<f64>,
     /// The machine's own clock at that time.
     machine_time: Option<f64>,
@@ -190,10 +193,12 @@ impl Asker {
     }
 }
 
-/// How many cores the machine kept busy between two answers that came so many seconds one after the other.
+/// How many cores the machine kept busy between two answers that came so many seconds one after the
+/// other.
 fn machine_cpu(now: &Answer, before: &Answer, seconds: f64) -> Option<f64> {
     let cores = now.cores.filter(|cores| before.cores == Some(*cores))? as f64;
-    // By the machine's own clock the figures are of the same moment, however long they were under way; unless it was set.
+    // By the machine's own clock the figures are of the same moment, however long they were under
+    // way; unless it was set.
     let passed = now.machine_time.zip(before.machine_time);
     let passed = passed
         .map(|(now, before)| now - before)

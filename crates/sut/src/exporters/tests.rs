@@ -48,7 +48,8 @@ fn process(seconds: f64) -> String {
     group("vlc", seconds) + &group("bash", 1e6)
 }
 
-/// A machine of two cores that is busy on 1.5 of them, of which its kernel's sampling tells nothing.
+/// A machine of two cores that is busy on 1.5 of them, of which its kernel's sampling tells
+/// nothing.
 fn node(number: u64) -> String {
     let time = number as f64;
     format!(

@@ -1,4 +1,5 @@
-//! The text format of Prometheus' exporters (prometheus.io, "Exposition formats", version 0.0.4): one sample a line.
+//! The text format of Prometheus' exporters (prometheus.io, "Exposition formats", version 0.0.4):
+//! one sample a line.
 
 /// One line: `name{label="value",...} value`, the time of it left aside.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,8 +9,8 @@ pub(super) struct Sample<'a> {
     pub(super) value: f64,
 }
 
-/// The samples of a text. Lines that are none (comments, what is not understood) are passed over: an exporter
-/// of another make is no error.
+/// The samples of a text. Lines that are none (comments, what is not understood) are passed over:
+/// an exporter of another make is no error.
 pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     text.lines().filter_map(sample)
 }

@@ -1,5 +1,5 @@
-//! A pacer without a worker, against plain sockets: loopback delivers within the call that sends, so what a
-//! flow says it has sent is what a socket holds, at any moment.
+//! A pacer without a worker, against plain sockets: loopback delivers within the call that sends,
+//! so what a flow says it has sent is what a socket holds, at any moment.
 
 use std::collections::VecDeque;
 use std::net::UdpSocket;

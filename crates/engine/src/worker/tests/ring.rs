@@ -65,8 +65,8 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
     })
 }
 
-/// Plays a receiver on a worker with a ring and one on a worker without; `send` is given their ports once
-/// both are known.
+/// Plays a receiver on a worker with a ring and one on a worker without; `send` is given their
+/// ports once both are known.
 fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary)> {
     let told = Arc::new(Mutex::new(Told::default()));
     let client: MakeClient = {
@@ -143,8 +143,8 @@ fn send_to(socket: &UdpSocket, bytes: &[u8], port: u16) {
     assert_eq!(sent, bytes.len());
 }
 
-/// Numbers of packets that get lost, doubled and reordered on their way, at places that every receiver
-/// can find, over a wrap-around.
+/// Numbers of packets that get lost, doubled and reordered on their way, at places that every
+/// receiver can find, over a wrap-around.
 fn disorder() -> Vec<u16> {
     let mut order: Vec<u16> = (0..600).map(|n: u16| n.wrapping_add(65_300)).collect();
     order.retain(|n| n % 37 != 5);
@@ -390,7 +390,8 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
     }
 }
 
-/// Receives until something comes on the RTCP port; keeps its worker from its work around the end of the first window.
+/// Receives until something comes on the RTCP port; keeps its worker from its work around the end
+/// of the first window.
 fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
     let mut sink = None;
     toy(move |cx, input, deadline| match input {

@@ -55,7 +55,8 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
     })
 }
 
-/// Plays one client on a worker with a ring against what `serve` does with its connection, with the run's clock.
+/// Plays one client on a worker with a ring against what `serve` does with its connection, with the
+/// run's clock.
 fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'static) -> Heard {
     heard_of_at(LOCAL, segments, serve)
 }
@@ -166,8 +167,8 @@ fn segments_have_their_times_though_they_are_read_seldom() {
     if !may_have_a_ring() {
         return;
     }
-    // What is sent in a burst, because the sender was kept from its work, may be read before the ring shows it. Such a
-    // sender says nothing of the worker.
+    // What is sent in a burst, because the sender was kept from its work, may be read before the
+    // ring shows it. Such a sender says nothing of the worker.
     let disturbed = |sent: &[Time]| {
         let due = (0u32..).map(|number| sent[0] + Duration::from_millis(2) * number);
         let mut late = sent.iter().zip(due).map(|(at, due)| at.since(due));
@@ -185,8 +186,8 @@ fn segments_have_their_times_though_they_are_read_seldom() {
             (heard.bytes == all(COUNT), heard.closed),
             (true, Some(Closed::End))
         );
-        // 600 ms, a read every 200; what comes before the ring has shown that media has begun is read at once, which on a
-        // busy machine is much.
+        // 600 ms, a read every 200; what comes before the ring has shown that media has begun is
+        // read at once, which on a busy machine is much.
         if !disturbed(&sent) && heard.reads < COUNT / 4 {
             break (heard, sent);
         }
@@ -224,7 +225,8 @@ fn a_window_holds_what_came_in_it() {
         tell.send(sent).expect("it is waited for");
     });
     let sent = told.recv().expect("all was sent");
-    // What came right before its end may be the next one's, because the ring shows it later; and the loop may be late.
+    // What came right before its end may be the next one's, because the ring shows it later; and
+    // the loop may be late.
     let slack = Duration::from_millis(50);
     let by = |offset| sent.iter().filter(|at| **at < Time::ZERO + offset).count() * SEGMENT;
     let holds = by(WINDOW - slack)..=by(WINDOW + slack);
@@ -239,7 +241,8 @@ fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
     if !may_have_a_ring() {
         return;
     }
-    // None is asked for; and what comes from 127.0.0.1 is from none to whom it has connected as ::ffff:127.0.0.1.
+    // None is asked for; and what comes from 127.0.0.1 is from none to whom it has connected as
+    // ::ffff:127.0.0.1.
     let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
     for (address, segments) in [(LOCAL, false), (mapped, true)] {
         let heard = heard_of_at(address, segments, |mut stream, clock| {
@@ -255,7 +258,8 @@ fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
 
 #[test]
 fn nothing_that_came_before_the_end_is_lost() {
-    // 300 ms: so that it is read seldom when the end comes, which takes until the ring is first looked into.
+    // 300 ms: so that it is read seldom when the end comes, which takes until the ring is first
+    // looked into.
     const BEFORE: usize = 150;
     const COUNT: usize = BEFORE + 10;
     if !may_have_a_ring() {
@@ -267,7 +271,8 @@ fn nothing_that_came_before_the_end_is_lost() {
             let rest: Vec<u8> = (BEFORE..COUNT).flat_map(segment).collect();
             stream.write_all(&rest).expect("there is room");
             if reset {
-                // What is still on its way is thrown away with a reset; on loopback nothing is for long.
+                // What is still on its way is thrown away with a reset; on loopback nothing is for
+                // long.
                 wait_until(clock, clock.now() + Duration::from_millis(5));
                 let linger = Some(Duration::ZERO);
                 socket2::SockRef::from(&stream)

@@ -5,7 +5,8 @@ use std::fmt;
 /// How many bytes are kept.
 const KEPT: usize = 48;
 
-/// How many bytes must be there before something else is told by them: a transport stream may begin anywhere within a packet.
+/// How many bytes must be there before something else is told by them: a transport stream may begin
+/// anywhere within a packet.
 const TELLING: usize = 16;
 
 /// What a body begins with, and what the server says it is.

@@ -507,7 +507,8 @@ fn silence_is_noticed_wherever_it_begins() {
         bench.after(900);
         bench.bytes(&packets(16));
     }
-    // The time to look was set long ago; silence counts from the last packet, and bytes that are none do not break it.
+    // The time to look was set long ago; silence counts from the last packet, and bytes that are
+    // none do not break it.
     bench.out.clear();
     bench.after(2900);
     bench.bytes(&[0; 500]);

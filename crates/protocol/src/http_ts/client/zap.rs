@@ -1,10 +1,12 @@
 //! Changing channel, as viewers do.
 //!
-//! A set-top box closes the connection and asks for the next channel on a new one: so does this. When each change is due is kept
-//! against the plan: the stays follow each other from when the client was due, whatever a change takes, and its delays count from when it was due.
+//! A set-top box closes the connection and asks for the next channel on a new one: so does this.
+//! When each change is due is kept against the plan: the stays follow each other from when the
+//! client was due, whatever a change takes, and its delays count from when it was due.
 //!
-//! A change that fails is counted, and the client waits for the next one, as a viewer would who sees nothing. What fails of the
-//! first channel, or breaks off after a picture was there, fails the client as it does without changes.
+//! A change that fails is counted, and the client waits for the next one, as a viewer would who
+//! sees nothing. What fails of the first channel, or breaks off after a picture was there, fails
+//! the client as it does without changes.
 
 use std::sync::Arc;
 
@@ -29,7 +31,8 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// These, at least two different ones. `in_turn` says that each is followed by the next, else any other follows.
+    /// These, at least two different ones. `in_turn` says that each is followed by the next, else
+    /// any other follows.
     ///
     /// # Errors
     /// What is wrong with a URL.
@@ -155,7 +158,8 @@ impl Client {
         self.connect(cx);
     }
 
-    /// The present channel is left: says what became of it. Of one that was waited for in vain that is a failure.
+    /// The present channel is left: says what became of it. Of one that was waited for in vain that
+    /// is a failure.
     pub(super) fn leave_channel(&mut self, cx: &mut Context<'_>) {
         if let Some((failure, detail)) = self.in_vain(cx.now) {
             return self.fail(cx, failure, detail);

@@ -25,26 +25,31 @@ pub enum Answer {
     Mute,
 }
 
-/// All that the reference relay does wrong on purpose. Nothing by default. Shares are from 0 to 1, and of the datagrams.
+/// All that the reference relay does wrong on purpose. Nothing by default. Shares are from 0 to 1,
+/// and of the datagrams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayFaults {
     /// The share that is left out.
     pub lose: f64,
-    /// The share that is left out and in whose place the one before is sent once more: the number of bytes stays right.
+    /// The share that is left out and in whose place the one before is sent once more: the number
+    /// of bytes stays right.
     pub replace: f64,
     /// The share that is sent twice.
     pub duplicate: f64,
     /// The share of which the end is missing, mostly in the middle of a transport packet.
     pub truncate: f64,
-    /// How long after the head of the answer the first datagram is passed on; what comes before is left out.
+    /// How long after the head of the answer the first datagram is passed on; what comes before is
+    /// left out.
     pub slow_start: Duration,
     /// How often nothing is sent for how long, what comes meanwhile being sent then.
     pub stall: Option<(Duration, Duration)>,
     /// Whether groups stay joined that nobody watches any more, up to 1000 of them.
     pub keep_groups: bool,
-    /// Whether a pair of sockets is opened for each client that has left, and never closed, up to 1000 pairs.
+    /// Whether a pair of sockets is opened for each client that has left, and never closed, up to
+    /// 1000 pairs.
     pub keep_files: bool,
-    /// How many datagrams of the group that was asked for last, by whomever, are passed on before those of the one that is asked for.
+    /// How many datagrams of the group that was asked for last, by whomever, are passed on before
+    /// those of the one that is asked for.
     pub old_channel: u64,
     /// What every request is answered with, instead of a stream.
     pub answer: Option<Answer>,

@@ -1,4 +1,5 @@
-//! What clients ask of the relay: the head of a request (RFC 9112, 2 and 3), as far as a relay needs it.
+//! What clients ask of the relay: the head of a request (RFC 9112, 2 and 3), as far as a relay
+//! needs it.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -23,7 +23,8 @@ use crate::session::{
 const CONTROL: ChannelId = ChannelId(0);
 /// The membership in the group.
 const GROUP: ChannelId = ChannelId(1);
-/// The membership in the group that was asked for before, and a pair of sockets that stays open: faults.
+/// The membership in the group that was asked for before, and a pair of sockets that stays open:
+/// faults.
 const OLD_GROUP: ChannelId = ChannelId(2);
 const KEPT_FILES: ChannelId = ChannelId(3);
 /// How much of each is kept on purpose.
@@ -34,7 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const DATAGRAM_MAX: usize = 2048;
 /// How many bytes are kept while nothing is sent on purpose; what comes beyond is left out.
 const HELD_MAX: usize = 8 << 20;
-/// A head that does not end grows by a line of this length, this often, and is given up when it is this long.
+/// A head that does not end grows by a line of this length, this often, and is given up when it is
+/// this long.
 const ENDLESS_LINE: usize = 8 << 10;
 const ENDLESS_EVERY: Duration = Duration::from_millis(10);
 const ENDLESS_MAX: usize = 16 << 20;
@@ -203,7 +205,8 @@ impl RelaySession {
         across.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is to be kept on purpose of a client that has gone; says whether there is anything.
+    /// Keeps what is to be kept on purpose of a client that has gone; says whether there is
+    /// anything.
     fn keep(&mut self, cx: &mut Context<'_>) -> bool {
         let State::Relaying(body) = &self.state else {
             return false;

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 /// The payload type of AAC: the second of the dynamic ones (RFC 3551, 6).
 const AUDIO_PAYLOAD_TYPE: u8 = 97;
-/// The length of all AU headers in bits, and the header of one access unit (RFC 3640, 3.2.1 and 3.3.6).
+/// The length of all AU headers in bits, and the header of one access unit (RFC 3640, 3.2.1 and
+/// 3.3.6).
 const AU_HEADERS: usize = 4;
 /// The longest access unit: its length has 13 bits (RFC 3640, 3.3.6).
 const AU_MAX: usize = (1 << 13) - 1;
@@ -17,8 +18,8 @@ impl Clip {
     /// The clock of video in Hz (RFC 6184, 8.1).
     pub(crate) const VIDEO_CLOCK_RATE: u32 = 90_000;
 
-    /// H.264 video out of its NAL units, picture by picture, with room for a time code in each. When they are due is said by
-    /// [`Clip::with_times`].
+    /// H.264 video out of its NAL units, picture by picture, with room for a time code in each.
+    /// When they are due is said by [`Clip::with_times`].
     pub(crate) fn video_of_file(
         sps: &[u8],
         pps: &[u8],
@@ -55,8 +56,8 @@ impl Clip {
         })
     }
 
-    /// AAC out of its access units, each in a packet of its own or, where it is too long for one, in fragments (RFC 3640,
-    /// mode AAC-hbr).
+    /// AAC out of its access units, each in a packet of its own or, where it is too long for one,
+    /// in fragments (RFC 3640, mode AAC-hbr).
     pub(crate) fn aac(
         config: &[u8],
         samples_per_second: u32,

@@ -1,8 +1,10 @@
-//! Media out of files: MP4 and MPEG-TS with H.264 and AAC, made into clips that can be sent over and over.
+//! Media out of files: MP4 and MPEG-TS with H.264 and AAC, made into clips that can be sent over
+//! and over.
 //!
-//! The loop begins with the first picture that can be decoded by itself and is as long as the longer of picture and
-//! sound; both begin anew together. Pictures are passed on as they are, with a time code before each and, before those that can
-//! be decoded by themselves, the parameter sets, so that who comes late can decode too.
+//! The loop begins with the first picture that can be decoded by itself and is as long as the
+//! longer of picture and sound; both begin anew together. Pictures are passed on as they are, with
+//! a time code before each and, before those that can be decoded by themselves, the parameter sets,
+//! so that who comes late can decode too.
 
 mod mp4;
 mod ts;
@@ -42,8 +44,8 @@ struct Unit<T> {
     data: T,
 }
 
-/// The longest parameter sets that are taken, all together, in bytes. They are put before each picture that can be decoded by itself, so
-/// that longer ones would make a small file a large clip.
+/// The longest parameter sets that are taken, all together, in bytes. They are put before each
+/// picture that can be decoded by itself, so that longer ones would make a small file a large clip.
 const SETS_MAX: usize = 16 * 1024;
 
 /// NAL unit types (H.264, table 7-1).
@@ -58,8 +60,8 @@ const FREQUENCIES: [u32; 13] = [
     7350,
 ];
 
-/// The sampling frequency and the number of channels that an AudioSpecificConfig states, each where it does so in its
-/// usual way (ISO/IEC 14496-3, 1.6.2.1).
+/// The sampling frequency and the number of channels that an AudioSpecificConfig states, each where
+/// it does so in its usual way (ISO/IEC 14496-3, 1.6.2.1).
 fn about_aac(config: &[u8]) -> (Option<u32>, Option<u16>) {
     let [first, second, ..] = *config else {
         return (None, None);
@@ -180,7 +182,8 @@ impl Track {
     }
 }
 
-/// A picture as it is sent: without delimiters, and with the parameter sets where it needs nothing else.
+/// A picture as it is sent: without delimiters, and with the parameter sets where it needs nothing
+/// else.
 fn whole(mut nals: Vec<Vec<u8>>, sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Vec<Vec<u8>> {
     nals.retain(|nal| !matches!(kind(nal), 0 | DELIMITER));
     let has = |wanted| nals.iter().any(|nal| kind(nal) == wanted);
@@ -200,7 +203,8 @@ mod tests {
     use crate::media::time_code::TimeCode;
     use crate::steps;
 
-    /// Three seconds of pictures that are shown in another order than they are sent, and of sound; none without ffmpeg.
+    /// Three seconds of pictures that are shown in another order than they are sent, and of sound;
+    /// none without ffmpeg.
     fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
         let path = std::env::temp_dir().join(format!("streamgauge-{}-{name}", std::process::id()));
         let made = Command::new("ffmpeg")

@@ -81,8 +81,8 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
 struct Reader<'a> {
     bytes: &'a [u8],
     wants_audio: bool,
-    /// How many bytes samples may still have: all together no more than the file, or a small file could have as many
-    /// as memory cannot hold.
+    /// How many bytes samples may still have: all together no more than the file, or a small file
+    /// could have as many as memory cannot hold.
     left: usize,
     /// Each with its number in the file.
     video: Option<(u32, Track)>,

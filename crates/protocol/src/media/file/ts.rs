@@ -1,4 +1,5 @@
-//! MPEG-TS (ISO/IEC 13818-1) with H.264 as a byte stream (H.264, annex B) and AAC in ADTS (ISO/IEC 13818-7, 6.2).
+//! MPEG-TS (ISO/IEC 13818-1) with H.264 as a byte stream (H.264, annex B) and AAC in ADTS (ISO/IEC
+//! 13818-7, 6.2).
 
 use std::collections::HashMap;
 

@@ -74,8 +74,8 @@ impl BitWriter {
     }
 }
 
-/// Makes a NAL unit: the header byte, then the payload with an emulation prevention byte wherever it
-/// would look like a start code (H.264, 7.3.1 and 7.4.1).
+/// Makes a NAL unit: the header byte, then the payload with an emulation prevention byte wherever
+/// it would look like a start code (H.264, 7.3.1 and 7.4.1).
 pub(super) fn nal_unit(ref_idc: u8, unit_type: u8, payload: &[u8]) -> Vec<u8> {
     let mut nal = Vec::with_capacity(payload.len() + payload.len() / 64 + 8);
     nal.push(ref_idc << 5 | unit_type);

@@ -139,8 +139,8 @@ impl Plan<'_> {
         }
         let rate = settings.frame_rate;
         let gop_nanos = rate.nanos(settings.gop.into()).max(1);
-        // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of GOPs
-        // lets it alternate, also from the end of the loop to its beginning.
+        // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of
+        // GOPs lets it alternate, also from the end of the loop to its beginning.
         let gops = match (LOOP_MIN_MS * 1_000_000).div_ceil(gop_nanos) {
             1 if settings.gop > 1 => 1,
             gops => gops.next_multiple_of(2),
@@ -279,8 +279,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The filler that brings a picture's NAL units to `budget` bytes of payload: in one packet with
-    /// them where one holds it all, else in packets of its own.
+    /// The filler that brings a picture's NAL units to `budget` bytes of payload: in one packet
+    /// with them where one holds it all, else in packets of its own.
     fn filler_for(&self, nals: &[Vec<u8>], budget: usize) -> Option<Vec<u8>> {
         let mtu = self.settings.mtu;
         let nals = slices(nals);

@@ -84,7 +84,8 @@ pub fn aggregate(nals: &[&[u8]]) -> Bytes {
     payload.into()
 }
 
-/// Puts a NAL unit into one packet, or into fragments where it is longer than `mtu` (RFC 6184, 5.8).
+/// Puts a NAL unit into one packet, or into fragments where it is longer than `mtu` (RFC 6184,
+/// 5.8).
 pub fn single_or_fragments(nal: &[u8], mtu: usize, packets: &mut Vec<Bytes>) {
     if nal.len() <= mtu {
         packets.push(Bytes::copy_from_slice(nal));

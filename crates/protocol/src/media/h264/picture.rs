@@ -189,14 +189,14 @@ fn texture_block(w: &mut BitWriter, x: usize, y: usize, index: u64) -> Edges {
     edges
 }
 
-/// The DC coefficient that makes every sample differ by `difference`: with only the first coefficient c, at
-/// QP 24, the residual of each is (40 c + 32) >> 6 (H.264, 8.5.10 and 8.5.12).
+/// The DC coefficient that makes every sample differ by `difference`: with only the first
+/// coefficient c, at QP 24, the residual of each is (40 c + 32) >> 6 (H.264, 8.5.10 and 8.5.12).
 fn dc_level(difference: i32) -> i32 {
     (64 * difference - 32 + 39).div_euclid(40)
 }
 
-/// Writes Intra16x16DCLevel so that all samples of the macroblock differ by `difference` from what is
-/// predicted (H.264, 9.2 and 8.5.10).
+/// Writes Intra16x16DCLevel so that all samples of the macroblock differ by `difference` from what
+/// is predicted (H.264, 9.2 and 8.5.10).
 fn dc_coefficient(w: &mut BitWriter, difference: i32, context: Context) {
     let level = dc_level(difference);
     let token = |w: &mut BitWriter, few: (u32, u32), many: u32| match context {

@@ -63,8 +63,8 @@ impl Bits<'_> {
     }
 }
 
-/// Width and height of the pictures, in samples as they are shown; none where this is no sequence parameter set, or
-/// not one that makes sense.
+/// Width and height of the pictures, in samples as they are shown; none where this is no sequence
+/// parameter set, or not one that makes sense.
 pub fn picture_size(nal: &[u8]) -> Option<(u32, u32)> {
     let (&header, rest) = nal.split_first()?;
     if header & 0x1f != 7 {
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn sizes_of_real_encoders() {
         for (set, size) in [
-            // As x264 writes them: High, with timing; interlaced, cut from 1088 lines; 4:4:4 with scaling lists; 4:2:2, cut in
-            // both directions; Constrained Baseline.
+            // As x264 writes them: High, with timing; interlaced, cut from 1088 lines; 4:4:4 with
+            // scaling lists; 4:2:2, cut in both directions; Constrained Baseline.
             ("Z2QAH6zZQFAFuwEQAAADABAAAAMDIPGDGWA=", (1280, 720)),
             ("Z2QAKKzZQHgET94CIAAAAwAgAAAGQ+LFssA=", (1920, 1080)),
             ("Z/QAH5GbKAoAt2AiAAADAAIAAAMAZB4wYyw=", (1280, 720)),

@@ -1,4 +1,5 @@
-//! Time codes in the frames of one stream: how long each frame was on its way, and which never came.
+//! Time codes in the frames of one stream: how long each frame was on its way, and which never
+//! came.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ pub(super) struct Codes {
     highest: u32,
     /// Whether frames before the next that comes were not to come.
     breaks_off: bool,
-    /// RTP timestamp and time of the codes whose frames are not closed yet, and where the next is put.
+    /// RTP timestamp and time of the codes whose frames are not closed yet, and where the next is
+    /// put.
     open: [Option<(u32, u64)>; OPEN],
     next: usize,
 }
@@ -97,7 +99,8 @@ impl Codes {
         }
     }
 
-    /// The frame with this RTP timestamp was cut off by the end of the stream: nobody can say what became of it.
+    /// The frame with this RTP timestamp was cut off by the end of the stream: nobody can say what
+    /// became of it.
     pub(super) fn cut_off(&mut self, timestamp: u32, recorder: &mut Recorder) {
         if self.take(timestamp).is_some() {
             recorder.take_back(m::FRAMES_PUBLISHED, 1);
@@ -122,8 +125,8 @@ mod tests {
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-    /// Sends `seconds` of coded video to a receiver whose wall clock differs, with what `way` makes of each packet: how
-    /// long it takes, or nothing for a loss.
+    /// Sends `seconds` of coded video to a receiver whose wall clock differs, with what `way` makes
+    /// of each packet: how long it takes, or nothing for a loss.
     fn watched(
         seconds: u64,
         wall_clock: Duration,

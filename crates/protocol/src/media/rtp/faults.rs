@@ -14,7 +14,8 @@ pub struct Faults {
     pub loss: f64,
     /// Packets that are left out in runs.
     pub loss_burst: Option<LossBurst>,
-    /// The share of packets that are sent twice, the second copy right after the first; from 0 to 1.
+    /// The share of packets that are sent twice, the second copy right after the first; from 0 to
+    /// 1.
     pub duplicate: f64,
     /// Packets that are overtaken.
     pub reorder: Option<Reorder>,
@@ -24,7 +25,8 @@ pub struct Faults {
     pub delay: Duration,
     /// A time in which nothing is sent, and after which all that is late goes at once.
     pub stall: Option<Stall>,
-    /// Packets stop coming after so much of the media, without a word: no BYE, the connection stays.
+    /// Packets stop coming after so much of the media, without a word: no BYE, the connection
+    /// stays.
     pub stop_after: Option<Duration>,
 }
 

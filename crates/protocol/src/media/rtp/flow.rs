@@ -230,7 +230,8 @@ pub struct RtpFlow {
     length: Option<Duration>,
     tally: Tally,
     log: Option<Box<Log>>,
-    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are filled in.
+    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are
+    /// filled in.
     codes: Option<u64>,
     /// The channel that its packets have in a connection; none where each is a datagram.
     interleaved: Option<u8>,
@@ -305,7 +306,8 @@ impl RtpFlow {
         }
     }
 
-    /// Fills in the time codes that the clip has room for. `wall_clock` is what it showed, since 1970, when time began.
+    /// Fills in the time codes that the clip has room for. `wall_clock` is what it showed, since
+    /// 1970, when time began.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpFlow {
         self.codes = Some(nanos(wall_clock));
         self
@@ -383,8 +385,8 @@ impl RtpFlow {
         }
     }
 
-    /// Whether it is of any use to tell [`RtpFlow::left`] the time exactly: reading a clock for each
-    /// packet costs something.
+    /// Whether it is of any use to tell [`RtpFlow::left`] the time exactly: reading a clock for
+    /// each packet costs something.
     #[inline]
     pub fn wants_times(&self) -> bool {
         self.log.is_some() || !self.tally.has_begun()
@@ -439,7 +441,8 @@ impl RtpFlow {
         }
     }
 
-    /// The payload of a packet with its frame's time code in it: a copy of its own, one for each frame.
+    /// The payload of a packet with its frame's time code in it: a copy of its own, one for each
+    /// frame.
     fn coded(&self, planned: &Planned, began: u64, place: usize) -> Bytes {
         let packets = self.clip.packets.len() as u64;
         let packet = &self.clip.packets[self.place_of(planned.number)];
@@ -519,8 +522,8 @@ impl RtpFlow {
         &self.clip
     }
 
-    /// Sequence number and RTP timestamp of the next packet of the schedule if it went at `at`: what
-    /// RTP-Info says (RFC 2326, 12.33).
+    /// Sequence number and RTP timestamp of the next packet of the schedule if it went at `at`:
+    /// what RTP-Info says (RFC 2326, 12.33).
     pub fn next_position(&self, at: Time) -> (u16, u32) {
         let seq = self.first_seq.wrapping_add(self.schedule.number as u16);
         let timestamp = match self.state {

@@ -112,7 +112,8 @@ impl Header {
         })
     }
 
-    /// The header of a packet that has neither contributing sources nor extension nor padding; `None` for any other.
+    /// The header of a packet that has neither contributing sources nor extension nor padding;
+    /// `None` for any other.
     #[inline]
     pub(super) fn plain(fixed: &[u8; FIXED_LENGTH], payload_length: usize) -> Option<Header> {
         let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;

@@ -83,8 +83,8 @@ impl Jitter {
     }
 }
 
-/// A number that is not negative, as a whole one. Adding a half and cutting off is cheaper than rounding, and
-/// signed numbers are what processors convert to.
+/// A number that is not negative, as a whole one. Adding a half and cutting off is cheaper than
+/// rounding, and signed numbers are what processors convert to.
 #[inline]
 fn rounded(number: f64) -> u64 {
     (number + 0.5) as i64 as u64

@@ -12,8 +12,8 @@ measure::metrics! {
         /// Packets that were sent to us as far as their sequence numbers tell: the highest extended
         /// sequence number less the base, plus one. The base is the `seq` of RTP-Info where the
         /// server gave one, else the first number seen. An outage counts, however long: where
-        /// numbers jump and the RTP timestamp has advanced with the time of arrival, within a second
-        /// or a tenth. Whole turns of 65,536 packets lost in one outage cannot be told.
+        /// numbers jump and the RTP timestamp has advanced with the time of arrival, within a
+        /// second or a tenth. Whole turns of 65,536 packets lost in one outage cannot be told.
         EXPECTED = "expected", Count, "RFC 3550, A.3";
         /// Packets that arrived, first copies only.
         RECEIVED = "received", Count, "RFC 3550, A.3";
@@ -27,16 +27,17 @@ measure::metrics! {
         /// Datagrams or frames on a media channel that are no RTP, of a payload type that nobody
         /// announced, or single ones of another source or far ahead of their stream.
         MALFORMED = "malformed", Count, "RFC 3550, A.1";
-        /// Times that a stream began anew: another source, or a jump of its sequence numbers by 3000
-        /// or more ahead or 2048 or more back that does not go with the time that passed. Nothing is
-        /// counted as lost between.
+        /// Times that a stream began anew: another source, or a jump of its sequence numbers by
+        /// 3000 or more ahead or 2048 or more back that does not go with the time that passed.
+        /// Nothing is counted as lost between.
         RESTARTS = "restarts", Count, "RFC 3550, A.1";
         /// Bursts of lost packets: runs of consecutive sequence numbers that never came.
         LOSS_BURSTS = "loss_bursts", Count, "RFC 3611, 4.7.2";
         /// Packets known to be lost after the last one that came, out of the final sender report.
         LOST_TAIL = "lost_tail", Count, "";
-        /// Streams of which it is known what was lost after the last packet that came: those with a sender
-        /// report at their end that fits the count so far. Of all others `lost_tail` is unknown, not zero.
+        /// Streams of which it is known what was lost after the last packet that came: those with a
+        /// sender report at their end that fits the count so far. Of all others `lost_tail` is
+        /// unknown, not zero.
         LOST_TAIL_KNOWN = "lost_tail_known", Count, "RFC 3550, 6.4.1";
         /// Bytes of media payload in first copies: without RTP header, extension and padding.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
@@ -52,28 +53,30 @@ measure::metrics! {
         /// Sender reports received.
         SENDER_REPORTS = "sender_reports", Count, "RFC 3550, 6.4.1";
         /// Streams for which the `seq` of RTP-Info does not go with the packets that came: it is
-        /// above the first of them, or 3000 or more below, or the first of them has another number, though it has
-        /// the timestamp that `rtptime` states for it (in streams of sound, where each packet has a timestamp of its own).
-        /// The lowest number that came is the base then, and nothing before it counts as lost.
+        /// above the first of them, or 3000 or more below, or the first of them has another number,
+        /// though it has the timestamp that `rtptime` states for it (in streams of sound, where
+        /// each packet has a timestamp of its own). The lowest number that came is the base then,
+        /// and nothing before it counts as lost.
         RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
-        /// Times that the RTP timestamp jumped by more than a second, or a tenth of the time since the packet
-        /// before, while the numbers went on: in streams whose client has paused or changed its position. What
-        /// reckons with the media's clock begins anew there. A server that sends what it has in store of one
-        /// position after it has told of the next does this.
+        /// Times that the RTP timestamp jumped by more than a second, or a tenth of the time since
+        /// the packet before, while the numbers went on: in streams whose client has paused or
+        /// changed its position. What reckons with the media's clock begins anew there. A server
+        /// that sends what it has in store of one position after it has told of the next does this.
         CLOCK_JUMPS = "clock_jumps", Count, "RFC 2326, B";
-        /// Frames that a publisher of ours sent from the first on of which a time code came, as far as the numbers in time
-        /// codes tell. Of streams that others publish, none.
+        /// Frames that a publisher of ours sent from the first on of which a time code came, as far
+        /// as the numbers in time codes tell. Of streams that others publish, none.
         FRAMES_PUBLISHED = "frames_published", Count, "";
         /// Of these, the frames that came whole.
         FRAMES_DELIVERED = "frames_delivered", Count, "";
-        /// Frames that came whole before the time which their time code says they were due to be sent: the clocks of the
-        /// publisher's machine and of this one differ by more than the way takes. They are not in `frame_delay`.
+        /// Frames that came whole before the time which their time code says they were due to be
+        /// sent: the clocks of the publisher's machine and of this one differ by more than the way
+        /// takes. They are not in `frame_delay`.
         TIME_CODES_AHEAD = "time_codes_ahead", Count, "";
-        /// Packets in a TCP connection of which it is not known when the segment arrived that brought
-        /// their last byte: the time is that of the last segment which one read brought, or where the
-        /// kernel tells none, of reading. Their `jitter`, `early`, `lateness`, `longest_gap`,
-        /// `playout_buffer` and delays to the first packet have in them how late the tester was (its
-        /// `lag`). Where the packet ring shows the segments, few; 0 over UDP.
+        /// Packets in a TCP connection of which it is not known when the segment arrived that
+        /// brought their last byte: the time is that of the last segment which one read brought, or
+        /// where the kernel tells none, of reading. Their `jitter`, `early`, `lateness`,
+        /// `longest_gap`, `playout_buffer` and delays to the first packet have in them how late the
+        /// tester was (its `lag`). Where the packet ring shows the segments, few; 0 over UDP.
         TIMED_BY_READING = "timed_by_reading", Count, "";
     }
     gauges {}
@@ -94,9 +97,10 @@ measure::metrics! {
         PLAYOUT_BUFFER = "playout_buffer", Seconds, "";
         /// How long playing would have stood still, of each stall, with the stated playout buffer.
         STALL_TIME = "stall_time", Seconds, "";
-        /// How long a frame was on its way from end to end: from the moment it was due to be sent by a publisher of ours,
-        /// which a time code in it tells, to the arrival of its last packet. Of whole frames. Where the publisher is on another
-        /// machine, their clocks (`CLOCK_REALTIME`) must agree: this is wrong by as much as they differ.
+        /// How long a frame was on its way from end to end: from the moment it was due to be sent
+        /// by a publisher of ours, which a time code in it tells, to the arrival of its last
+        /// packet. Of whole frames. Where the publisher is on another machine, their clocks
+        /// (`CLOCK_REALTIME`) must agree: this is wrong by as much as they differ.
         FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6";
         /// How many packets each burst of loss is long.
         LOSS_BURST_LENGTH = "loss_burst_length", Count, "RFC 3611, 4.7.2";

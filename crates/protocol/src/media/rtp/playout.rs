@@ -18,7 +18,8 @@ struct Frame {
     timestamp: u32,
     lowest: u32,
     highest: u32,
-    /// Twice the number of its packets, and one more if its highest bears the marker bit: a frame is to be small.
+    /// Twice the number of its packets, and one more if its highest bears the marker bit: a frame
+    /// is to be small.
     packets: u32,
     /// Arrival of its last packet.
     arrived: Time,
@@ -71,8 +72,8 @@ pub(super) struct FramePacket {
 /// that is closed already does not mend it. A frame that the end of the stream cut off counts
 /// neither as whole nor as broken.
 #[derive(Debug)]
-// What every packet needs stands first and side by side: with thousands of streams a line of memory more is
-// what a packet costs.
+// What every packet needs stands first and side by side: with thousands of streams a line of memory
+// more is what a packet costs.
 #[repr(C, align(64))]
 pub(super) struct Playout {
     /// The open frame that began last. Nearly all packets belong to it.
@@ -88,8 +89,8 @@ pub(super) struct Playout {
     codes: Option<Box<Codes>>,
     /// Timestamps of `older`, side by side.
     timestamps: [u32; OLDER],
-    /// The other open frames in the order in which they began, round and round: most frames are only put in, and
-    /// taken out again, so that no more than they are looked at.
+    /// The other open frames in the order in which they began, round and round: most frames are
+    /// only put in, and taken out again, so that no more than they are looked at.
     older: [Frame; OLDER],
     /// Nanoseconds of one unit of the media's clock.
     unit: f64,
@@ -200,7 +201,8 @@ impl Playout {
         slots.into_iter().find(|&slot| known[slot])
     }
 
-    /// Takes in a packet that is not of the newest frame: of an older one, or the first of the next.
+    /// Takes in a packet that is not of the newest frame: of an older one, or the first of the
+    /// next.
     fn packet_of_another(
         &mut self,
         packet: FramePacket,
@@ -245,8 +247,8 @@ impl Playout {
         self.clock = None;
     }
 
-    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at which the next frame was to
-    /// play. All frames are closed.
+    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at
+    /// which the next frame was to play. All frames are closed.
     pub(super) fn silent_until(&mut self, base: u64, until: Time, recorder: &mut Recorder) {
         while self.newest.is_some() {
             self.close_lowest(base, recorder);
@@ -265,7 +267,8 @@ impl Playout {
         }
     }
 
-    /// Takes the open frame out that has the lowest number, and says whether another begins right behind it.
+    /// Takes the open frame out that has the lowest number, and says whether another begins right
+    /// behind it.
     #[inline]
     fn take_lowest(&mut self) -> Option<(Frame, bool)> {
         if self.mixed {
@@ -284,7 +287,8 @@ impl Playout {
             0 => self.newest.as_ref(),
             _ => Some(&self.older[self.slot(0)]),
         };
-        // Where one further on begins there, the frame has not all its numbers, and is broken either way.
+        // Where one further on begins there, the frame has not all its numbers, and is broken
+        // either way.
         let next = next.is_some_and(|next| next.lowest == frame.highest.wrapping_add(1));
         Some((frame, next))
     }

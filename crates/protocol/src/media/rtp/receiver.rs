@@ -93,8 +93,8 @@ impl StreamCounts {
 /// A single one of these is a stray, and is judged when the next packet comes: behind in its own
 /// stream it is late, else malformed. The very last packet after an outage needs no second one.
 #[derive(Debug)]
-// What every packet needs stands side by side, in its order: with thousands of streams, what a packet costs is
-// how many lines of memory it needs.
+// What every packet needs stands side by side, in its order: with thousands of streams, what a
+// packet costs is how many lines of memory it needs.
 #[repr(C, align(64))]
 pub struct RtpReceiver {
     counts: StreamCounts,
@@ -134,8 +134,8 @@ struct Source {
 }
 
 impl Source {
-    /// Whether a packet whose number seems to be one of the last few is really a turn ahead of them,
-    /// after an outage. Numbers just ahead are taken as they are.
+    /// Whether a packet whose number seems to be one of the last few is really a turn ahead of
+    /// them, after an outage. Numbers just ahead are taken as they are.
     #[inline]
     fn came_round(&self, packet: &Stray, clock_rate: u32) -> bool {
         packet.at.since(self.newest.at) >= ROUND_MIN
@@ -239,7 +239,8 @@ impl RtpReceiver {
         }
     }
 
-    /// Looks for time codes in the frames, which are H.264. `wall_clock` is what it showed, since 1970, when time began.
+    /// Looks for time codes in the frames, which are H.264. `wall_clock` is what it showed, since
+    /// 1970, when time began.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpReceiver {
         self.playout.expect_codes(wall_clock);
         self
@@ -254,9 +255,9 @@ impl RtpReceiver {
         self.any_packet(arrival, recorder)
     }
 
-    /// Takes in the packet that was to come next, where it is as most are: nothing before the payload but the fixed header,
-    /// nothing open, no more to look for. Says whether it was. Nothing is told here that [`RtpReceiver::any_packet`] would
-    /// not tell the same way.
+    /// Takes in the packet that was to come next, where it is as most are: nothing before the
+    /// payload but the fixed header, nothing open, no more to look for. Says whether it was.
+    /// Nothing is told here that [`RtpReceiver::any_packet`] would not tell the same way.
     #[inline]
     fn next_as_usual(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
         let (Some(fixed), Some(payload_length)) = (
@@ -315,8 +316,9 @@ impl RtpReceiver {
         self.take(Stray::new(&header, arrival.at), recorder)
     }
 
-    /// Takes in the time code of a packet, where it has one. It reads the header by itself: nearly all streams go without
-    /// codes, and what is kept at hand for this would cost each of their packets something.
+    /// Takes in the time code of a packet, where it has one. It reads the header by itself: nearly
+    /// all streams go without codes, and what is kept at hand for this would cost each of their
+    /// packets something.
     #[cold]
     fn look_for_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
         if let Some(codes) = self.playout.codes()
@@ -339,8 +341,8 @@ impl RtpReceiver {
         }
     }
 
-    /// Takes in a packet that may be of the stream, at the position that plays. Where `TURNED` is false, the position has
-    /// never changed.
+    /// Takes in a packet that may be of the stream, at the position that plays. Where `TURNED` is
+    /// false, the position has never changed.
     #[inline]
     fn take_here<const TURNED: bool>(
         &mut self,
@@ -401,9 +403,10 @@ impl RtpReceiver {
     /// was expected. Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
     /// and the lowest number that came rules.
     ///
-    /// `rtptime` is the timestamp that the server stated for that packet, of a stream in which each packet has a timestamp of its own,
-    /// as sound has: if the first packet that came has it, that packet is the first, whatever number the server stated, and nothing
-    /// before it was lost. Of other streams it must not be given: of a frame in several packets the first may be lost.
+    /// `rtptime` is the timestamp that the server stated for that packet, of a stream in which each
+    /// packet has a timestamp of its own, as sound has: if the first packet that came has it, that
+    /// packet is the first, whatever number the server stated, and nothing before it was lost. Of
+    /// other streams it must not be given: of a frame in several packets the first may be lost.
     pub fn set_base(&mut self, seq: u16, rtptime: Option<u32>, recorder: &mut Recorder) {
         match self.base {
             Base::Unsaid => self.base = Base::said(seq, rtptime),
@@ -412,8 +415,9 @@ impl RtpReceiver {
         }
     }
 
-    /// Says what the server said of the next sequence number of a stream that others receive already: packets of before may
-    /// still be on their way, and come first. Of no use once a packet has come.
+    /// Says what the server said of the next sequence number of a stream that others receive
+    /// already: packets of before may still be on their way, and come first. Of no use once a
+    /// packet has come.
     pub fn hint_base(&mut self, seq: u16) {
         if self.base == Base::Unsaid {
             self.base = Base::Hinted(seq);
@@ -655,8 +659,8 @@ impl RtpReceiver {
         self.playout.counts()
     }
 
-    /// Stands for a receiver on another machine from now on, which counts the stream and adds it to the population's figures:
-    /// this one then only says what was heard of that one.
+    /// Stands for a receiver on another machine from now on, which counts the stream and adds it to
+    /// the population's figures: this one then only says what was heard of that one.
     pub fn mirror(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
         self.finished = true;
         self.counts = counts;
@@ -672,8 +676,8 @@ impl RtpReceiver {
         self.finish_silent(None, recorder);
     }
 
-    /// The same for a stream of which nothing came any more up to `until`, though it was to: that gap counts, and so does the
-    /// stall that did not end.
+    /// The same for a stream of which nothing came any more up to `until`, though it was to: that
+    /// gap counts, and so does the stall that did not end.
     pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
         self.finish_silent(Some(until), recorder);
     }

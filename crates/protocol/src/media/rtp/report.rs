@@ -13,8 +13,8 @@ pub const REPORT_EVERY: Duration = Duration::from_secs(5);
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
 impl RtpFlow {
-    /// A report on what left so far, as a compound of RTCP, which says goodbye where it is the last. `wall_clock` is what
-    /// it showed, since 1970, when time began.
+    /// A report on what left so far, as a compound of RTCP, which says goodbye where it is the
+    /// last. `wall_clock` is what it showed, since 1970, when time began.
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
         let (packets, bytes) = self.sent();
         let info = SenderReportInfo {

@@ -123,8 +123,9 @@ impl Sequence {
         }
     }
 
-    /// Puts a number in its place that is the next one, where none is missing at the end of the window: then there is nothing
-    /// to tell, and nothing to do but to go on. Else it is [`Sequence::place`]'s.
+    /// Puts a number in its place that is the next one, where none is missing at the end of the
+    /// window: then there is nothing to tell, and nothing to do but to go on. Else it is
+    /// [`Sequence::place`]'s.
     #[inline(always)]
     pub(super) fn next(&mut self, sequence: u16) -> Option<u64> {
         let extended = self.highest + 1;
@@ -143,9 +144,9 @@ impl Sequence {
         Some(extended)
     }
 
-    /// Goes forward to a number, however far ahead, with all between missing; gives it extended, and
-    /// by how much the span grew. The way is never longer than once around: a number that is the
-    /// highest already is a whole turn ahead. Costs what the window costs, however far it goes.
+    /// Goes forward to a number, however far ahead, with all between missing; gives it extended,
+    /// and by how much the span grew. The way is never longer than once around: a number that is
+    /// the highest already is a whole turn ahead. Costs what the window costs, however far it goes.
     #[cold]
     pub(super) fn skip(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
         let ahead = match to.wrapping_sub(self.highest as u16) {
@@ -157,8 +158,9 @@ impl Sequence {
         (extended, ahead)
     }
 
-    /// Goes forward to a number, with all between missing. Costs a step for each number, but for those in a row of which none had come: a
-    /// sender that leaves out thousands with each packet must not cost thousands of steps a packet.
+    /// Goes forward to a number, with all between missing. Costs a step for each number, but for
+    /// those in a row of which none had come: a sender that leaves out thousands with each packet
+    /// must not cost thousands of steps a packet.
     #[inline]
     fn go_to(&mut self, extended: u64, recorder: &mut Recorder) {
         let near = extended.min(self.highest + WINDOW);

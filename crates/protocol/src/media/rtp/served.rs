@@ -33,8 +33,8 @@ pub struct ServedStream {
     pub lost: u64,
     /// Packets after the highest that left, which no receiver can know of.
     pub lost_tail: u64,
-    /// Of the lost, the tail included, those that the network stack did not take. The others were left
-    /// out on purpose, or still held back at the end.
+    /// Of the lost, the tail included, those that the network stack did not take. The others were
+    /// left out on purpose, or still held back at the end.
     pub not_taken: u64,
     /// Second copies that left.
     pub duplicated: u64,
@@ -46,8 +46,8 @@ pub struct ServedStream {
     pub first_left_extended_seq: u64,
     /// The highest packet that left, as an extended sequence number; `first_seq` if none did.
     pub last_left_extended_seq: u64,
-    /// The last packet that was to be sent, as an extended sequence number; `first_seq` if there was
-    /// none.
+    /// The last packet that was to be sent, as an extended sequence number; `first_seq` if there
+    /// was none.
     pub last_extended_seq: u64,
     /// Bytes of payload in first copies.
     pub payload_bytes: u64,
@@ -58,8 +58,8 @@ pub struct ServedStream {
     pub clock_monotonic_nanos: i64,
     /// When the first packet left, in nanoseconds since the server began; `None` if none did.
     pub first_left_nanos: Option<u64>,
-    /// Each packet that left, second copies too, in the order in which they left. Empty where nobody
-    /// asked for it; no more than the first 131,072.
+    /// Each packet that left, second copies too, in the order in which they left. Empty where
+    /// nobody asked for it; no more than the first 131,072.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<Departure>,
 }
@@ -95,8 +95,8 @@ impl Serialize for Departure {
 /// Most departures of one stream that are written down: 4 MiB of them.
 const DEPARTURES_MAX: usize = 1 << 17;
 
-/// What left, packet by packet. Knows nothing of faults: it sees timestamps as they are handed out, and
-/// which of these packets left.
+/// What left, packet by packet. Knows nothing of faults: it sees timestamps as they are handed out,
+/// and which of these packets left.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Timestamps of the packets that are on their way to the network stack.

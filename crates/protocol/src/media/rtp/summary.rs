@@ -22,7 +22,8 @@ pub struct StreamSummary {
     /// What was counted.
     #[serde(flatten)]
     pub counts: StreamCounts,
-    /// Of a transport stream, what was counted of it. What is counted above is then of stamped datagrams, as far as there are any.
+    /// Of a transport stream, what was counted of it. What is counted above is then of stamped
+    /// datagrams, as far as there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Box<TsSummary>>,
     /// Mean of the interarrival jitter after each packet.
@@ -90,7 +91,8 @@ impl StreamSummary {
         }
     }
 
-    /// Adds what was counted of another stream that the client had: what stays one figure is the sum, or the longest. PIDs are each stream's own, and left out.
+    /// Adds what was counted of another stream that the client had: what stays one figure is the
+    /// sum, or the longest. PIDs are each stream's own, and left out.
     pub fn add(&mut self, other: &StreamSummary) {
         let (own, others) = (&mut self.counts, &other.counts);
         own.expected += others.expected;

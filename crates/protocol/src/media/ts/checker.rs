@@ -1,4 +1,5 @@
-//! Checks a transport stream as it comes: what can be known of any, and of those of our own source the fate of each datagram.
+//! Checks a transport stream as it comes: what can be known of any, and of those of our own source
+//! the fate of each datagram.
 //!
 //! * this file: packets out of bytes, and which of them goes where;
 //! * `pids`: continuity counters;
@@ -40,7 +41,8 @@ const IN_A_ROW: usize = 3;
 /// So many bytes tell whether a packet begins at the first of them.
 const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
 
-/// From how many reads the bytes that are held while sync is looked for may come; more share a time.
+/// From how many reads the bytes that are held while sync is looked for may come; more share a
+/// time.
 const PIECES: usize = 4;
 
 /// What a checker is to know beforehand.
@@ -50,10 +52,12 @@ pub struct CheckerConfig {
     pub due: Time,
     /// The group that stamps are to name; the first that comes, where none is said.
     pub group: Option<SocketAddr>,
-    /// The group of the channel that the client had before, where it changed channel: it is no other's. Delays are then those of a change, which whoever asks
-    /// [`Checker::random_access`] knows, and none of a client's beginning.
+    /// The group of the channel that the client had before, where it changed channel: it is no
+    /// other's. Delays are then those of a change, which whoever asks [`Checker::random_access`]
+    /// knows, and none of a client's beginning.
     pub before: Option<Before>,
-    /// What the wall clock showed, since 1970, when time began. Without it, datagrams have no delay.
+    /// What the wall clock showed, since 1970, when time began. Without it, datagrams have no
+    /// delay.
     pub wall_clock: Option<Duration>,
 }
 
@@ -159,7 +163,8 @@ pub struct Checker {
     synced: bool,
     /// In sync, the beginning of a packet; else what may be one.
     held: Vec<u8>,
-    /// Up to where in `held` bytes came by when, and whether that is exact, while sync is looked for.
+    /// Up to where in `held` bytes came by when, and whether that is exact, while sync is looked
+    /// for.
     pieces: Vec<(usize, Time, bool)>,
     first_arrival: Option<Time>,
     last_arrival: Option<Time>,
@@ -208,7 +213,8 @@ impl Checker {
         }
     }
 
-    /// Takes bytes in. They begin `start` bytes into what was read, of which `times` tells when it came.
+    /// Takes bytes in. They begin `start` bytes into what was read, of which `times` tells when it
+    /// came.
     #[inline]
     pub fn feed(
         &mut self,
@@ -266,7 +272,8 @@ impl Checker {
         }
     }
 
-    /// Takes bytes in while it is not known where packets begin. May copy and allocate: of a stream that is one, it is the exception.
+    /// Takes bytes in while it is not known where packets begin. May copy and allocate: of a stream
+    /// that is one, it is the exception.
     #[cold]
     fn look_for_sync(
         &mut self,
@@ -364,7 +371,8 @@ impl Checker {
         };
         match whose {
             Whose::Own => self.contents(packet, at, recorder),
-            // Of another stream: neither its tables, nor its clock, nor its counters are this one's.
+            // Of another stream: neither its tables, nor its clock, nor its counters are this
+            // one's.
             Whose::Others => self.counts.malformed += u64::from(Header::parse(packet).is_err()),
         }
     }
@@ -448,7 +456,8 @@ impl Checker {
         }
     }
 
-    /// Adds to the recorder what was counted since the last time: once for each piece, and not for each packet.
+    /// Adds to the recorder what was counted since the last time: once for each piece, and not for
+    /// each packet.
     #[inline]
     fn add(&mut self, recorder: &mut Recorder) {
         let packets = self.counts.ts_packets - self.added.ts_packets;
@@ -497,7 +506,8 @@ impl Checker {
         }
     }
 
-    /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards stays as it is.
+    /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards
+    /// stays as it is.
     pub fn finish(&mut self, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) {
             return;

@@ -1,4 +1,5 @@
-//! The sender of one transport stream to one group: datagrams at a constant bit rate, each with a stamp.
+//! The sender of one transport stream to one group: datagrams at a constant bit rate, each with a
+//! stamp.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -199,8 +200,8 @@ impl TsFlow {
         })
     }
 
-    /// The header of RTP (RFC 3550, 5.1). The timestamp is that of sending; it never jumps, so the marker is never set (RFC
-    /// 2250, 2).
+    /// The header of RTP (RFC 3550, 5.1). The timestamp is that of sending; it never jumps, so the
+    /// marker is never set (RFC 2250, 2).
     fn header(&self, rtp: RtpStart) -> [u8; HEAD] {
         let number = self.stamp.number;
         let mut header = [0; HEAD];

@@ -1,4 +1,5 @@
-//! A file of a transport stream, as one loop: its clock, its times and its counters go on from turn to turn.
+//! A file of a transport stream, as one loop: its clock, its times and its counters go on from turn
+//! to turn.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +17,8 @@ const CLOCK_GAP_MAX: u64 = PCR_HZ;
 /// By how much times of pictures and sound may tell another length than the clock.
 const LENGTHS_APART_MAX: u64 = PCR_HZ;
 
-/// A stream whose times follow each other that closely, in ticks of 90 kHz, tells how long the loop is.
+/// A stream whose times follow each other that closely, in ticks of 90 kHz, tells how long the loop
+/// is.
 const CLOSE: u64 = 90_000 / 5;
 
 /// By how much the bit rate is raised each time, until all packets find room.
@@ -70,9 +72,9 @@ pub enum FileError {
 }
 
 impl Reel {
-    /// One loop out of a file: all that it holds, but for null packets. Its first programme's clock is the loop's. `rate` is
-    /// in bit/s, of transport packets, stamps included; without one it is sent as fast as it was made, in the mean. Takes memory
-    /// for the file once more.
+    /// One loop out of a file: all that it holds, but for null packets. Its first programme's clock
+    /// is the loop's. `rate` is in bit/s, of transport packets, stamps included; without one it is
+    /// sent as fast as it was made, in the mean. Takes memory for the file once more.
     ///
     /// # Errors
     /// It cannot be sent so; the text says why.
@@ -204,7 +206,8 @@ impl Reel {
     }
 }
 
-/// The packets of a file. What is left at the end is not one, and up to one may be at the beginning.
+/// The packets of a file. What is left at the end is not one, and up to one may be at the
+/// beginning.
 fn packets(bytes: &[u8]) -> Result<&[[u8; PACKET]], FileError> {
     let begins = |&start: &usize| {
         let packets = bytes[start..].as_chunks::<PACKET>().0;
@@ -229,8 +232,8 @@ fn headers(packets: &[[u8; PACKET]]) -> Result<Vec<Header>, FileError> {
 struct Programme {
     map_pid: u16,
     clock_pid: u16,
-    /// The packets of the tables, with the stamps in the map; none where tables change over the file, and so stay where they
-    /// are in it.
+    /// The packets of the tables, with the stamps in the map; none where tables change over the
+    /// file, and so stay where they are in it.
     tables: Vec<[u8; PACKET]>,
     /// Whether the map lists the stamps.
     listed: bool,
@@ -379,7 +382,8 @@ impl Times {
         self.most = self.most.max(since);
     }
 
-    /// How long all last, the last as long as the others in the mean; none where they do not follow closely.
+    /// How long all last, the last as long as the others in the mean; none where they do not follow
+    /// closely.
     fn length(&self) -> Option<u64> {
         let others = self.count.checked_sub(1).filter(|&others| others > 0)?;
         let span = self.most - self.least;
@@ -387,8 +391,9 @@ impl Times {
     }
 }
 
-/// How long the loop is: as long as pictures and sound last, so that they go on without a gap; as the clock has it where
-/// they tell something quite different. In whole ticks of 90 kHz, of which the times are.
+/// How long the loop is: as long as pictures and sound last, so that they go on without a gap; as
+/// the clock has it where they tell something quite different. In whole ticks of 90 kHz, of which
+/// the times are.
 fn length(times: &BTreeMap<u16, Times>, clock: u64) -> u64 {
     let longest = times.values().filter_map(Times::length).max();
     let longest = longest.map(|ticks| ticks * 300);
@@ -399,8 +404,8 @@ fn length(times: &BTreeMap<u16, Times>, clock: u64) -> u64 {
         .next_multiple_of(300)
 }
 
-/// Whether a packet is sent a second time, which a stream may do (ISO/IEC 13818-1, 2.4.3.3): but for the clock reference
-/// they are the same.
+/// Whether a packet is sent a second time, which a stream may do (ISO/IEC 13818-1, 2.4.3.3): but
+/// for the clock reference they are the same.
 fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: usize) -> bool {
     let (first, second) = (&headers[before], &headers[index]);
     first.continuity == second.continuity
@@ -408,7 +413,8 @@ fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: u
         && first.payload_of(&packets[before]) == second.payload_of(&packets[index])
 }
 
-/// Where a time of presentation stands in a packet, and whether one of decoding follows (ISO/IEC 13818-1, 2.4.3.6).
+/// Where a time of presentation stands in a packet, and whether one of decoding follows (ISO/IEC
+/// 13818-1, 2.4.3.6).
 fn time_in(
     index: usize,
     header: &Header,

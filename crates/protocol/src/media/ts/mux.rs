@@ -1,4 +1,5 @@
-//! The order in which packets leave at a constant bit rate: the loop's, tables, clock references, null packets.
+//! The order in which packets leave at a constant bit rate: the loop's, tables, clock references,
+//! null packets.
 
 use std::sync::Arc;
 
@@ -79,7 +80,8 @@ impl Mux {
         }
     }
 
-    /// The next packet of the datagram under way. The first of each datagram is the stamp, and is not made here.
+    /// The next packet of the datagram under way. The first of each datagram is the stamp, and is
+    /// not made here.
     #[inline]
     pub(super) fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
         if self.in_datagram == 0 {
@@ -136,7 +138,8 @@ impl Mux {
         (self.reel.clock + now) % PCR_WRAP
     }
 
-    /// A packet with a clock reference and nothing else. It does not count (ISO/IEC 13818-1, 2.4.3.3).
+    /// A packet with a clock reference and nothing else. It does not count (ISO/IEC 13818-1,
+    /// 2.4.3.3).
     fn clock(&self, now: u64) -> [u8; PACKET] {
         let (pid, number) = self.reel.clock_pid;
         let [high, low] = pid.to_be_bytes();
@@ -147,7 +150,8 @@ impl Mux {
         packet
     }
 
-    /// Numbers the next packet of the tables. Each is sent once in a round, and those of a PID follow each other.
+    /// Numbers the next packet of the tables. Each is sent once in a round, and those of a PID
+    /// follow each other.
     fn number_table(&mut self, packet: &mut [u8; PACKET]) {
         let tables = &self.reel.tables;
         let same =

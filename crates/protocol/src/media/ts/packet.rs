@@ -1,4 +1,5 @@
-//! One packet of a transport stream: its header and its adaptation field (ISO/IEC 13818-1, 2.4.3.2 to 2.4.3.5).
+//! One packet of a transport stream: its header and its adaptation field (ISO/IEC 13818-1, 2.4.3.2
+//! to 2.4.3.5).
 
 /// Bytes of a packet.
 pub const PACKET: usize = 188;

@@ -5,7 +5,8 @@ use super::packet::{NULL_PID, PACKET, PCR_HZ, PCR_WRAP};
 pub use super::looped::FileError;
 pub use super::synthetic::SyntheticError;
 
-/// How many transport packets a datagram has: as many as an Ethernet frame takes, the stamp among them.
+/// How many transport packets a datagram has: as many as an Ethernet frame takes, the stamp among
+/// them.
 pub const PACKETS: usize = 7;
 
 /// Bytes of transport packets of a datagram.
@@ -14,25 +15,26 @@ pub const DATAGRAM: usize = PACKETS * PACKET;
 /// Bits of transport packets of a datagram.
 pub const DATAGRAM_BITS: u64 = 8 * DATAGRAM as u64;
 
-/// The lowest bit rate of a stream: below it, the clock references would come less often than every 40 ms.
+/// The lowest bit rate of a stream: below it, the clock references would come less often than every
+/// 40 ms.
 pub const RATE_MIN: u64 = 500_000;
 
 /// The highest bit rate of a stream.
 pub const RATE_MAX: u64 = 10_000_000_000;
 
-/// How often the tables are sent at least: ISO/IEC 13818-1 leaves it open; ETSI TR 101 290 (1.3, 1.5) and decoders want
-/// every 100 ms.
+/// How often the tables are sent at least: ISO/IEC 13818-1 leaves it open; ETSI TR 101 290 (1.3,
+/// 1.5) and decoders want every 100 ms.
 pub(super) const TABLES_EVERY: u64 = PCR_HZ * 80 / 1000;
 
-/// How often a clock reference is sent at least, so that none comes more than 40 ms after the one before (ETSI TR 101 290, 2.3;
-/// ISO/IEC 13818-1, 2.7.2, asks for 100 ms).
+/// How often a clock reference is sent at least, so that none comes more than 40 ms after the one
+/// before (ETSI TR 101 290, 2.3; ISO/IEC 13818-1, 2.7.2, asks for 100 ms).
 pub(super) const CLOCK_EVERY: u64 = PCR_HZ * 30 / 1000;
 
 /// The longest that packets may wait for room.
 const WAIT_MAX: u64 = 2 * PCR_HZ;
 
-/// One loop of a transport stream without null packets, to be sent over and over: [`super::flow::TsFlow`]. All times are
-/// in ticks of 27 MHz.
+/// One loop of a transport stream without null packets, to be sent over and over:
+/// [`super::flow::TsFlow`]. All times are in ticks of 27 MHz.
 #[derive(Debug)]
 pub struct Reel {
     /// The packets of the loop.
@@ -43,13 +45,15 @@ pub struct Reel {
     pub(super) pids: usize,
     /// How long the loop is.
     pub(super) length: u64,
-    /// The packets of the tables, which are sent on their own schedule; none where the tables are among the packets.
+    /// The packets of the tables, which are sent on their own schedule; none where the tables are
+    /// among the packets.
     pub(super) tables: Vec<[u8; PACKET]>,
     /// What the clock shows when the loop begins for the first time.
     pub(super) clock: u64,
     /// The PID of the clock, and its number among the PIDs.
     pub(super) clock_pid: (u16, u16),
-    /// By how much the times of pictures and sound are put off, so that packets which wait for room are not late.
+    /// By how much the times of pictures and sound are put off, so that packets which wait for room
+    /// are not late.
     pub(super) delay: u64,
     /// At which bit rate it is sent, in bit/s, stamps included.
     pub(super) rate: u64,
@@ -70,7 +74,8 @@ pub(super) struct Mark {
     pub(super) counts: bool,
     /// Whether it has a clock reference.
     pub(super) clock: ClockMark,
-    /// Where a time of presentation stands in it, if it has one; there is a time of decoding right behind it, if so said.
+    /// Where a time of presentation stands in it, if it has one; there is a time of decoding right
+    /// behind it, if so said.
     pub(super) times: Option<(u8, bool)>,
 }
 
@@ -91,7 +96,8 @@ impl Reel {
         self.rate
     }
 
-    /// Whether the programme map lists the stamps. Where it does not, a remultiplexer is sure to leave them out.
+    /// Whether the programme map lists the stamps. Where it does not, a remultiplexer is sure to
+    /// leave them out.
     pub fn lists_stamps(&self) -> bool {
         self.listed
     }

@@ -1,4 +1,5 @@
-//! Reading tables of a programme: sections out of packets, and what they say (ISO/IEC 13818-1, 2.4.4).
+//! Reading tables of a programme: sections out of packets, and what they say (ISO/IEC 13818-1,
+//! 2.4.4).
 
 use super::tables::{PAT_TABLE, PMT_TABLE, crc, entry, finish};
 use crate::steps;
@@ -50,8 +51,8 @@ pub(super) fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
     (longer.len() + 4 <= SECTION_MAX).then(|| finish(longer))
 }
 
-/// What stands between the head of a whole section and its check, if it is of that table, the only one of it, in force,
-/// and undamaged.
+/// What stands between the head of a whole section and its check, if it is of that table, the only
+/// one of it, in force, and undamaged.
 fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     let (&[kind, _, _, _, _, flags, number, last], rest) = section.split_first_chunk()?;
     let body = rest.get(..rest.len().checked_sub(4)?)?;
@@ -68,7 +69,8 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// Takes a packet's payload in; `start` says that a section begins in it. Hands over each section that is whole.
+    /// Takes a packet's payload in; `start` says that a section begins in it. Hands over each
+    /// section that is whole.
     pub(super) fn take(&mut self, start: bool, payload: &[u8], mut whole: impl FnMut(&[u8])) {
         let mut rest = payload;
         if start {
@@ -124,7 +126,8 @@ impl Sections {
     }
 }
 
-/// Reads any bytes as payloads of one PID's packets: of each first how long it is and, in the highest bit, whether a section begins in it.
+/// Reads any bytes as payloads of one PID's packets: of each first how long it is and, in the
+/// highest bit, whether a section begins in it.
 ///
 /// # Panics
 /// If a section is longer than may be, or a table does not say what was written into it.

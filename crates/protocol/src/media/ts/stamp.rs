@@ -1,8 +1,10 @@
-//! What each datagram of our own multicast source says of itself, in a transport packet of a PID of its own: so it comes through
-//! whatever passes packets on, and the other end can account for each datagram.
+//! What each datagram of our own multicast source says of itself, in a transport packet of a PID of
+//! its own: so it comes through whatever passes packets on, and the other end can account for each
+//! datagram.
 //!
-//! The packet holds one PES packet of `private_stream_2` (ISO/IEC 13818-1, 2.4.3.7), which the programme map lists as private data
-//! (stream type 6): decoders pass it over. Its data, in network byte order:
+//! The packet holds one PES packet of `private_stream_2` (ISO/IEC 13818-1, 2.4.3.7), which the
+//! programme map lists as private data (stream type 6): decoders pass it over. Its data, in network
+//! byte order:
 //!
 //! | bytes | what |
 //! |--:|---|
@@ -24,7 +26,8 @@ use super::packet::{Header, PACKET, SYNC};
 /// The PID of stamps.
 pub const STAMP_PID: u16 = 0x1ab5;
 
-/// The stream type under which the programme map lists it: private data in PES packets (ISO/IEC 13818-1, table 2-34).
+/// The stream type under which the programme map lists it: private data in PES packets (ISO/IEC
+/// 13818-1, table 2-34).
 pub const STAMP_STREAM_TYPE: u8 = 6;
 
 const MAGIC: [u8; 4] = *b"SGTS";

@@ -1,4 +1,5 @@
-//! A made programme: H.264 that any decoder decodes, and tables and clock as the standard wants them.
+//! A made programme: H.264 that any decoder decodes, and tables and clock as the standard wants
+//! them.
 
 use super::packet::{PACKET, PCR_HZ, SYNC};
 use super::reel::{
@@ -21,16 +22,19 @@ const H264: u8 = 0x1b;
 const FRAMES: u32 = 25;
 const GOP: u32 = 25;
 
-/// The most that is spent on video, in bit/s: as much as a channel in HD has. Null packets are the rest.
+/// The most that is spent on video, in bit/s: as much as a channel in HD has. Null packets are the
+/// rest.
 const VIDEO_MAX: u64 = 8_000_000;
 
-/// What the video takes of the room that there is, at most; the rest is for what PES and byte stream add.
+/// What the video takes of the room that there is, at most; the rest is for what PES and byte
+/// stream add.
 const SHARE: f64 = 0.85;
 
 /// What the clock shows at the beginning: ten seconds, so that no time before it is below zero.
 const CLOCK: u64 = 10 * PCR_HZ;
 
-/// An access unit delimiter, which a picture in a transport stream begins with (ISO/IEC 13818-1, 2.14.1; H.264, 7.3.2.4).
+/// An access unit delimiter, which a picture in a transport stream begins with (ISO/IEC 13818-1,
+/// 2.14.1; H.264, 7.3.2.4).
 const DELIMITER: [u8; 2] = [0x09, 0xf0];
 
 /// Why no programme can be made.
@@ -45,8 +49,9 @@ pub enum SyntheticError {
 }
 
 impl Reel {
-    /// A programme of video alone, at a constant bit rate of transport packets, stamps included. Null packets fill it up. The video
-    /// takes what there is, up to 8 Mb/s. Takes some tenths of a second.
+    /// A programme of video alone, at a constant bit rate of transport packets, stamps included.
+    /// Null packets fill it up. The video takes what there is, up to 8 Mb/s. Takes some tenths of a
+    /// second.
     ///
     /// # Errors
     /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`].
@@ -77,7 +82,8 @@ impl Reel {
             bits_per_second: video.min(VIDEO_MAX),
             frame_rate: FrameRate::whole(FRAMES),
             gop: GOP,
-            // It is not cut into packets of RTP; where the bit rate of those is met, that of the stream is nearly so.
+            // It is not cut into packets of RTP; where the bit rate of those is met, that of the
+            // stream is nearly so.
             mtu: 65_000,
         };
         let stream = H264Stream::new(&settings)?;
@@ -100,8 +106,8 @@ impl Reel {
             ),
         };
         let ends = reel.pack(&stream);
-        // The video leaves evenly. So a picture that is larger than others is late by its number, and all are shown so
-        // much later that none is.
+        // The video leaves evenly. So a picture that is larger than others is late by its number,
+        // and all are shown so much later that none is.
         let count = reel.packets.len() as u64;
         for (index, mark) in (0u64..).zip(&mut reel.marks) {
             mark.at = length * index / count;
@@ -121,7 +127,8 @@ impl Reel {
             }
         }
         reel.set_rate(rate).map_err(|no_room| {
-            // It takes so little of the room that this is no rate at which there would be video either.
+            // It takes so little of the room that this is no rate at which there would be video
+            // either.
             let needed = no_room.needs.max(rate_for(0.0, reel.tables.len()));
             SettingsError::BitRateTooLow {
                 asked: rate,
@@ -137,7 +144,8 @@ impl Reel {
     fn pack(&mut self, stream: &H264Stream) -> Vec<usize> {
         let mut ends = Vec::new();
         for nals in &stream.pictures {
-            // A PES packet of video (2.4.3.6): of any length, data aligned, with a time of presentation, filled in later.
+            // A PES packet of video (2.4.3.6): of any length, data aligned, with a time of
+            // presentation, filled in later.
             let mut bytes = vec![0, 0, 1, 0xe0, 0, 0, 0x84, 0x80, 5];
             bytes.extend([0; 5]);
             for nal in [&DELIMITER[..]]

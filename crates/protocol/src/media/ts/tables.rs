@@ -5,7 +5,8 @@ use super::packet::{PACKET, SYNC};
 pub(super) const PAT_TABLE: u8 = 0;
 pub(super) const PMT_TABLE: u8 = 2;
 
-/// The check that sections end with: CRC-32 with the polynomial 0x04c11db7, the highest bit first, not inverted (annex A).
+/// The check that sections end with: CRC-32 with the polynomial 0x04c11db7, the highest bit first,
+/// not inverted (annex A).
 pub(super) fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte) << 24, |crc, _| {

@@ -251,7 +251,8 @@ fn messages_are_read_in_linear_time() {
         })
     };
     let websocket = |masked| Framing::WebSocket { masked, text: true };
-    // What nearly is a delimiter, lengths of nothing, messages without end, empty and tiny frames, pings.
+    // What nearly is a delimiter, lengths of nothing, messages without end, empty and tiny frames,
+    // pings.
     let cases: [(Framing, &[u8]); 12] = [
         (delimited(b"aaaaaaaaaaaaaaab"), b"a"),
         (delimited(b"\r\n"), b"\r"),

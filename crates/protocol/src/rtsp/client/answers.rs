@@ -437,8 +437,8 @@ impl Client {
         self.check = Some(cx.now);
     }
 
-    /// Which stream each entry of RTP-Info is of, with its sequence number and time. Where a URL is none of
-    /// ours and there are as many entries as streams, their order tells.
+    /// Which stream each entry of RTP-Info is of, with its sequence number and time. Where a URL is
+    /// none of ours and there are as many entries as streams, their order tells.
     pub(super) fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, Option<u16>, Option<u32>)> {
         let of_url = |info: &RtpInfo| {
             let absolute = url::control(&self.base, Some(&info.url));

@@ -1,8 +1,9 @@
-//! Media that goes to another address than the one requests come from (RFC 2326, 12.39: `destination`): to another of this
-//! machine's, or to another machine, on which a receiver counts it.
+//! Media that goes to another address than the one requests come from (RFC 2326, 12.39:
+//! `destination`): to another of this machine's, or to another machine, on which a receiver counts
+//! it.
 //!
-//! The ports at that address are held before a server is asked to send there, so that media is never directed to where nobody
-//! has agreed to take it.
+//! The ports at that address are held before a server is asked to send there, so that media is
+//! never directed to where nobody has agreed to take it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +29,8 @@ impl Client {
         }
     }
 
-    /// Begins to connect to the machine that is to receive the media, where there is one: while the server is asked.
+    /// Begins to connect to the machine that is to receive the media, where there is one: while the
+    /// server is asked.
     pub(super) fn reach_receiver(&mut self, cx: &mut Context<'_>) {
         // Who only asks what the media is receives none.
         let Some(media) = self.config.media.as_ref().filter(|_| !self.only_asks) else {
@@ -106,7 +108,8 @@ impl Client {
         }
     }
 
-    /// Says with which number a stream begins, where another machine receives it; says whether it does.
+    /// Says with which number a stream begins, where another machine receives it; says whether it
+    /// does.
     pub(super) fn begins_apart(
         &mut self,
         cx: &mut Context<'_>,
@@ -219,7 +222,8 @@ impl Client {
         }
     }
 
-    /// Asks the receiver to count to the end, once the server sends no more; says whether that is waited for.
+    /// Asks the receiver to count to the end, once the server sends no more; says whether that is
+    /// waited for.
     pub(super) fn leave_receiver(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(link) = self.link.as_mut().filter(|link| !link.closed) else {
             return false;
@@ -238,8 +242,8 @@ impl Client {
         }
     }
 
-    /// Whether an answer of that status means that the server sends media to no other address. 463 is RTSP 2.0's
-    /// (RFC 7826), and some servers of 1.0 know it too.
+    /// Whether an answer of that status means that the server sends media to no other address. 463
+    /// is RTSP 2.0's (RFC 7826), and some servers of 1.0 know it too.
     pub(super) fn refuses_destination(&self, pending: &Pending, status: u16) -> bool {
         pending.method == Method::Setup
             && self.destination().is_some()

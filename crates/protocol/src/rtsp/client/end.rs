@@ -14,8 +14,9 @@ use crate::session::{ChannelId, Context, Note, Outcome, Output};
 /// How long the answer to TEARDOWN is waited for.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to count as
-/// the server's failure: well above what a server that works takes, and below what a viewer bears.
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to
+/// count as the server's failure: well above what a server that works takes, and below what a
+/// viewer bears.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
@@ -31,8 +32,8 @@ impl Client {
     }
 
     /// Whether a client that is stopped before any media came has waited so long that this is the
-    /// server's doing. Else a run that is shorter than the time-outs would pass against a server that says
-    /// nothing.
+    /// server's doing. Else a run that is shorter than the time-outs would pass against a server
+    /// that says nothing.
     fn waited_in_vain(&self, now: Time) -> Option<(Failure, String)> {
         if self.first_media.is_some() {
             return None;
@@ -83,8 +84,8 @@ impl Client {
         })
     }
 
-    /// Whether the media of a client that is stopped has come to a stop before, long enough ago not to be a gap like
-    /// those before.
+    /// Whether the media of a client that is stopped has come to a stop before, long enough ago not
+    /// to be a gap like those before.
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
@@ -137,8 +138,9 @@ impl Client {
         self.ask_teardown(cx);
     }
 
-    /// Fails. The server's session is let go, but its answer is not waited for: the client is out of
-    /// the count at once. What goes wrong while the session is let go already changes no outcome.
+    /// Fails. The server's session is let go, but its answer is not waited for: the client is out
+    /// of the count at once. What goes wrong while the session is let go already changes no
+    /// outcome.
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if self.ending.is_none() {
             if failure == Failure::MediaStopped {

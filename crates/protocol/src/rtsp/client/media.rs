@@ -41,7 +41,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether each of its packets has a timestamp of its own: a frame of sound is a packet, a picture is many.
+    /// Whether each of its packets has a timestamp of its own: a frame of sound is a packet, a
+    /// picture is many.
     pub(super) fn has_own_times(&self) -> bool {
         self.kind == MediaKind::Audio
     }
@@ -50,12 +51,14 @@ impl Stream {
 /// How long after the last BYE packets may still be on their way: they come through other queues.
 const BYE_LINGER: Duration = Duration::from_millis(200);
 
-/// How long after its time a packet near the media's end is waited for before it is looked at how far the media has come.
+/// How long after its time a packet near the media's end is waited for before it is looked at how
+/// far the media has come.
 const LATE: Duration = Duration::from_millis(200);
 
-/// How long before silence would have lasted too long a client looks whether media still flows, which puts the check off. Nothing
-/// hangs on the moment of the look, so it comes when the loop is awake anyway: to be woken for each of thousands of clients at a
-/// moment of its own cost more than all their packets. Longer than what has come may be unknown.
+/// How long before silence would have lasted too long a client looks whether media still flows,
+/// which puts the check off. Nothing hangs on the moment of the look, so it comes when the loop is
+/// awake anyway: to be woken for each of thousands of clients at a moment of its own cost more than
+/// all their packets. Longer than what has come may be unknown.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// Bytes of framing before each packet in the connection (RFC 2326, 10.12).
@@ -85,9 +88,9 @@ fn reached_end(length: Duration, came: Duration) -> bool {
 }
 
 impl Client {
-    /// A packet in the connection, `length` bytes long, and as much of it as is there. The hot path of
-    /// media over TCP: nothing is allocated. Says whether it was media that the session needs to do
-    /// nothing about.
+    /// A packet in the connection, `length` bytes long, and as much of it as is there. The hot path
+    /// of media over TCP: nothing is allocated. Says whether it was media that the session needs to
+    /// do nothing about.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -189,8 +192,9 @@ impl Client {
         }
     }
 
-    /// The time to the next report: about 5 s (RFC 3550, 6.2), whatever the bandwidth, which is more
-    /// than the few bytes of a conversation of two need. In a group it is more where many others report.
+    /// The time to the next report: about 5 s (RFC 3550, 6.2), whatever the bandwidth, which is
+    /// more than the few bytes of a conversation of two need. In a group it is more where many
+    /// others report.
     fn report_interval(&mut self, index: usize, first: bool) -> Duration {
         const BANDWIDTH: f64 = 1e6;
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
@@ -411,7 +415,8 @@ impl Client {
         Some(end.max(last + self.config.end_silence.0))
     }
 
-    /// Sets the time of the next check, and before it of a look, by the first and the last packet that have come.
+    /// Sets the time of the next check, and before it of a look, by the first and the last packet
+    /// that have come.
     fn schedule_check(&mut self, now: Time, first: Time, last: Time) {
         let silence = self.config.silence.0;
         // The end is due before silence would tell.

@@ -1,8 +1,8 @@
 //! Streams that come from a multicast group, to which the server sends for all.
 //!
-//! The group and its ports are those of the answer to SETUP, else of the description. A membership is asked for right after
-//! the answer, so that it stands before PLAY; what arrives counts from PLAY on, because the stream may
-//! run already, for others.
+//! The group and its ports are those of the answer to SETUP, else of the description. A membership
+//! is asked for right after the answer, so that it stands before PLAY; what arrives counts from
+//! PLAY on, because the stream may run already, for others.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::session::{Context, Interface, Open, Output};
 /// How many hops reports live where nobody says: they stay on the link.
 const TTL: u8 = 1;
 
-/// The share of a stream's bandwidth that is RTCP's (RFC 3550, 6.2), and what a stream is taken to need that does
-/// not say.
+/// The share of a stream's bandwidth that is RTCP's (RFC 3550, 6.2), and what a stream is taken to
+/// need that does not say.
 const RTCP_SHARE: f64 = 0.05;
 const BANDWIDTH: f64 = 1e6;
 
@@ -121,12 +121,14 @@ impl Group {
         })
     }
 
-    /// Whether receivers may send reports to it. Not where only sources are heard (RFC 5760 has reports go elsewhere then),
-    /// and not to the groups that run a link (RFC 5771, 4), whatever a server says.
+    /// Whether receivers may send reports to it. Not where only sources are heard (RFC 5760 has
+    /// reports go elsewhere then), and not to the groups that run a link (RFC 5771, 4), whatever a
+    /// server says.
     fn takes_reports(&self) -> bool {
         let runs_the_link = match self.address {
             IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
-            // Of the interface and of the link (RFC 4291, 2.7): all nodes, all routers and the like.
+            // Of the interface and of the link (RFC 4291, 2.7): all nodes, all routers and the
+            // like.
             IpAddr::V6(group) => matches!(group.segments()[0], 0xff01 | 0xff02),
         };
         self.sources.is_empty() && !runs_the_link
@@ -143,7 +145,8 @@ impl Group {
     }
 }
 
-/// Who else reports in a group: whoever was heard since the report before the last five (RFC 3550, 6.2.1 and 6.3.5).
+/// Who else reports in a group: whoever was heard since the report before the last five (RFC 3550,
+/// 6.2.1 and 6.3.5).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     now: HashSet<u32>,

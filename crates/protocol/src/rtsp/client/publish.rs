@@ -1,6 +1,6 @@
-//! A client that publishes: it announces what it has (RFC 2326, 10.3), sets every stream up to be recorded (12.39), asks
-//! to RECORD (10.11), and then sends until it is told to stop. Connecting, authenticating, signs of life and the end are
-//! those of a client that plays.
+//! A client that publishes: it announces what it has (RFC 2326, 10.3), sets every stream up to be
+//! recorded (12.39), asks to RECORD (10.11), and then sends until it is told to stop. Connecting,
+//! authenticating, signs of life and the end are those of a client that plays.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -263,7 +263,8 @@ impl Client {
             (true, Some(channel), Some(ports), Some(server))
                 if ports.media != 0 && ports.control != 0 =>
             {
-                // Where it wants its media it may say, but only of itself: nobody else has agreed to take it.
+                // Where it wants its media it may say, but only of itself: nobody else has agreed
+                // to take it.
                 stream.has_peer = true;
                 cx.out.push_back(Output::Peer {
                     channel,
@@ -414,7 +415,8 @@ impl Client {
         }
     }
 
-    /// Takes in what the server says about a stream. What cannot be read is let go: nothing hangs on it.
+    /// Takes in what the server says about a stream. What cannot be read is let go: nothing hangs
+    /// on it.
     pub(super) fn reports_of_receiver(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8]) {
         let Some(publishing) = &mut self.publishing else {
             return;

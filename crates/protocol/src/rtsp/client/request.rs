@@ -115,8 +115,8 @@ impl Client {
 
     /// Finds the request that an answer is to, and takes it out.
     ///
-    /// An answer without a number, or with one that was never given out, is to the only request that
-    /// waits; one with a number that is past is late, and to none.
+    /// An answer without a number, or with one that was never given out, is to the only request
+    /// that waits; one with a number that is past is late, and to none.
     fn take_pending(&mut self, headers: &Headers) -> Option<Pending> {
         let cseq = headers.cseq();
         let exact = self
@@ -231,8 +231,8 @@ impl Client {
         let Some(due) = self.keep_alive.filter(|&due| cx.now >= due) else {
             return;
         };
-        // From when it was due, so that a late one does not delay all others; but what was missed is
-        // not made up for.
+        // From when it was due, so that a late one does not delay all others; but what was missed
+        // is not made up for.
         self.plan_keep_alive(due);
         if self.keep_alive.is_some_and(|next| cx.now >= next) {
             self.plan_keep_alive(cx.now);

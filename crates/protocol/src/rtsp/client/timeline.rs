@@ -1,8 +1,8 @@
 //! What a client does while it plays: its actions, one after the other.
 //!
-//! Whatever changes what is played begins with PAUSE and then asks PLAY, as players do: a server may take a PLAY
-//! that comes while it plays as one for later (RFC 2326, 10.5). An action that the server refuses is counted, and the
-//! client goes on as it was.
+//! Whatever changes what is played begins with PAUSE and then asks PLAY, as players do: a server
+//! may take a PLAY that comes while it plays as one for later (RFC 2326, 10.5). An action that the
+//! server refuses is counted, and the client goes on as it was.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::rtsp::metrics as m;
 use crate::session::{Context, Outcome};
 
-/// A `Range` that begins farther than this from where it was asked for is not what was asked for: longer than from
-/// one key frame to the next.
+/// A `Range` that begins farther than this from where it was asked for is not what was asked for:
+/// longer than from one key frame to the next.
 const FAR: Duration = Duration::from_secs(10);
 
-/// Where media goes on this far from where it must be, or less, it is there: what a server had in store, and from one key
-/// frame to the next.
+/// Where media goes on this far from where it must be, or less, it is there: what a server had in
+/// store, and from one key frame to the next.
 const ASTRAY: Duration = Duration::from_secs(2);
 
 /// How long a speed must have held to be judged.
@@ -116,14 +116,16 @@ pub(super) struct Timeline {
     rate: f64,
     /// `Speed` as the server stated it last.
     stated_speed: f64,
-    /// Where the media must be by what the server stated, and how much of it was played to there, once it has paused.
+    /// Where the media must be by what the server stated, and how much of it was played to there,
+    /// once it has paused.
     paused_at: Option<(Duration, Duration)>,
     /// How long the whole media is.
     end: Option<Duration>,
 }
 
 impl Timeline {
-    /// The beginning of the actions; none where there are none. All that is drawn follows from the seed.
+    /// The beginning of the actions; none where there are none. All that is drawn follows from the
+    /// seed.
     pub(super) fn new(actions: &[Action], seed: u64) -> Option<Box<Timeline>> {
         if actions.is_empty() {
             return None;
@@ -517,7 +519,8 @@ impl Client {
         cx.recorder.add(m::SPEED_CLOCK_MISMATCH, u64::from(untrue));
     }
 
-    /// Holds what the server plays now against what was asked for, and takes up how long that takes.
+    /// Holds what the server plays now against what was asked for, and takes up how long that
+    /// takes.
     fn agreed(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response) {
         let Some(timeline) = &mut self.timeline else {
             return;

@@ -1,7 +1,7 @@
-//! RTSP tunnelled over HTTP, for networks that let nothing else through: what the server says comes as the endless
-//! answer to a GET, what the client says goes as the endless body of a POST, in base64; a cookie tells the server which
-//! two belong together. No RFC describes it; Apple's QuickTime Streaming Server began it, and cameras, GStreamer and
-//! others speak it.
+//! RTSP tunnelled over HTTP, for networks that let nothing else through: what the server says comes
+//! as the endless answer to a GET, what the client says goes as the endless body of a POST, in
+//! base64; a cookie tells the server which two belong together. No RFC describes it; Apple's
+//! QuickTime Streaming Server began it, and cameras, GStreamer and others speak it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Players that wait for their stream: who publishes in the same run says when it is there, and when it is gone.
+//! Players that wait for their stream: who publishes in the same run says when it is there, and
+//! when it is gone.
 
 use measure::Time;
 

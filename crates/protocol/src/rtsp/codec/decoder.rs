@@ -8,7 +8,8 @@ use crate::steps;
 /// Why a connection can be used no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// A message is larger than is taken: what of it is too large. Where the next one begins is not known.
+    /// A message is larger than is taken: what of it is too large. Where the next one begins is not
+    /// known.
     TooLarge(&'static str),
     /// One read brought more than [`MESSAGES_A_READ`] messages.
     Messages,
@@ -16,25 +17,28 @@ pub enum Overflow {
     Useless,
 }
 
-/// The most messages that one read may bring. A peer that waits for answers sends a handful; each costs as much as hundreds of
-/// packets, so a peer that sends more at once would keep all others of its worker waiting.
+/// The most messages that one read may bring. A peer that waits for answers sends a handful; each
+/// costs as much as hundreds of packets, so a peer that sends more at once would keep all others of
+/// its worker waiting.
 pub const MESSAGES_A_READ: usize = 256;
 
-/// How many bytes of garbage and of frames too short for a packet may come. A quarter of the bytes that are of use makes up for
-/// as many that are not, so that a stream with faults in it is borne for as long as it lasts.
+/// How many bytes of garbage and of frames too short for a packet may come. A quarter of the bytes
+/// that are of use makes up for as many that are not, so that a stream with faults in it is borne
+/// for as long as it lasts.
 pub const USELESS_BYTES: usize = 64 * 1024;
 
 /// Takes the byte stream of one connection apart.
 ///
-/// Frames that a read holds as a whole are handed out where they lie, without a copy. Of a packet of
-/// RTP that two reads share only its beginning is kept, [`FRAME_KEPT`] bytes, and the rest is counted
-/// past. Anything else that is not complete is kept, at most a head and a body of the largest size
-/// taken, until it is. Between items the decoder holds at most [`LASTING`] bytes, so that frames cost
-/// no allocation, and connections that wait little memory.
+/// Frames that a read holds as a whole are handed out where they lie, without a copy. Of a packet
+/// of RTP that two reads share only its beginning is kept, [`FRAME_KEPT`] bytes, and the rest is
+/// counted past. Anything else that is not complete is kept, at most a head and a body of the
+/// largest size taken, until it is. Between items the decoder holds at most [`LASTING`] bytes, so
+/// that frames cost no allocation, and connections that wait little memory.
 ///
-/// Whatever comes, and in whatever pieces, each byte is looked at a bounded number of times: what was found out about
-/// a line is kept when its beginning turns out to be garbage, and when more of it comes. A peer that sends too many messages
-/// at once, or hardly anything of use, is not decoded any further: see [`Overflow`].
+/// Whatever comes, and in whatever pieces, each byte is looked at a bounded number of times: what
+/// was found out about a line is kept when its beginning turns out to be garbage, and when more of
+/// it comes. A peer that sends too many messages at once, or hardly anything of use, is not decoded
+/// any further: see [`Overflow`].
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// From `begin` on the unfinished item; of a frame that is counted past its beginning.
@@ -45,11 +49,13 @@ pub struct Decoder {
     ahead: Option<usize>,
     /// Whether the stream is lost: the last bytes were garbage.
     lost: bool,
-    /// What is known of the line with which the unfinished item begins, unless that is a start line.
+    /// What is known of the line with which the unfinished item begins, unless that is a start
+    /// line.
     first: Scan,
     /// How much of the unfinished item was searched for the end of its head.
     scanned: usize,
-    /// Where in the unfinished item the line begins that was being searched; 0 as long as the first is no start line.
+    /// Where in the unfinished item the line begins that was being searched; 0 as long as the first
+    /// is no start line.
     line: usize,
     /// Head and lengths of the message whose body is not there yet.
     body: Option<Box<Awaited>>,
@@ -100,9 +106,9 @@ const FRAME_HEAD: usize = 4;
 /// No RTP or RTCP packet is shorter.
 const SHORTEST_PACKET: usize = 8;
 
-/// How much of the payload of a cut frame with RTP is kept: the fixed header, 15 contributing sources and
-/// the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has; and, of packets without them, a
-/// time code behind parameter sets.
+/// How much of the payload of a cut frame with RTP is kept: the fixed header, 15 contributing
+/// sources and the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has;
+/// and, of packets without them, a time code behind parameter sets.
 pub const FRAME_KEPT: usize = 96;
 
 /// How much memory a decoder keeps between items: enough for cut frames with RTCP or with padding.
@@ -114,20 +120,22 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// From now on keeps packets of RTP that two reads share as a whole, for who needs more of them than the beginning.
-    /// It then holds up to 64 KiB between items.
+    /// From now on keeps packets of RTP that two reads share as a whole, for who needs more of them
+    /// than the beginning. It then holds up to 64 KiB between items.
     pub fn keep_frames_whole(&mut self) {
         self.whole = true;
     }
 
     /// Takes in what a read gave, and hands each item to `f`, in order.
     ///
-    /// What one call is given is one read. After an error it takes nothing more in, and gives the same error again.
+    /// What one call is given is one read. After an error it takes nothing more in, and gives the
+    /// same error again.
     pub fn feed(&mut self, bytes: &[u8], mut f: impl FnMut(Item<'_>)) -> Result<(), Overflow> {
         self.feed_with_ends(bytes, |item, _| f(item))
     }
 
-    /// As [`Decoder::feed`]; `f` is told as well how many of the bytes there had to be for the item to be whole.
+    /// As [`Decoder::feed`]; `f` is told as well how many of the bytes there had to be for the item
+    /// to be whole.
     #[inline]
     pub fn feed_with_ends(
         &mut self,
@@ -229,8 +237,8 @@ impl Decoder {
         self.tail.capacity()
     }
 
-    /// Hands out the whole frames that `data` begins with, and says what follows them. The hot path of
-    /// media: where the stream is in order, there is little else in a read.
+    /// Hands out the whole frames that `data` begins with, and says what follows them. The hot path
+    /// of media: where the stream is in order, there is little else in a read.
     #[inline]
     fn frames<'a>(
         &self,
@@ -287,8 +295,8 @@ impl Decoder {
         }
     }
 
-    /// Gives the room back of what has been handed out, once it is as much as what would have to be moved for it: so all
-    /// moving together costs no more than what was handed out.
+    /// Gives the room back of what has been handed out, once it is as much as what would have to be
+    /// moved for it: so all moving together costs no more than what was handed out.
     fn make_room(&mut self) {
         let left = self.tail.len() - self.begin;
         if self.begin >= left {
@@ -306,7 +314,8 @@ impl Decoder {
         self.tail.extend_from_slice(beginning);
     }
 
-    /// Hands out what `step` found at the beginning of `data` with its length, and says how long it is.
+    /// Hands out what `step` found at the beginning of `data` with its length, and says how long it
+    /// is.
     fn hand_out(
         &mut self,
         step: Step,
@@ -558,9 +567,9 @@ impl Decoder {
     }
 }
 
-/// Whether a packet that begins with these bytes is one of RTP of which nothing behind its header matters:
-/// it has no padding, whose length is its last byte (RFC 3550, 5.1), and is not of RTCP, whose packet
-/// types fall into one range (RFC 5761, 4).
+/// Whether a packet that begins with these bytes is one of RTP of which nothing behind its header
+/// matters: it has no padding, whose length is its last byte (RFC 3550, 5.1), and is not of RTCP,
+/// whose packet types fall into one range (RFC 5761, 4).
 fn header_suffices(first: u8, second: u8) -> bool {
     first >> 6 == 2 && first & 0x20 == 0 && !matches!(second, 192..=223)
 }

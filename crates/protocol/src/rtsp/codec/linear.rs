@@ -3,7 +3,8 @@
 use crate::rtsp::codec::{Decoder, MAX_BODY, MAX_HEAD};
 use crate::steps;
 
-/// Each byte is looked at a few times: for the end of its line, for a method's name, and when it is kept.
+/// Each byte is looked at a few times: for the end of its line, for a method's name, and when it is
+/// kept.
 const PER_BYTE: u64 = 48;
 
 fn assert_linear(what: &str, make: impl Fn(usize) -> Vec<u8>) {

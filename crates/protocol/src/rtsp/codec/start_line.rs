@@ -21,8 +21,9 @@ pub(super) enum LineEnd {
     Never,
 }
 
-/// What is known of a line that may be a start line. When its beginning turns out to be garbage, what is known of the rest stays true, so that
-/// no byte is looked at again for each place at which a message might begin.
+/// What is known of a line that may be a start line. When its beginning turns out to be garbage,
+/// what is known of the rest stays true, so that no byte is looked at again for each place at which
+/// a message might begin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scan {
     /// How many bytes were looked at; where the end is known, its place.
@@ -96,8 +97,9 @@ fn version_before(line: &[u8]) -> Option<usize> {
     (is_version(&trimmed[begin..]) && trimmed[before] == b' ').then_some(begin)
 }
 
-/// Whether a start line may begin with these bytes, which are as much of it as has come. `strict` takes no method but the known ones: for use
-/// where the stream was lost. Looks at a bounded number of them.
+/// Whether a start line may begin with these bytes, which are as much of it as has come. `strict`
+/// takes no method but the known ones: for use where the stream was lost. Looks at a bounded number
+/// of them.
 pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
     let common = data.len().min(PROTOCOL.len());
     if data[..common] == PROTOCOL[..common] {
@@ -124,7 +126,8 @@ pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
             .all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
 }
 
-/// Whether a line that may begin so, has no byte that does not belong there, and ends with the version there, is a start line.
+/// Whether a line that may begin so, has no byte that does not belong there, and ends with the
+/// version there, is a start line.
 pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
     if line.starts_with(PROTOCOL) {
         return is_status_line(line);

@@ -5,8 +5,8 @@ use crate::rtsp::codec::{
     MESSAGES_A_READ, Method, Overflow, Request, Response, USELESS_BYTES,
 };
 
-/// An item without borrows, neighbouring garbage added up. Of frames that are of RTP and longer than
-/// what is kept of them, no more than that, and the length.
+/// An item without borrows, neighbouring garbage added up. Of frames that are of RTP and longer
+/// than what is kept of them, no more than that, and the length.
 #[derive(Clone, Debug, PartialEq)]
 enum Owned {
     Frame(u8, Vec<u8>, usize),
@@ -433,7 +433,8 @@ proptest! {
         let whole = decode_in(&[&bytes]);
         let parts = decode_in(&cut(&bytes, &cuts));
         let (mut ours, mut theirs) = (whole.0, parts.0);
-        // Garbage at the very end may be reported sooner or later; together with what is kept it is the same.
+        // Garbage at the very end may be reported sooner or later; together with what is kept it is
+        // the same.
         let left = |items: &mut Vec<Owned>, kept: Result<usize, Overflow>| {
             let garbage = match items.last() {
                 Some(Owned::Garbage(bytes)) => { let bytes = *bytes; items.pop(); bytes }

@@ -16,9 +16,9 @@ pub struct RtpInfo {
 impl RtpInfo {
     /// Every stream of a header value; at most 64.
     ///
-    /// A URL may hold commas and semicolons and is often not quoted: what follows one of these, and is
-    /// not a field of its own, belongs to the URL. One entry may lack a URL where there is one stream
-    /// only.
+    /// A URL may hold commas and semicolons and is often not quoted: what follows one of these, and
+    /// is not a field of its own, belongs to the URL. One entry may lack a URL where there is one
+    /// stream only.
     pub fn parse_all(value: &str) -> Vec<RtpInfo> {
         let mut infos: Vec<RtpInfo> = Vec::new();
         let mut in_url = false;

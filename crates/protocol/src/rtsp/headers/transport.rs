@@ -75,8 +75,8 @@ pub struct Transport {
     pub profile: String,
     /// What RTP runs over.
     pub lower: Lower,
-    /// Unicast or multicast, where it is said. RFC 2326 has multicast for default, real servers mean
-    /// unicast.
+    /// Unicast or multicast, where it is said. RFC 2326 has multicast for default, real servers
+    /// mean unicast.
     pub cast: Option<Cast>,
     /// The client's ports, unicast.
     pub client_port: Option<Ports<u16>>,
@@ -126,7 +126,8 @@ impl Transport {
         }
     }
 
-    /// Every specification in a header value that is one of RTP, in order of preference; at most 16.
+    /// Every specification in a header value that is one of RTP, in order of preference; at most
+    /// 16.
     pub fn parse_all(value: &str) -> Vec<Transport> {
         split_unquoted(value, ',')
             .take(16)
@@ -185,7 +186,8 @@ impl Transport {
     }
 }
 
-/// A text; none where it is empty, or holds a quotation mark, for which there is no way to write it.
+/// A text; none where it is empty, or holds a quotation mark, for which there is no way to write
+/// it.
 fn text(value: &str) -> Option<String> {
     let value = unquote(value);
     (!value.is_empty() && !value.contains('"')).then(|| value.to_owned())

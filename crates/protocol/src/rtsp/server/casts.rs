@@ -1,8 +1,8 @@
 //! Streams that are sent once, to a multicast group, for all clients that play them.
 //!
-//! Each session that has set such a stream up has a part in it. One of those that play sends for all; when it
-//! leaves, another takes over, where it left off. The flow belongs to the worker, which all sessions of one listening address
-//! share, and is taken away by the last.
+//! Each session that has set such a stream up has a part in it. One of those that play sends for
+//! all; when it leaves, another takes over, where it left off. The flow belongs to the worker,
+//! which all sessions of one listening address share, and is taken away by the last.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -153,7 +153,8 @@ impl Part {
         number: u64,
     ) -> Part {
         let stream = (local, path.to_owned());
-        // By the group, of which there are few, and not by the path, which is the clients' to choose.
+        // By the group, of which there are few, and not by the path, which is the clients' to
+        // choose.
         let group = shared.casts.state().groups.get(&stream).copied();
         let group = group.unwrap_or(GROUPS);
         Part {
@@ -178,8 +179,8 @@ impl Part {
             .map(reach)
     }
 
-    /// Joins those who have set the media up; gives what sends it. None where this is the first: it has to
-    /// [`Part::begin`].
+    /// Joins those who have set the media up; gives what sends it. None where this is the first: it
+    /// has to [`Part::begin`].
     pub(super) fn join(&self) -> Option<FlowId> {
         self.with(|cast| {
             cast.parts.push((self.number, false));
@@ -230,7 +231,8 @@ impl Part {
         !others
     }
 
-    /// Has no part in it any more. Says whether nobody has, so that what sends it is to be taken away.
+    /// Has no part in it any more. Says whether nobody has, so that what sends it is to be taken
+    /// away.
     pub(super) fn leave(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
         let mut state = self.shared.casts.state();
         let Some(cast) = state.casts.get_mut(&self.key) else {

@@ -43,12 +43,13 @@ pub enum AuthScheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MulticastConfig {
-    /// The first group; each stream that is sent has one of its own, counting up from here, 64 at most at a time. A group for
-    /// source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607) makes the server name itself as the only source.
-    /// Default: 239.255.42.1, which administrators keep within their site (RFC 2365, 6.1).
+    /// The first group; each stream that is sent has one of its own, counting up from here, 64 at
+    /// most at a time. A group for source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607)
+    /// makes the server name itself as the only source. Default: 239.255.42.1, which administrators
+    /// keep within their site (RFC 2365, 6.1).
     pub group: IpAddr,
-    /// The first port: even, for the first media of a stream, and the next for its RTCP; the next media has the two
-    /// above. Default: 5004.
+    /// The first port: even, for the first media of a stream, and the next for its RTCP; the next
+    /// media has the two above. Default: 5004.
     pub port: u16,
     /// How many hops the packets live. Default: 1, the server's own links.
     pub ttl: u8,
@@ -90,12 +91,12 @@ pub struct ServerConfig {
     pub pacing: Pacing,
     /// What carries the media. Default: what the client asks for.
     pub transports: Transports,
-    /// Where streams are sent to clients that ask for multicast: once, for all of them, from the first PLAY to the last
-    /// TEARDOWN. Default: nowhere; multicast is refused with 461.
+    /// Where streams are sent to clients that ask for multicast: once, for all of them, from the
+    /// first PLAY to the last TEARDOWN. Default: nowhere; multicast is refused with 461.
     pub multicast: Option<MulticastConfig>,
-    /// Addresses to which media is sent beside the one a request comes from, where a client asks for that (`destination`;
-    /// RFC 2326, 12.39). Who sends to any address that it is told is a weapon in others' hands. Default: none; such a SETUP is
-    /// refused with 461.
+    /// Addresses to which media is sent beside the one a request comes from, where a client asks
+    /// for that (`destination`; RFC 2326, 12.39). Who sends to any address that it is told is a
+    /// weapon in others' hands. Default: none; such a SETUP is refused with 461.
     pub destinations: Vec<IpAddr>,
     /// User name that clients have to give. Default: none, everybody is let in.
     pub user: Option<String>,
@@ -103,8 +104,8 @@ pub struct ServerConfig {
     pub password: String,
     /// How the user is to be shown. Default: Digest with MD5.
     pub auth: AuthScheme,
-    /// How long a client may be silent before its session is dropped; stated in whole seconds in the
-    /// answers to SETUP. Default: 60s.
+    /// How long a client may be silent before its session is dropped; stated in whole seconds in
+    /// the answers to SETUP. Default: 60s.
     #[serde(with = "measure::units::duration")]
     #[schemars(with = "measure::units::TimeSpan")]
     pub session_timeout: Duration,
@@ -121,8 +122,8 @@ pub struct ServerConfig {
     pub faults: ServerFaults,
     /// Whether the report on a stream lists each packet that left, with its time. Default: no.
     pub log_packets: bool,
-    /// The wall clock at the beginning of the run, since 1970: what sender reports count from. Set by
-    /// whoever runs the server.
+    /// The wall clock at the beginning of the run, since 1970: what sender reports count from. Set
+    /// by whoever runs the server.
     #[serde(skip)]
     pub wall_clock: Duration,
 }

@@ -54,8 +54,8 @@ pub struct ControlFaults {
     /// too long.
     pub content_length: f64,
     /// The share of answers before which there is garbage; and of seconds of interleaved play in
-    /// which there is some between two frames. 1 to 64 bytes that can be told from messages and frames:
-    /// each is 128 or above.
+    /// which there is some between two frames. 1 to 64 bytes that can be told from messages and
+    /// frames: each is 128 or above.
     pub garbage: f64,
     /// Answers to PLAY that state what was asked for, and play as usual, or on from where it is.
     pub pretend: Vec<Pretence>,

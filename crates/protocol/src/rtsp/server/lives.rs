@@ -1,4 +1,5 @@
-//! Streams that clients publish: what is announced of them, and the packets on their way to those that play.
+//! Streams that clients publish: what is announced of them, and the packets on their way to those
+//! that play.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use crate::rtsp::url;
 
 /// How many streams can be published at a time.
 const LIVES_MAX: usize = 64;
-/// How many packets of a stream are kept for players that have not taken them yet, and how many bytes. Who falls behind
-/// farther loses the oldest.
+/// How many packets of a stream are kept for players that have not taken them yet, and how many
+/// bytes. Who falls behind farther loses the oldest.
 const PACKETS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 
@@ -38,7 +39,8 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Reads what a publisher says; none where it is no description, or of nothing that can be relayed.
+    /// Reads what a publisher says; none where it is no description, or of nothing that can be
+    /// relayed.
     pub(super) fn parse(body: &[u8], base: &str) -> Option<Announced> {
         let description = Description::parse(body).ok()?;
         if description.medias.is_empty() || description.not_rtp > 0 {
@@ -57,7 +59,8 @@ impl Announced {
     }
 }
 
-/// The medias of a description, as they are told on: without addresses and ports, and under names of our own.
+/// The medias of a description, as they are told on: without addresses and ports, and under names
+/// of our own.
 fn medias_of(sdp: &str) -> String {
     let mut medias = String::new();
     let mut count = 0;
@@ -146,8 +149,8 @@ impl Lives {
         Some(live.announced.clone())
     }
 
-    /// On which topic those that play a stream hear that there is more of it, or that it has ended. By its index, of which
-    /// there are few, and not by its path, which is the clients' to choose.
+    /// On which topic those that play a stream hear that there is more of it, or that it has ended.
+    /// By its index, of which there are few, and not by its path, which is the clients' to choose.
     pub(super) fn topic(&self, place: &Place) -> Option<String> {
         let all = self.all();
         all.get(place)
@@ -179,8 +182,8 @@ impl Lives {
         Some(live.first + live.packets.len() as u64)
     }
 
-    /// The packets of a stream from that number on, and how many of them are gone already; none where it is published no
-    /// more.
+    /// The packets of a stream from that number on, and how many of them are gone already; none
+    /// where it is published no more.
     pub(super) fn from(&self, place: &Place, number: u64) -> Option<(Vec<Relayed>, u64)> {
         let all = self.all();
         let live = all.get(place)?;

@@ -14,7 +14,8 @@ use crate::rtsp::codec::{Headers, Request, Response};
 use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::session::{Context, Output};
 
-/// The most that `Scale` and `Speed` are, and the least is its inverse: what is farther is answered with this.
+/// The most that `Scale` and `Speed` are, and the least is its inverse: what is farther is answered
+/// with this.
 const FACTOR_MAX: f64 = 16.0;
 
 /// The value of `Scale` or `Speed`: what is done of what was asked for.
@@ -54,8 +55,8 @@ impl ServerSession {
         let conversation = self.conversation(request)?;
         let id = conversation.id.clone();
         if let Some(wanted) = wanted {
-            // Asked for while it plays, it is played at once: RFC 2326, 10.5 would have it wait for the end of
-            // what plays, which no client means.
+            // Asked for while it plays, it is played at once: RFC 2326, 10.5 would have it wait for
+            // the end of what plays, which no client means.
             let mut course = wanted;
             if pretends(Pretence::Range) {
                 course.from = None;
@@ -172,8 +173,8 @@ impl ServerSession {
         Ok(response)
     }
 
-    /// What a PLAY asks to be done otherwise than it is; `None` where it just goes on. Media begins with the key frame at or
-    /// before what was asked for, as without one nobody can show anything.
+    /// What a PLAY asks to be done otherwise than it is; `None` where it just goes on. Media begins
+    /// with the key frame at or before what was asked for, as without one nobody can show anything.
     fn wanted(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,7 +199,8 @@ impl ServerSession {
         let length = self.shared.config.length;
         let clip = self.shared.clips[0].clone();
         let conversation = self.conversation(request)?;
-        // What is sent once for all is where it is, as live media is: there is no other time than now.
+        // What is sent once for all is where it is, as live media is: there is no other time than
+        // now.
         let shared = conversation
             .streams
             .iter()

@@ -1,7 +1,9 @@
-//! Streams that clients publish (RFC 2326, 10.3 and 10.11), and their way to the clients that play them.
+//! Streams that clients publish (RFC 2326, 10.3 and 10.11), and their way to the clients that play
+//! them.
 //!
-//! A publisher's packets go into what all sessions share ([`super::lives`]), and a word on the stream's topic makes those
-//! that play it send what is there on. Packets are passed on as they are.
+//! A publisher's packets go into what all sessions share ([`super::lives`]), and a word on the
+//! stream's topic makes those that play it send what is there on. Packets are passed on as they
+//! are.
 
 use std::net::SocketAddr;
 
@@ -96,7 +98,8 @@ impl Part {
 }
 
 impl ServerSession {
-    /// Treats a request that is about a stream which is published, or to be. `None`: it is about another.
+    /// Treats a request that is about a stream which is published, or to be. `None`: it is about
+    /// another.
     pub(super) fn of_published(
         &mut self,
         cx: &mut Context<'_>,
@@ -430,7 +433,8 @@ impl ServerSession {
         }
     }
 
-    /// Hears that there is more of the stream that it plays, or that it has ended; says whether it was about that.
+    /// Hears that there is more of the stream that it plays, or that it has ended; says whether it
+    /// was about that.
     pub(super) fn told_of_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -504,7 +508,8 @@ impl ServerSession {
         true
     }
 
-    /// Lets go of the part in a stream that is published: without its publisher the stream has ended.
+    /// Lets go of the part in a stream that is published: without its publisher the stream has
+    /// ended.
     pub(super) fn end_part(&mut self, cx: &mut Context<'_>) {
         let Some(part) = self.part.take() else {
             return;

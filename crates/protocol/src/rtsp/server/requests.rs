@@ -35,8 +35,8 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Takes a URL apart. A last part that looks like a media's belongs to the media, and may name one
-    /// that is not there.
+    /// Takes a URL apart. A last part that looks like a media's belongs to the media, and may name
+    /// one that is not there.
     pub(super) fn parse(url: &'a str) -> Option<Target<'a>> {
         let host = url.find("://").map(|place| place + 3)?;
         let url = url.split('?').next().unwrap_or(url);

@@ -153,7 +153,8 @@ impl ServerSession {
                 Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
             }
         });
-        // Bytes alone are none: who sends one now and then, and never a whole request, would hold a connection for ever.
+        // Bytes alone are none: who sends one now and then, and never a whole request, would hold a
+        // connection for ever.
         if lives {
             self.heard = cx.now;
         }
@@ -346,7 +347,8 @@ impl ServerSession {
         }
     }
 
-    /// Hears that a stream which is sent for all has ended, or that somebody has to send it from now on.
+    /// Hears that a stream which is sent for all has ended, or that somebody has to send it from
+    /// now on.
     fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
         for stream in self.streams() {
             let Some(part) = stream.cast.as_ref().filter(|part| part.topic() == topic) else {

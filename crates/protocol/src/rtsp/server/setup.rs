@@ -204,7 +204,8 @@ impl ServerSession {
         fits && plain
     }
 
-    /// To which other address than the request's a client wants its media; nothing where it may not.
+    /// To which other address than the request's a client wants its media; nothing where it may
+    /// not.
     fn elsewhere(&self, transport: &Transport) -> Option<Option<IpAddr>> {
         let Some(wanted) = &transport.destination else {
             return Some(None);

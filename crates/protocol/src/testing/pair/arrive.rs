@@ -140,8 +140,8 @@ impl Pair {
                         length: bytes.len(),
                         overhead: DATAGRAM_OVERHEAD,
                     };
-                    // A session that takes its receiver away leaves the ports behind until it closes
-                    // them.
+                    // A session that takes its receiver away leaves the ports behind until it
+                    // closes them.
                     if world.sinks.contains(sink)
                         && let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder)
                     {
@@ -164,8 +164,8 @@ impl Pair {
         self.scratch = bytes;
     }
 
-    /// Who is to get a datagram, each with the sink where one counts it: one session, or all that joined a
-    /// group.
+    /// Who is to get a datagram, each with the sink where one counts it: one session, or all that
+    /// joined a group.
     fn owners(
         &self,
         from: SocketAddr,

@@ -1,5 +1,5 @@
-//! How much this machine can stand for by one receive path: more clients each second, until the tester is
-//! no longer true or no longer fit, or the reference server beside it can do no more.
+//! How much this machine can stand for by one receive path: more clients each second, until the
+//! tester is no longer true or no longer fit, or the reference server beside it can do no more.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -27,8 +27,8 @@ const GROWTH: f64 = 1.5;
 /// Seconds after which it ends at the latest.
 const SECONDS: u32 = 10;
 const SECONDS_QUICK: u32 = 7;
-/// Clients whose every packet is logged by a server of its own that has nothing else to do: by them the
-/// tester's errors are known at each moment.
+/// Clients whose every packet is logged by a server of its own that has nothing else to do: by them
+/// the tester's errors are known at each moment.
 const PROBES: u32 = 5;
 /// Descriptors that one client takes at most: two ports and a connection.
 const FILES_A_CLIENT: u64 = 3;

@@ -1,5 +1,5 @@
-//! One trial: reference servers with known faults, clients against them by one receive path, and every
-//! figure held against what is true.
+//! One trial: reference servers with known faults, clients against them by one receive path, and
+//! every figure held against what is true.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -325,8 +325,8 @@ fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
     }
 }
 
-/// A client's start-up delay: from the time at which the load put its first request, worked out here once
-/// more, to the time at which the server let its first packet go.
+/// A client's start-up delay: from the time at which the load put its first request, worked out
+/// here once more, to the time at which the server let its first packet go.
 fn compare_startup(
     group: &Group,
     served: &[Served],
@@ -352,8 +352,8 @@ fn compare_startup(
             continue;
         };
         let due = began + f64::from(client.slot) * BEGIN_EVERY.as_nanos() as f64;
-        // The server reads its clock after the call that sends the first packet, so it may have left as
-        // much earlier as that call took.
+        // The server reads its clock after the call that sends the first packet, so it may have
+        // left as much earlier as that call took.
         let unsure = stream
             .departures
             .first()
@@ -410,7 +410,8 @@ pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Sub
         .ok_or_else(|| Failure::bad(format_args!("the run file says nothing of `{name}`")))
 }
 
-/// The bit rate over the whole seconds in which every stream played: as a run with a warm-up has it.
+/// The bit rate over the whole seconds in which every stream played: as a run with a warm-up has
+/// it.
 fn compare_bit_rate(
     group: &Group,
     served: &[Served],

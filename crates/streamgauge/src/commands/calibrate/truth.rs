@@ -1,7 +1,7 @@
 //! What is true: worked out of the reference server's log of what left, and of nothing else.
 //!
-//! Nothing here is shared with the code that measures. It is written to be obvious, not to be fast: sets
-//! of numbers, floating point, one pass for each question.
+//! Nothing here is shared with the code that measures. It is written to be obvious, not to be fast:
+//! sets of numbers, floating point, one pass for each question.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -73,8 +73,8 @@ pub(super) struct Known {
 }
 
 impl Served {
-    /// Reads the report of a reference server that was asked to log every packet, or none where `logged`
-    /// is false.
+    /// Reads the report of a reference server that was asked to log every packet, or none where
+    /// `logged` is false.
     pub(super) fn read(path: &Path, logged: bool) -> Result<Vec<Served>, Failure> {
         let unreadable = |error: &dyn std::fmt::Display| {
             Failure::bad(format_args!(
@@ -115,8 +115,8 @@ impl Served {
                 .collect::<Option<_>>()?,
             _ => Vec::new(),
         };
-        // The server keeps two records that know nothing of each other. Where they differ there is no
-        // truth to compare with.
+        // The server keeps two records that know nothing of each other. Where they differ there is
+        // no truth to compare with.
         let left = number("sent")? + number("duplicated")?;
         if logged && left != departures.len() as u64 {
             return None;
@@ -166,8 +166,8 @@ impl Served {
         counts
     }
 
-    /// Interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver whom packets
-    /// reach as they leave: when, how much, and how well that is known.
+    /// Interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver whom
+    /// packets reach as they leave: when, how much, and how well that is known.
     fn jitter(&self) -> Vec<(f64, Known)> {
         let (mut jitter, mut unsure) = (0.0, 0.0);
         let pairs = self.departures.windows(2);
@@ -207,8 +207,8 @@ impl Counts {
     }
 }
 
-/// Mean of the jitter after each packet that left from `from` to before `to`, over all streams. `None`
-/// where there is none.
+/// Mean of the jitter after each packet that left from `from` to before `to`, over all streams.
+/// `None` where there is none.
 pub(super) fn mean_jitter(streams: &[Served], from: f64, to: f64) -> Option<Known> {
     let mut sum = Known::default();
     let mut count = 0.0;

@@ -44,7 +44,8 @@ fn media(channel: usize, datagrams: usize) -> Vec<u8> {
 const PICTURE: usize = 60;
 
 impl Bench {
-    /// The channel that is asked for now, after its connection was closed that stood or was to stand.
+    /// The channel that is asked for now, after its connection was closed that stood or was to
+    /// stand.
     fn tuned(&mut self) -> usize {
         while matches!(
             self.out.front(),

@@ -13,10 +13,12 @@ pub struct Course {
     pub from: Option<Duration>,
     /// Up to which media time; `None` for the end, or backwards the beginning.
     pub until: Option<Duration>,
-    /// How much media passes in a second of play; backwards where it is negative, never 0. The bit rate and the steps of
-    /// the timestamps stay (RFC 2326, 12.34 and B): of faster media, less is sent.
+    /// How much media passes in a second of play; backwards where it is negative, never 0. The bit
+    /// rate and the steps of the timestamps stay (RFC 2326, 12.34 and B): of faster media, less is
+    /// sent.
     pub scale: f64,
-    /// How many seconds of play are sent in a second; above 0. Bit rate and timestamps go that much faster (RFC 2326, 12.35).
+    /// How many seconds of play are sent in a second; above 0. Bit rate and timestamps go that much
+    /// faster (RFC 2326, 12.35).
     pub speed: f64,
 }
 
@@ -94,12 +96,13 @@ fn times(nanos: u64, factor: f64) -> u64 {
 }
 
 impl RtpFlow {
-    /// What a start at that time begins: with the next packet, and with timestamps that have gone on as time
-    /// has, or farther where more was sent, so that they neither jump nor go back wherever in the media it is (RFC
-    /// 2326, B).
+    /// What a start at that time begins: with the next packet, and with timestamps that have gone
+    /// on as time has, or farther where more was sent, so that they neither jump nor go back
+    /// wherever in the media it is (RFC 2326, B).
     pub(super) fn segment(&self, at: Time) -> Segment {
         let played = self.played(at);
-        // Frames that are shown later than they are sent have timestamps that are ahead, the first of them too.
+        // Frames that are shown later than they are sent have timestamps that are ahead, the first
+        // of them too.
         let ticks_here = match self.clip.times {
             None => self.schedule.ticks,
             Some(_) => ticks(Duration::from_nanos(self.schedule.at), self.clip.clock_rate),
@@ -135,8 +138,8 @@ impl RtpFlow {
         segment.played.saturating_add(sent)
     }
 
-    /// Goes elsewhere in the media, or on otherwise, no farther than the stream's end. Sequence numbers go on. What was
-    /// being sent pauses.
+    /// Goes elsewhere in the media, or on otherwise, no farther than the stream's end. Sequence
+    /// numbers go on. What was being sent pauses.
     pub fn direct(&mut self, course: Course) {
         self.pause();
         let mut media = nanos(self.position());

@@ -1,7 +1,8 @@
 //! Another position in the same media: a seek, the end of a pause, another scale.
 //!
-//! Packets of the old position may still be on their way when the server is asked for the new one, and those of
-//! the new one may come before its answer does. What the server says of the first packet tells them apart.
+//! Packets of the old position may still be on their way when the server is asked for the new one,
+//! and those of the new one may come before its answer does. What the server says of the first
+//! packet tells them apart.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,12 +15,12 @@ use super::super::sequence::MAX_DROPOUT;
 use super::{Base, RtpReceiver, Source, Stray};
 use crate::session::MediaEvent;
 
-/// Most packets that wait to be told apart. Where more come before the answer, the first of them are taken to
-/// be of the old position.
+/// Most packets that wait to be told apart. Where more come before the answer, the first of them
+/// are taken to be of the old position.
 const HELD_MAX: usize = 64;
 
-/// How long after the answer packets of the old position are still to be expected. What comes later and does not
-/// go with what the server said shows that it was wrong.
+/// How long after the answer packets of the old position are still to be expected. What comes later
+/// and does not go with what the server said shows that it was wrong.
 const STRAGGLING: Duration = Duration::from_secs(1);
 
 /// Of a first packet whose number is not known, how far ahead its timestamp may be.
@@ -32,8 +33,8 @@ pub struct Position {
     pub seq: Option<u16>,
     /// The RTP timestamp that stands for the beginning of the range.
     pub rtptime: Option<u32>,
-    /// Whether each packet of the stream has a timestamp of its own, as sound has: then `rtptime` tells the first packet better
-    /// than `seq` does. See [`RtpReceiver::set_base`].
+    /// Whether each packet of the stream has a timestamp of its own, as sound has: then `rtptime`
+    /// tells the first packet better than `seq` does. See [`RtpReceiver::set_base`].
     pub own_times: bool,
     /// When the server said so.
     pub said: Time,
@@ -118,9 +119,9 @@ impl Turn {
 }
 
 impl Source {
-    /// Whether the numbers go on from what came before to a new position, as RFC 2326, B demands: then what is
-    /// missing between was lost. That the next number is the very next shows it, and where some are missing, that the
-    /// timestamp has not advanced by more than time has.
+    /// Whether the numbers go on from what came before to a new position, as RFC 2326, B demands:
+    /// then what is missing between was lost. That the next number is the very next shows it, and
+    /// where some are missing, that the timestamp has not advanced by more than time has.
     fn goes_on(&self, packet: &Stray, to: &Position, clock_rate: u32) -> bool {
         let (Some(seq), true) = (to.seq, self.ssrc == packet.ssrc) else {
             return false;
@@ -140,8 +141,8 @@ impl Source {
 }
 
 impl RtpReceiver {
-    /// Says that the server is asked to play from another position: what comes from now on may be of either, until
-    /// [`RtpReceiver::turned`] or [`RtpReceiver::stayed`] tells.
+    /// Says that the server is asked to play from another position: what comes from now on may be
+    /// of either, until [`RtpReceiver::turned`] or [`RtpReceiver::stayed`] tells.
     pub fn turn(&mut self) {
         let arrival = self.first_arrival;
         let turn = self.turn.get_or_insert_with(|| {
@@ -162,9 +163,9 @@ impl RtpReceiver {
         turn.held.reserve_exact(HELD_MAX);
     }
 
-    /// Says that the server plays from another position, and what it said of the first packet there. With that packet
-    /// all begins anew that reckons with the media's clock; nothing is counted as lost for it, nor as a restart. Gives
-    /// the event where the packet has come already.
+    /// Says that the server plays from another position, and what it said of the first packet
+    /// there. With that packet all begins anew that reckons with the media's clock; nothing is
+    /// counted as lost for it, nor as a restart. Gives the event where the packet has come already.
     pub fn turned(&mut self, to: Position, recorder: &mut Recorder) -> Option<MediaEvent> {
         self.report.ended = false;
         self.turn();
@@ -235,8 +236,8 @@ impl RtpReceiver {
         None
     }
 
-    /// Of the position that plays, where it is not the stream's first: how far the media's clock has gone by the timestamps,
-    /// and how long that took, in seconds.
+    /// Of the position that plays, where it is not the stream's first: how far the media's clock
+    /// has gone by the timestamps, and how long that took, in seconds.
     pub fn clock_at_position(&self) -> Option<(f64, f64)> {
         let (turn, source) = (self.turn.as_ref()?, self.source.as_ref()?);
         let first = turn.first.filter(|_| !turn.is_under_way())?;
@@ -271,8 +272,9 @@ impl RtpReceiver {
             .is_some_and(|turn| extended < turn.begins)
     }
 
-    /// Looks whether the media's clock has jumped with a packet whose number goes on, and begins anew with it then what
-    /// reckons with that clock: some servers first send what they have still in store of the position before.
+    /// Looks whether the media's clock has jumped with a packet whose number goes on, and begins
+    /// anew with it then what reckons with that clock: some servers first send what they have still
+    /// in store of the position before.
     pub(super) fn look_for_jump(&mut self, packet: &Stray, extended: u64, recorder: &mut Recorder) {
         let (Some(source), Some(turn)) = (&self.source, &mut self.turn) else {
             return;

@@ -1,4 +1,5 @@
-//! The programme clock reference against the time of arrival (ISO/IEC 13818-1, 2.4.2.2 and 2.7.2; ETSI TR 101 290, annex I).
+//! The programme clock reference against the time of arrival (ISO/IEC 13818-1, 2.4.2.2 and 2.7.2;
+//! ETSI TR 101 290, annex I).
 
 use measure::{Recorder, Time};
 

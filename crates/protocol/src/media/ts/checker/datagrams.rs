@@ -15,7 +15,8 @@ use crate::steps;
 /// How many numbers back it is known which have come.
 const KNOWN: u64 = 4096;
 
-/// Numbers that go up by more than this at once are those of a stream that began anew: minutes at any bit rate.
+/// Numbers that go up by more than this at once are those of a stream that began anew: minutes at
+/// any bit rate.
 const AHEAD_MAX: u64 = 10_000_000;
 
 /// So many datagrams in a row of another source, and it is taken for the stream's.
@@ -96,7 +97,8 @@ impl Datagrams {
         self.group
     }
 
-    /// Sync was lost: whatever is missing of the datagram that was coming, the next packets are not its.
+    /// Sync was lost: whatever is missing of the datagram that was coming, the next packets are not
+    /// its.
     pub(super) fn interrupted(&mut self) {
         if let Some(current) = &mut self.current {
             // It ends, as damaged, when the next stamp comes.
@@ -115,8 +117,8 @@ impl Datagrams {
         }
     }
 
-    /// Whether one with that stamp is the stream's own, and the one before it is over: if all of it is there, nothing is to be
-    /// kept until it ends.
+    /// Whether one with that stamp is the stream's own, and the one before it is over: if all of it
+    /// is there, nothing is to be kept until it ends.
     #[inline]
     pub(super) fn begins_usual(&self, stamp: &Stamp) -> bool {
         self.current.is_none() && stamp.packets > 1 && self.whose(stamp) == Whose::Own

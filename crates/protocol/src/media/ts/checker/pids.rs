@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::TsCounts;
 use crate::media::ts::packet::Header;
 
-/// Of how many PIDs continuity is looked at. A programme has some five, a whole transponder some fifty.
+/// Of how many PIDs continuity is looked at. A programme has some five, a whole transponder some
+/// fifty.
 const MOST: usize = 32;
 
 /// One PID of a stream.
@@ -39,7 +40,8 @@ pub(super) struct Pids {
 }
 
 impl Pids {
-    /// Takes in a packet with payload alone, if it goes on where the last one of its PID left off; says whether it does.
+    /// Takes in a packet with payload alone, if it goes on where the last one of its PID left off;
+    /// says whether it does.
     #[inline]
     pub(super) fn goes_on(&mut self, number: u16, continuity: u8) -> bool {
         if self.numbers.get(self.last) != Some(&number) {

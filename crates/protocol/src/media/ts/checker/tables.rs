@@ -153,7 +153,8 @@ impl Tables {
     }
 }
 
-/// What elementary streams of that type are to who begins to watch (table 2-34; ETSI TS 101 154 for what is private there).
+/// What elementary streams of that type are to who begins to watch (table 2-34; ETSI TS 101 154 for
+/// what is private there).
 fn of_type(kind: u8) -> Option<Entry> {
     Some(match kind {
         0x01 | 0x02 => Entry::Video(Coding::Mpeg2),
@@ -168,7 +169,8 @@ fn of_type(kind: u8) -> Option<Entry> {
 }
 
 impl Coding {
-    /// Whether a unit that begins with these bytes says that a decoder can begin here: by what stands before a key picture.
+    /// Whether a unit that begins with these bytes says that a decoder can begin here: by what
+    /// stands before a key picture.
     pub(super) fn begins_in(self, payload: &[u8]) -> bool {
         let codes = payload
             .windows(4)
@@ -185,7 +187,8 @@ impl Coding {
     }
 }
 
-/// What stands between the length and the checksum of a section of that table, if it is current. Nothing on the outside where it is damaged.
+/// What stands between the length and the checksum of a section of that table, if it is current.
+/// Nothing on the outside where it is damaged.
 #[allow(clippy::option_option)]
 fn body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
     if section[0] != table {
@@ -335,7 +338,8 @@ mod tests {
         tables.packet(&header(PAT_PID, true), &payload, &mut counts);
         assert!(tables.has_association() && !tables.has_map());
         assert_eq!(tables.map_pid(), Some(0x1000));
-        // The map of another programme on the same PID, and then its own, in two packets, with many descriptors.
+        // The map of another programme on the same PID, and then its own, in two packets, with many
+        // descriptors.
         let other = section(2, &[0, 8, 0xc1, 0, 0, 0xe1, 0x11, 0xf0, 0]);
         let mut data = vec![0, 7, 0xc1, 0, 0, 0xe1, 0x00, 0xf0, 200];
         data.extend([1; 200]);

@@ -294,7 +294,8 @@ fn every_datagram_is_accounted_for() {
     for number in [11, 13, 13, 16, 15, 10] {
         bench.feed(&one(number), ms(number + 3));
     }
-    // Of another group, of another source, and damaged in three ways: a changed byte, a packet less, a packet more.
+    // Of another group, of another source, and damaged in three ways: a changed byte, a packet
+    // less, a packet more.
     let mut elsewhere = one(17);
     elsewhere[17] ^= 1;
     bench.feed(&elsewhere, ms(20));
@@ -490,7 +491,8 @@ fn streams_are_checked_in_linear_time() {
         ("tables", &table),
     ] {
         let make = |size| text.iter().copied().cycle().take(size).collect();
-        // Where sync is looked for, what may be a packet is looked at with each piece: two packets at most.
+        // Where sync is looked for, what may be a packet is looked at with each piece: two packets
+        // at most.
         let per_byte = 2 * (FINDS_SYNC as u64 + 8);
         steps::assert_linear(what, per_byte, make, |pieces| {
             let mut bench = Bench::new();

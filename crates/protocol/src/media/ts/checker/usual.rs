@@ -1,7 +1,10 @@
-//! The short way that nearly all packets take. It leads to the same figures as the long one, which the tests hold it to.
+//! The short way that nearly all packets take. It leads to the same figures as the long one, which
+//! the tests hold it to.
 //!
-//! * A datagram of our own source that is whole in what was read is taken at once: its check is made over bytes that stand side by side.
-//! * Of a packet with payload alone that goes on where the last of its PID left off nothing is left to be found out but that.
+//! * A datagram of our own source that is whole in what was read is taken at once: its check is
+//!   made over bytes that stand side by side.
+//! * Of a packet with payload alone that goes on where the last of its PID left off nothing is left
+//!   to be found out but that.
 
 use measure::Recorder;
 
@@ -9,7 +12,8 @@ use super::{Checker, PACKET, PAT_PID, Time, Times};
 use crate::media::ts::packet::{Header, NULL_PID, SYNC};
 use crate::media::ts::stamp::{STAMP_PID, Stamp};
 
-/// What says in the first four bytes that a packet is not damaged and has payload alone (ISO/IEC 13818-1, 2.4.3.2).
+/// What says in the first four bytes that a packet is not damaged and has payload alone (ISO/IEC
+/// 13818-1, 2.4.3.2).
 const KIND: u32 = 0xff80_0030;
 const PLAIN: u32 = (SYNC as u32) << 24 | 0x10;
 const UNIT_START: u32 = 0x0040_0000;
@@ -32,8 +36,9 @@ pub(super) fn may_be_stamp(packet: &[u8; PACKET]) -> bool {
 }
 
 impl Checker {
-    /// Takes in the datagram that `bytes` begin with, where it is one of the stream's own, and all of it is there. They begin
-    /// `start` bytes into what was read. Gives what is left; nothing where packets are to be taken one by one.
+    /// Takes in the datagram that `bytes` begin with, where it is one of the stream's own, and all
+    /// of it is there. They begin `start` bytes into what was read. Gives what is left; nothing
+    /// where packets are to be taken one by one.
     #[inline]
     pub(super) fn datagram<'a>(
         &mut self,

@@ -43,7 +43,8 @@ pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)>
     sent
 }
 
-/// What holds of every stream that is sent: constant bit rate, stamps, continuity, clock. Gives how often each PID was there.
+/// What holds of every stream that is sent: constant bit rate, stamps, continuity, clock. Gives how
+/// often each PID was there.
 pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> HashMap<u16, u64> {
     let (mut pids, mut continuity) = (HashMap::new(), HashMap::<u16, u8>::new());
     let (mut first_clock, mut last_clock) = (None, None);
@@ -78,7 +79,8 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
             if header.pid == clock_pid
                 && let Some(clock) = header.pcr
             {
-                // Where the packet stands says what its clock should show, to half a microsecond and much less.
+                // Where the packet stands says what its clock should show, to half a microsecond
+                // and much less.
                 let (first_place, first) = *first_clock.get_or_insert((place, clock));
                 let passed = u128::from(place - first_place) * 8 * PACKET as u128;
                 let passed = passed * u128::from(PCR_HZ) / u128::from(rate);

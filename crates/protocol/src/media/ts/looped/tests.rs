@@ -8,7 +8,8 @@ use super::super::flow::tests::{all_of, check, settings};
 use super::super::tables::{packets as cut, pmt};
 use super::*;
 
-/// A file: so many seconds of a made stream, from its first packet on, without stamps where it is to look like another's.
+/// A file: so many seconds of a made stream, from its first packet on, without stamps where it is
+/// to look like another's.
 fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
     let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
     let map = pmt(1, 0x100, &[(0x1b, 0x100)]);
@@ -32,7 +33,8 @@ fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
     bytes
 }
 
-/// The times of presentation, in the order in which they are sent, and what the clock showed before each.
+/// The times of presentation, in the order in which they are sent, and what the clock showed before
+/// each.
 fn times(sent: &[(Time, Vec<u8>)]) -> Vec<(u64, u64)> {
     let (mut found, mut clock) = (Vec::new(), 0);
     for packet in sent

@@ -196,7 +196,8 @@ fn many_others_make_reports_rare() {
     for ssrc in 0..100_000 {
         group.others.heard(ssrc);
     }
-    // 4096 and the two of us, of whom all but one only receive, share three quarters of 6250 bytes a second.
+    // 4096 and the two of us, of whom all but one only receive, share three quarters of 6250 bytes
+    // a second.
     let interval = group.interval(false).deterministic();
     assert!(interval > Duration::from_secs(80), "{interval:?}");
     // Who is not heard any more has left.

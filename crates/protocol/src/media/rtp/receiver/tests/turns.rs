@@ -133,8 +133,8 @@ fn what_was_lost_before_the_new_position_is_lost() {
 fn stragglers_of_the_old_position_are_told_apart() {
     let mut player = Player::new();
     player.frames(20);
-    // Two are on their way when the server answers, and come after it: one before the first packet of the new
-    // position, one behind it.
+    // Two are on their way when the server answers, and come after it: one before the first packet
+    // of the new position, one behind it.
     let (first, second) = (player.sequence, player.sequence.wrapping_add(1));
     let timestamp = player.timestamp;
     player.sequence = player.sequence.wrapping_add(2);

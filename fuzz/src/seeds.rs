@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use measure::Histogram;
 use protocol::media::rtcp::{self, ReportBlock, SenderReportInfo};
 use protocol::media::rtp::header::Header;
-use protocol::media::time_code::TimeCode;
+use mediagen::time_code::TimeCode;
 
 /// A target's seeds.
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use load::{Load, Shape, Share};
 use measure::{Catalogue, Pacing, Totals, Window, tester};
+use mediagen::ts::reel::Reel;
 use net::{Clock, PortRange};
 use protocol::media::ts::flow::SentStream;
-use protocol::media::ts::reel::Reel;
 use protocol::metrics::CLIENTS;
 use protocol::session::{Interface, Outcome};
 use protocol::source::{DEFAULT_RATE, Source, SourceSettings, Target};

@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use measure::{Recorder, Run, Time};
+use mediagen::ts::packet::{PACKET as TRANSPORT_PACKET, SYNC};
+use mediagen::ts::stamp::Stamp;
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
 use protocol::media::ts::checker::{Checker, CheckerConfig};
 use protocol::media::ts::metrics as ts;
-use protocol::media::ts::packet::{PACKET as TRANSPORT_PACKET, SYNC};
-use protocol::media::ts::stamp::Stamp;
 use protocol::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
 use protocol::rtsp::codec::{Decoder, Item};
 use protocol::session::{Arrival, Times};

@@ -5,7 +5,7 @@
 //! chunk's size and trailers are bounded, so that no answer makes this hold more than [`MAX_HEAD`]
 //! bytes.
 
-use crate::steps;
+use mediagen::steps;
 
 mod head;
 mod url;

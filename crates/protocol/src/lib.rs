@@ -24,7 +24,6 @@ pub mod rtsp;
 pub mod session;
 pub mod source;
 mod span;
-mod steps;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

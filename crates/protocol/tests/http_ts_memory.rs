@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::{Recorder, Time};
+use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::stamp::Stamp;
 use protocol::http_ts::client::Client;
 use protocol::http_ts::config::ClientConfig;
 use protocol::media::ts::metrics as ts;
-use protocol::media::ts::packet::{PACKET, SYNC};
-use protocol::media::ts::stamp::Stamp;
 use protocol::registry::HTTP_TS_PROTOCOL;
 use protocol::session::{ChannelId, Context, Flows, Input, Session, Sinks};
 

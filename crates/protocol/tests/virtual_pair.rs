@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Catalogue, Group, Time};
-use protocol::media::clip::{Clip, FrameRate};
-use protocol::media::h264::H264Settings;
+use mediagen::clip::{Clip, FrameRate};
+use mediagen::h264::H264Settings;
 use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,

@@ -8,9 +8,10 @@ use std::process::Command;
 use protocol::registry::{FOLDERS, PROTOCOLS};
 
 /// The crates, in the order in which they may depend on each other: on earlier ones only.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 11] = [
     "measure",
     "load",
+    "mediagen",
     "protocol",
     "net",
     "runfile",
@@ -22,7 +23,7 @@ const ORDER: [&str; 10] = [
 ];
 
 /// The crates that do no I/O and read no clock.
-const PURE: [&str; 3] = ["measure", "load", "protocol"];
+const PURE: [&str; 4] = ["measure", "load", "mediagen", "protocol"];
 
 /// The longest a source file may be, in lines.
 const LONGEST_FILE: usize = 800;

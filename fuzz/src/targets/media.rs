@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use measure::{Catalogue, Recorder, Time};
-use protocol::media::h264;
+use mediagen::h264;
 use protocol::media::rtcp::{self, Packet};
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
 use protocol::media::source::{Source, SourceConfig};
-use protocol::media::time_code::TimeCode;
+use mediagen::time_code::TimeCode;
 use protocol::media::ts::checker::{Checker, CheckerConfig};
-use protocol::media::ts::reel::Reel;
+use mediagen::ts::reel::Reel;
 use protocol::registry::PROTOCOLS;
 use protocol::session::{Arrival, Times};
 

@@ -34,7 +34,7 @@ pub(crate) const TARGETS: [(&str, Target); 25] = [
     ("thresholds", texts::thresholds),
     ("ts", media::ts),
     ("ts_file", media::ts_file),
-    ("ts_sections", protocol::media::ts::read_any),
+    ("ts_sections", mediagen::ts::read_any),
     ("urls", texts::urls),
     ("websocket", messages::websocket),
 ];

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::media::rtp::StreamCounts;
-use crate::steps;
+use mediagen::steps;
 
 /// The version of this language. Both must speak the same.
 pub const VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 //! header fields of the same form (RFC 2326, 4.2).
 
 use super::{MAX_HEADERS, Malformed, Version};
-use crate::steps;
+use mediagen::steps;
 
 /// The head of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use measure::media::{MediaDescription, StreamDescription};
 
-use super::h264::sps;
 use super::sdp::{Description, Format, Media};
+use mediagen::h264::sps;
 
 /// The longest name of a codec that is kept. What a server sends goes into reports and onto
 /// terminals.

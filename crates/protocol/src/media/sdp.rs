@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::rtsp::headers::Range;
-use crate::steps;
+use mediagen::steps;
 
 /// The most streams taken of one description; more are left out.
 pub const MAX_MEDIAS: usize = 32;

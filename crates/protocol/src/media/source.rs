@@ -7,10 +7,10 @@ use measure::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::clip::{Clip, FrameRate};
-use super::file;
-use super::h264::H264Settings;
 use super::rtp::Pacing;
+use mediagen::clip::{Clip, FrameRate};
+use mediagen::file;
+use mediagen::h264::H264Settings;
 
 /// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
 /// over.

@@ -19,8 +19,8 @@ use super::server::Answerer;
 use super::template::{Filling, Template};
 use crate::mix::mix;
 use crate::session;
-use crate::steps;
 use crate::websocket as ws;
+use mediagen::steps;
 
 /// How many messages before and behind the one that is due an answer is compared with.
 const LOOK_AROUND: u64 = 16;

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::steps;
 use crate::websocket as ws;
 pub use crate::websocket::{Frame, Item};
+use mediagen::steps;
 
 /// The longest delimiter.
 pub const MAX_DELIMITER: usize = 16;

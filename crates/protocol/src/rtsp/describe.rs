@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::media::clip::Clip;
+use mediagen::clip::Clip;
 
 /// The last part of a media's control URL, without its slash.
 pub(super) fn control(media: usize) -> String {

@@ -28,11 +28,11 @@ pub use config::{AuthScheme, MulticastConfig, ServerConfig, Transports};
 pub use faults::{ControlFaults, ServerFaults};
 
 use crate::auth::{Accepts, Algorithm, Verifier};
-use crate::media::clip::Clip;
-use crate::media::h264::H264Settings;
 use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::url::Credentials;
+use mediagen::clip::Clip;
+use mediagen::h264::H264Settings;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

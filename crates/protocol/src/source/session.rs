@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::target::{Carriage, Target};
 use crate::media::ts::flow::{RtpStart, TsFlow, TsSettings};
-use crate::media::ts::reel::Reel;
 use crate::session::{
     ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Record, Session,
 };
 use measure::Time;
+use mediagen::ts::reel::Reel;
 use std::sync::Arc;
 
 /// What a source is to send, and how.

@@ -1,6 +1,6 @@
 //! Frames of WebSockets (RFC 6455, 5).
 
-use crate::steps;
+use mediagen::steps;
 
 /// The opcode of text (RFC 6455, 5.2).
 pub const TEXT: u8 = 1;

@@ -281,7 +281,7 @@ fn sha1(bytes: &[u8]) -> [u8; 20] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps;
+    use mediagen::steps;
 
     #[test]
     fn the_hash_is_that_of_the_standard() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
-use protocol::media::ts::reel::{DATAGRAM_BITS, Reel};
+use mediagen::ts::reel::{DATAGRAM_BITS, Reel};
 use protocol::reference::interface;
 use protocol::source::{GROUPS_MAX, Target};
 use report::human::{count, plural, seconds};

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use protocol::media::ts::packet::{PACKET, SYNC};
-use protocol::media::ts::stamp::Stamp;
+use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
     Process, RUN_WITHIN, Report, alone, folder, free_port, have, listens, number, run, streamgauge,

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use protocol::media::ts::packet::{Header, PACKET};
-use protocol::media::ts::stamp::Stamp;
+use mediagen::ts::packet::{Header, PACKET};
+use mediagen::ts::stamp::Stamp;
 use serde_json::Value;
 
 use crate::namespace::Namespace;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use protocol::media::ts::packet::{Header, PACKET};
-use protocol::media::ts::stamp::Stamp;
+use mediagen::ts::packet::{Header, PACKET};
+use mediagen::ts::stamp::Stamp;
 
 use crate::namespace::Namespace;
 use crate::support::{Process, alone, folder, have, number, streamgauge, wait_for};

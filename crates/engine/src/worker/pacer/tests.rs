@@ -6,10 +6,10 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
+use mediagen::clip::FrameRate;
+use mediagen::h264::H264Settings;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use protocol::media::clip::FrameRate;
-use protocol::media::h264::H264Settings;
 use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
 use protocol::session::{FlowPacket, Flows, PacketHeader};
 

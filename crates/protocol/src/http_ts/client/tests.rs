@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::follow::Follow;
-use crate::media::ts::packet::{PACKET, SYNC};
-use crate::media::ts::stamp::Stamp;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
+use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::stamp::Stamp;
 
 mod zap;
 

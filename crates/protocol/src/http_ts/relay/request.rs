@@ -110,7 +110,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::steps;
+    use mediagen::steps;
 
     fn read(text: &str) -> Option<Result<Request, Unreadable>> {
         Reader::default().feed(text.as_bytes())

@@ -14,10 +14,10 @@ use super::faults::Answer;
 use super::request::{Reader, Request, Unreadable, Wanted};
 use super::{Across, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
-use crate::media::ts::packet::{NULL_PID, PACKET, SYNC};
 use crate::session::{
     ChannelId, Closed, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
 };
+use mediagen::ts::packet::{NULL_PID, PACKET, SYNC};
 
 /// The accepted connection.
 const CONTROL: ChannelId = ChannelId(0);

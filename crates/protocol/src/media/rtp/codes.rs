@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::metrics as m;
-use crate::media::time_code::TimeCode;
+use mediagen::time_code::TimeCode;
 
 /// How many frames may be open with their codes at once: more than frames are.
 const OPEN: usize = 16;
@@ -115,12 +115,12 @@ mod tests {
     use measure::Catalogue;
 
     use super::*;
-    use crate::media::clip::FrameRate;
-    use crate::media::h264::H264Settings;
     use crate::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing, RtpFlow};
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
+    use mediagen::clip::FrameRate;
+    use mediagen::h264::H264Settings;
 
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);

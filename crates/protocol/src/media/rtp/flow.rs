@@ -17,9 +17,9 @@ use rand_pcg::Pcg64;
 pub use super::faults::Faults;
 use super::header::Header;
 use super::served::{Log, ServedStream, Tally};
-pub use crate::media::clip::Clip;
-use crate::media::time_code::{CODE_BYTES, TimeCode};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+pub use mediagen::clip::Clip;
+use mediagen::time_code::{CODE_BYTES, TimeCode};
 
 mod course;
 

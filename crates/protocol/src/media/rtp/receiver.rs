@@ -11,8 +11,8 @@ use super::metrics as m;
 use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
 use super::sequence::{MAX_DROPOUT, Place, Sequence};
-use crate::media::time_code::TimeCode;
 use crate::session::{Arrival, MediaEvent};
+use mediagen::time_code::TimeCode;
 
 mod report;
 mod stray;

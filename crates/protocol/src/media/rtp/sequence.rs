@@ -3,7 +3,7 @@
 use measure::Recorder;
 
 use super::metrics::{LOSS_BURST_LENGTH, LOSS_BURSTS};
-use crate::steps;
+use mediagen::steps;
 
 /// How far ahead of the highest a sequence number may be and still belong to the stream, with all
 /// between missing (RFC 3550, A.1: `MAX_DROPOUT`).

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{Checker, DatagramCounts, PidCounts, TsCounts};
-use crate::media::ts::packet::PACKET;
+use mediagen::ts::packet::PACKET;
 
 /// One stream of a client, as it is written to the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]

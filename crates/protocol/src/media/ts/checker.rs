@@ -15,10 +15,10 @@ use measure::{Recorder, Time};
 use serde::Serialize;
 
 use super::metrics as m;
-use super::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
-use super::stamp::Stamp;
 use crate::session::Times;
-use crate::steps;
+use mediagen::steps;
+use mediagen::ts::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
+use mediagen::ts::stamp::Stamp;
 
 use clock::Clock;
 use datagrams::{Datagrams, Whose};

@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 use measure::Time;
 use serde::Serialize;
 
-use super::mux::{Mux, Steps};
-use super::packet::PACKET;
-use super::reel::{DATAGRAM, DATAGRAM_BITS, PACKETS, Reel};
-use super::stamp::Stamp;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+use mediagen::ts::mux::{Mux, Steps};
+use mediagen::ts::packet::PACKET;
+use mediagen::ts::reel::{DATAGRAM, DATAGRAM_BITS, PACKETS, Reel};
+use mediagen::ts::stamp::Stamp;
 
 /// Bytes of the header that goes before the rest of a datagram.
 const HEAD: usize = 12;

@@ -3,7 +3,7 @@
 use super::message::{Head, HeadError, parse_head};
 use super::start_line::{self, LineEnd, Scan};
 use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed};
-use crate::steps;
+use mediagen::steps;
 
 /// Why a connection can be used no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! That decoding costs in proportion to what comes, whatever that is.
 
 use crate::rtsp::codec::{Decoder, MAX_BODY, MAX_HEAD};
-use crate::steps;
+use mediagen::steps;
 
 /// Each byte is looked at a few times: for the end of its line, for a method's name, and when it is
 /// kept.

@@ -1,7 +1,7 @@
 //! Start lines of messages, told from garbage (RFC 2326, 6.1 and 7.1).
 
 use super::Method;
-use crate::steps;
+use mediagen::steps;
 
 /// With what a status line begins.
 const PROTOCOL: &[u8] = b"RTSP/";

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::faults::ServerFaults;
-use crate::media::clip::FrameRate;
 use crate::media::rtp::Pacing;
+use mediagen::clip::FrameRate;
 
 /// What carries the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

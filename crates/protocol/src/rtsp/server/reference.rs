@@ -8,13 +8,13 @@ use measure::units::{BitRate, TimeSpan};
 use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
 
 use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
-use crate::media::clip::FrameRate;
 use crate::media::rtp::ServedStream;
 use crate::reference::{
     Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
     line, parses,
 };
 use crate::session::{Record, Session};
+use mediagen::clip::FrameRate;
 
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {

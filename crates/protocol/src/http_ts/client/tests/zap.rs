@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::media::ts::flow::{TsFlow, TsSettings};
-use crate::media::ts::reel::Reel;
+use mediagen::ts::reel::Reel;
 
 fn url(channel: usize) -> String {
     format!("http://10.0.0.1/udp/239.81.0.{channel}:4056")

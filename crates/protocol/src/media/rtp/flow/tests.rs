@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::media::clip::FrameRate;
-use crate::media::h264::H264Settings;
+use mediagen::clip::FrameRate;
+use mediagen::h264::H264Settings;
 
 fn clip() -> Arc<Clip> {
     static CLIP: LazyLock<Arc<Clip>> = LazyLock::new(|| {

@@ -395,7 +395,7 @@ fn a_sender_that_leaves_out_thousands_with_each_packet_costs_no_thousands_of_ste
     for stride in [2, 65, 500, 2047, 2048, 2049, 2999] {
         let mut bench = Bench::new();
         let packets = 5000u16;
-        let steps = crate::steps::of(|| {
+        let steps = mediagen::steps::of(|| {
             bench.packets((0..packets).map(|number| number.wrapping_mul(stride)));
         });
         // The words of the window, and each number of those that are not gone through as a whole.

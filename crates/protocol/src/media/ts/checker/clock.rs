@@ -5,7 +5,7 @@ use measure::{Recorder, Time};
 
 use super::TsCounts;
 use crate::media::ts::metrics as m;
-use crate::media::ts::packet::PCR_WRAP;
+use mediagen::ts::packet::PCR_WRAP;
 
 /// By how much the clock may go on otherwise than time does, before it has jumped: in nanoseconds.
 const JUMP: u64 = 1_000_000_000;

@@ -8,9 +8,9 @@ use measure::{Recorder, Time};
 
 use super::DatagramCounts;
 use crate::media::ts::metrics as m;
-use crate::media::ts::packet::PACKET;
-use crate::media::ts::stamp::Stamp;
-use crate::steps;
+use mediagen::steps;
+use mediagen::ts::packet::PACKET;
+use mediagen::ts::stamp::Stamp;
 
 /// How many numbers back it is known which have come.
 const KNOWN: u64 = 4096;

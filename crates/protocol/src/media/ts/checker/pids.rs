@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::TsCounts;
-use crate::media::ts::packet::Header;
+use mediagen::ts::packet::Header;
 
 /// Of how many PIDs continuity is looked at. A programme has some five, a whole transponder some
 /// fifty.

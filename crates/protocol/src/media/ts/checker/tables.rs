@@ -1,8 +1,8 @@
 //! The programme association and the programme map (ISO/IEC 13818-1, 2.4.4): which PIDs are what.
 
 use super::TsCounts;
-use crate::media::ts::packet::{Header, PAT_PID};
-use crate::steps;
+use mediagen::steps;
+use mediagen::ts::packet::{Header, PAT_PID};
 
 /// The longest section of either table (2.4.4.3 and 2.4.4.8).
 const LONGEST: usize = 1024;

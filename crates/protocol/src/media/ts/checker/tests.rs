@@ -4,8 +4,8 @@ use measure::{Catalogue, CounterId, HistogramId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::media::ts::packet::write_pcr;
 use crate::metrics::CLIENTS;
+use mediagen::ts::packet::write_pcr;
 
 mod usual;
 

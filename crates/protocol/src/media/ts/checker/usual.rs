@@ -9,8 +9,8 @@
 use measure::Recorder;
 
 use super::{Checker, PACKET, PAT_PID, Time, Times};
-use crate::media::ts::packet::{Header, NULL_PID, SYNC};
-use crate::media::ts::stamp::{STAMP_PID, Stamp};
+use mediagen::ts::packet::{Header, NULL_PID, SYNC};
+use mediagen::ts::stamp::{STAMP_PID, Stamp};
 
 /// What says in the first four bytes that a packet is not damaged and has payload alone (ISO/IEC
 /// 13818-1, 2.4.3.2).

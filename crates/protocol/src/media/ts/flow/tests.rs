@@ -2,9 +2,11 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+mod files;
+
 use super::*;
-use crate::media::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};
-use crate::media::ts::stamp::STAMP_PID;
+use mediagen::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};
+use mediagen::ts::stamp::STAMP_PID;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 

@@ -324,7 +324,7 @@ fn servers_that_flood_the_client() {
                 bench.asked(Method::Options);
             }
             let flood = text.repeat(256 * 1024 / text.len());
-            let steps = crate::steps::of(|| bench.bytes(flood.as_bytes()));
+            let steps = mediagen::steps::of(|| bench.bytes(flood.as_bytes()));
             assert!(steps < 4 << 20, "{steps} steps for {text}");
             let (before, outcome) = bench.ended();
             assert!(

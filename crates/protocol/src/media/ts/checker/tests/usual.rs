@@ -3,7 +3,7 @@
 use measure::Run;
 
 use super::*;
-use crate::media::ts::stamp::STAMP_PID;
+use mediagen::ts::stamp::STAMP_PID;
 
 const SOUND: u16 = 0x101;
 const BEFORE: [u8; 4] = [239, 81, 0, 9];

@@ -8,7 +8,7 @@ use crate::steps;
 const SECTION_MAX: usize = 1024;
 
 /// The programmes of a table of programmes: number and PID of the map of each.
-pub(super) fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
+pub fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
     let body = body(pat, PAT_TABLE)?;
     let each = body.as_chunks::<4>().0.iter();
     let each = each.map(|&[a, b, c, d]| {
@@ -22,7 +22,7 @@ pub(super) fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
 }
 
 /// The PID of the clock that a programme map names, and the PIDs of its streams.
-pub(super) fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
+pub fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
     let (clock, streams, _) = entries(pmt)?;
     Some((clock, streams))
 }
@@ -43,7 +43,7 @@ fn entries(pmt: &[u8]) -> Option<(u16, Vec<u16>, usize)> {
 }
 
 /// The same programme map with one stream more; none where there is no room, or it is no map.
-pub(super) fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
+pub fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
     // Behind bytes that are no stream the new one would not be found.
     let (_, _, stray) = entries(pmt)?;
     let mut longer = pmt.get(..pmt.len().checked_sub(4 + stray)?)?.to_vec();
@@ -62,7 +62,7 @@ fn body(section: &[u8], table: u8) -> Option<&[u8]> {
 
 /// Puts sections together out of the payloads of a PID's packets.
 #[derive(Debug, Default)]
-pub(super) struct Sections {
+pub struct Sections {
     /// What there is of the section under way; at most [`SECTION_MAX`] bytes and a payload.
     bytes: Vec<u8>,
     open: bool,
@@ -71,7 +71,7 @@ pub(super) struct Sections {
 impl Sections {
     /// Takes a packet's payload in; `start` says that a section begins in it. Hands over each
     /// section that is whole.
-    pub(super) fn take(&mut self, start: bool, payload: &[u8], mut whole: impl FnMut(&[u8])) {
+    pub fn take(&mut self, start: bool, payload: &[u8], mut whole: impl FnMut(&[u8])) {
         let mut rest = payload;
         if start {
             let Some((&pointer, behind)) = rest.split_first() else {
@@ -166,9 +166,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::media::ts::packet::Header;
-    use crate::media::ts::packet::PACKET;
-    use crate::media::ts::tables::{packets, pat, pmt};
+    use crate::ts::packet::Header;
+    use crate::ts::packet::PACKET;
+    use crate::ts::tables::{packets, pat, pmt};
 
     #[test]
     fn tables_say_what_was_written() {

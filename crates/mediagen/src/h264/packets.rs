@@ -67,7 +67,7 @@ pub fn cut(mut nals: &[&[u8]], mtu: usize, packets: &mut Vec<Bytes>) {
 }
 
 /// How many bytes of RTP payload an aggregation packet takes.
-pub(in crate::media) fn aggregate_bytes(nals: &[&[u8]]) -> usize {
+pub(crate) fn aggregate_bytes(nals: &[&[u8]]) -> usize {
     1 + nals.iter().map(|nal| 2 + nal.len()).sum::<usize>()
 }
 

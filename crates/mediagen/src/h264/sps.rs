@@ -167,8 +167,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::media::clip::FrameRate;
-    use crate::media::h264::{H264Settings, H264Stream};
+    use crate::clip::FrameRate;
+    use crate::h264::{H264Settings, H264Stream};
 
     #[test]
     fn sizes_of_real_encoders() {

@@ -4,9 +4,14 @@ use std::time::Duration;
 use measure::Time;
 use proptest::prelude::*;
 
-use super::super::flow::tests::{all_of, check, settings};
-use super::super::tables::{packets as cut, pmt};
-use super::*;
+use mediagen::ts::looped::time_in;
+use mediagen::ts::packet::{Header, NULL_PID, PACKET};
+use mediagen::ts::reel::{FileError, NULL, Reel, TIME_WRAP, read_time};
+use mediagen::ts::stamp::STAMP_PID;
+use mediagen::ts::tables::{packets as cut, pmt};
+
+use super::{all_of, check, settings};
+use crate::media::ts::flow::TsFlow;
 
 /// A file: so many seconds of a made stream, from its first packet on, without stamps where it is
 /// to look like another's.
@@ -20,7 +25,7 @@ fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
             let mut packet = *packet;
             let header = Header::parse(&packet).expect("a packet");
             match header.pid {
-                STAMP_PID if !stamps => packet = super::super::reel::NULL,
+                STAMP_PID if !stamps => packet = NULL,
                 0x1000 if !stamps => {
                     packet = map;
                     packet[3] |= header.continuity;
@@ -187,11 +192,11 @@ fn what_stands_twice_is_sent_once() {
             doubled.extend_from_slice(packet);
         }
     }
-    let once = Reel::of_file(&good, None).expect("a good file");
-    let twice = Reel::of_file(&doubled, None).expect("a good file");
-    assert_eq!(once.packets, twice.packets);
-    let rate = twice.bits_per_second();
-    check(rate, 0x100, &all_of(settings(&Arc::new(twice)), 5));
+    let reel = |bytes: &[u8]| Arc::new(Reel::of_file(bytes, None).expect("a good file"));
+    let (once, twice) = (reel(&good), reel(&doubled));
+    assert_eq!(once.packets(), twice.packets());
+    let sent = all_of(settings(&twice), 5);
+    check(twice.bits_per_second(), 0x100, &sent);
 }
 
 proptest! {
@@ -217,7 +222,7 @@ proptest! {
             bytes[place] = value;
         }
         if let Ok(reel) = Reel::of_file(&bytes, None) {
-            let mut flow = super::super::flow::TsFlow::new(settings(&Arc::new(reel)));
+            let mut flow = TsFlow::new(settings(&Arc::new(reel)));
             flow.start(Time::ZERO);
             let end = Time::ZERO + Duration::from_secs(3);
             while flow.next_due().is_some_and(|due| due < end) {

@@ -16,11 +16,11 @@ const AU_MAX: usize = (1 << 13) - 1;
 
 impl Clip {
     /// The clock of video in Hz (RFC 6184, 8.1).
-    pub(crate) const VIDEO_CLOCK_RATE: u32 = 90_000;
+    pub const VIDEO_CLOCK_RATE: u32 = 90_000;
 
     /// H.264 video out of its NAL units, picture by picture, with room for a time code in each.
     /// When they are due is said by [`Clip::with_times`].
-    pub(crate) fn video_of_file(
+    pub fn video_of_file(
         sps: &[u8],
         pps: &[u8],
         pictures: &[Vec<Vec<u8>>],
@@ -58,7 +58,7 @@ impl Clip {
 
     /// AAC out of its access units, each in a packet of its own or, where it is too long for one,
     /// in fragments (RFC 3640, mode AAC-hbr).
-    pub(crate) fn aac(
+    pub fn aac(
         config: &[u8],
         samples_per_second: u32,
         channels: u16,
@@ -103,7 +103,7 @@ impl Clip {
     }
 
     /// The same, with its frames due at these times; there are as many of them.
-    pub(crate) fn with_times(mut self, times: FrameTimes) -> Clip {
+    pub fn with_times(mut self, times: FrameTimes) -> Clip {
         let nanos = u128::from(times.length.max(1));
         let bits = u128::from(self.loop_bytes()) * 8 * 1_000_000_000 / nanos;
         self.bits_per_second = u64::try_from(bits).unwrap_or(u64::MAX);

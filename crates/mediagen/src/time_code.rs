@@ -134,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::media::h264::packets;
+    use crate::h264::packets;
 
     fn code() -> impl Strategy<Value = TimeCode> {
         (any::<u32>(), any::<u32>(), 0..1u64 << 63).prop_map(|(source, number, nanos)| TimeCode {

@@ -82,7 +82,7 @@ fn kind(nal: &[u8]) -> u8 {
 ///
 /// # Errors
 /// It is no such file, or of other encodings, or longer than is taken; the text says so.
-pub(super) fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
+pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
     let tracks = match bytes {
         [0x47, ..] if bytes.get(188) == Some(&0x47) => ts::tracks(bytes, audio)?,
         [_, _, _, _, b'f', b't', b'y', b'p', ..] => mp4::tracks(bytes, audio)?,
@@ -200,8 +200,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::media::time_code::TimeCode;
     use crate::steps;
+    use crate::time_code::TimeCode;
 
     /// Three seconds of pictures that are shown in another order than they are sent, and of sound;
     /// none without ffmpeg.

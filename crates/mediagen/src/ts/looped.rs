@@ -415,7 +415,7 @@ fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: u
 
 /// Where a time of presentation stands in a packet, and whether one of decoding follows (ISO/IEC
 /// 13818-1, 2.4.3.6).
-fn time_in(
+pub fn time_in(
     index: usize,
     header: &Header,
     packet: &[u8; PACKET],
@@ -443,6 +443,3 @@ fn time_in(
     }
     Ok(Some((header.payload + 9, decoding)))
 }
-
-#[cfg(test)]
-mod tests;

@@ -174,40 +174,45 @@ impl JsonSchema for FrameRate {
 
 /// One packet of a clip.
 #[derive(Clone, Debug)]
-pub(crate) struct ClipPacket {
+pub struct ClipPacket {
     /// What follows the RTP header.
-    pub(crate) payload: Bytes,
+    pub payload: Bytes,
     /// Which frame of the loop it belongs to.
-    pub(crate) frame: u32,
+    pub frame: u32,
     /// Which packet of its frame it is, and of how many.
-    pub(crate) part: (u32, u32),
+    pub part: (u32, u32),
     /// The marker bit.
-    pub(crate) marker: bool,
+    pub marker: bool,
     /// Where the numbers of a time code stand in the payload, where it has one.
-    pub(crate) code_at: Option<u16>,
+    pub code_at: Option<u16>,
 }
 
 /// When the frames of a loop are due, where that is not evenly.
 #[derive(Debug)]
-pub(crate) struct FrameTimes {
+pub struct FrameTimes {
     /// Of each frame: when it is due, in nanoseconds from the beginning of the loop, never less
     /// than the one before; and its RTP timestamp there, which of frames that are shown later than
     /// they are sent is ahead.
-    pub(crate) frames: Vec<(u64, u32)>,
+    pub frames: Vec<(u64, u32)>,
     /// How long the loop is, in nanoseconds.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 /// Media to send: one loop of it, cut into packets, repeated endlessly.
 #[derive(Debug)]
 pub struct Clip {
-    pub(crate) packets: Vec<ClipPacket>,
-    pub(crate) frames: u32,
-    pub(crate) frame_rate: FrameRate,
+    /// Its packets, in order.
+    pub packets: Vec<ClipPacket>,
+    /// How many frames it has.
+    pub frames: u32,
+    /// Frames per second.
+    pub frame_rate: FrameRate,
     /// When the frames are due; evenly, by the frame rate, without.
-    pub(crate) times: Option<FrameTimes>,
-    pub(crate) clock_rate: u32,
-    pub(crate) payload_type: u8,
+    pub times: Option<FrameTimes>,
+    /// Ticks per second of its RTP timestamps.
+    pub clock_rate: u32,
+    /// The payload type of its packets (RFC 3550, 5.1).
+    pub payload_type: u8,
     media: &'static str,
     encoding: String,
     parameters: String,
@@ -344,7 +349,7 @@ impl Clip {
 
     /// When a frame is due, counted over all loops, in nanoseconds from the beginning of the first.
     #[inline]
-    pub(crate) fn nanos(&self, frame: u64) -> u64 {
+    pub fn nanos(&self, frame: u64) -> u64 {
         match &self.times {
             None => self.frame_rate.nanos(frame),
             Some(times) => {
@@ -358,7 +363,7 @@ impl Clip {
 
     /// The RTP timestamp of a frame, counted over all loops; it wraps around.
     #[inline]
-    pub(crate) fn ticks(&self, frame: u64) -> u32 {
+    pub fn ticks(&self, frame: u64) -> u32 {
         match &self.times {
             None => self.frame_rate.ticks(frame, self.clock_rate) as u32,
             Some(times) => {
@@ -377,7 +382,7 @@ impl Clip {
     }
 
     /// How many frames begin within a time.
-    pub(crate) fn frames_within(&self, length: Duration) -> u64 {
+    pub fn frames_within(&self, length: Duration) -> u64 {
         let Some(times) = &self.times else {
             return self.frame_rate.frames_within(length);
         };
@@ -409,7 +414,7 @@ const BEFORE_CODE_MAX: usize = 40;
 
 /// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before
 /// the first that is of the picture itself (H.264, 7.4.1.2.3).
-pub(crate) fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
+pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
     let code = TimeCode {
         source: 0,
         number: 0,

@@ -7,8 +7,8 @@ use super::reel::{
 };
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
-use crate::media::clip::FrameRate;
-use crate::media::h264::{H264Settings, H264Stream, SettingsError};
+use crate::clip::FrameRate;
+use crate::h264::{H264Settings, H264Stream, SettingsError};
 
 /// Number of the programme, and PIDs of its map and its video.
 const PROGRAMME: u16 = 1;

@@ -2,12 +2,14 @@
 
 use super::packet::{PACKET, SYNC};
 
-pub(super) const PAT_TABLE: u8 = 0;
-pub(super) const PMT_TABLE: u8 = 2;
+/// `table_id` of a programme association table (ISO/IEC 13818-1, 2.4.4).
+pub const PAT_TABLE: u8 = 0;
+/// `table_id` of a programme map table.
+pub const PMT_TABLE: u8 = 2;
 
 /// The check that sections end with: CRC-32 with the polynomial 0x04c11db7, the highest bit first,
 /// not inverted (annex A).
-pub(super) fn crc(bytes: &[u8]) -> u32 {
+pub fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte) << 24, |crc, _| {
             let shifted = crc << 1;
@@ -31,7 +33,7 @@ fn section(table: u8, number: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// Writes a section's length into it, and its check behind it.
-pub(super) fn finish(mut section: Vec<u8>) -> Vec<u8> {
+pub fn finish(mut section: Vec<u8>) -> Vec<u8> {
     let length = (section.len() - 3 + 4) as u16;
     let [high, low] = length.to_be_bytes();
     section[1] = 0xb0 | high;
@@ -42,14 +44,14 @@ pub(super) fn finish(mut section: Vec<u8>) -> Vec<u8> {
 }
 
 /// A table of programmes, of one programme.
-pub(super) fn pat(programme: u16, map_pid: u16) -> Vec<u8> {
+pub fn pat(programme: u16, map_pid: u16) -> Vec<u8> {
     let [a, b] = programme.to_be_bytes();
     let [c, d] = map_pid.to_be_bytes();
     section(PAT_TABLE, 1, &[a, b, 0xe0 | c, d])
 }
 
 /// The map of a programme: its streams by type and PID.
-pub(super) fn pmt(programme: u16, clock_pid: u16, streams: &[(u8, u16)]) -> Vec<u8> {
+pub fn pmt(programme: u16, clock_pid: u16, streams: &[(u8, u16)]) -> Vec<u8> {
     let [high, low] = clock_pid.to_be_bytes();
     let mut body = vec![0xe0 | high, low, 0xf0, 0];
     for &(kind, pid) in streams {
@@ -59,13 +61,13 @@ pub(super) fn pmt(programme: u16, clock_pid: u16, streams: &[(u8, u16)]) -> Vec<
 }
 
 /// A stream without descriptors.
-pub(super) fn entry(kind: u8, pid: u16) -> [u8; 5] {
+pub fn entry(kind: u8, pid: u16) -> [u8; 5] {
     let [high, low] = pid.to_be_bytes();
     [kind, 0xe0 | high, low, 0xf0, 0]
 }
 
 /// Cuts a section into packets. Their continuity counters are 0.
-pub(super) fn packets(pid: u16, section: &[u8]) -> Vec<[u8; PACKET]> {
+pub fn packets(pid: u16, section: &[u8]) -> Vec<[u8; PACKET]> {
     // Where it begins in the first packet's payload: at once.
     let mut bytes = vec![0];
     bytes.extend(section);

@@ -1,31 +1,32 @@
 //! What decoders cost, counted in bytes that they look at, so that tests can demand that it grows
-//! no faster than what is decoded. Nothing is counted outside of tests.
+//! no faster than what is decoded. Only debug builds for tests count: a benchmark that is built with
+//! the tests' features is as fast as the command.
 
 /// Counts so many bytes as looked at or moved. Called by decoders wherever they visit bytes.
 #[inline(always)]
-pub(crate) fn took(bytes: usize) {
-    #[cfg(test)]
+pub fn took(bytes: usize) {
+    #[cfg(all(any(test, feature = "testing"), debug_assertions))]
     TAKEN.with(|taken| taken.set(taken.get() + bytes as u64));
-    #[cfg(not(test))]
+    #[cfg(not(all(any(test, feature = "testing"), debug_assertions)))]
     let _ = bytes;
 }
 
 /// The place of the first `wanted` in `bytes`; each byte up to it counts as looked at.
 #[inline(always)]
-pub(crate) fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
+pub fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
     let found = bytes.iter().position(|&byte| byte == wanted);
     took(found.map_or(bytes.len(), |at| at + 1));
     found
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 thread_local! {
     static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// How many steps `work` takes.
-#[cfg(test)]
-pub(crate) fn of(work: impl FnOnce()) -> u64 {
+#[cfg(any(test, feature = "testing"))]
+pub fn of(work: impl FnOnce()) -> u64 {
     let before = TAKEN.with(std::cell::Cell::get);
     work();
     TAKEN.with(std::cell::Cell::get) - before
@@ -34,8 +35,8 @@ pub(crate) fn of(work: impl FnOnce()) -> u64 {
 /// Demands that reading is linear: `read` is given the input that `make` makes of a size, as a
 /// whole and in pieces of several lengths. It may take at most `per_byte` steps for each byte, and
 /// for twice the input not much more than twice the steps.
-#[cfg(test)]
-pub(crate) fn assert_linear(
+#[cfg(any(test, feature = "testing"))]
+pub fn assert_linear(
     what: &str,
     per_byte: u64,
     make: impl Fn(usize) -> Vec<u8>,

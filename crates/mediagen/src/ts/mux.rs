@@ -11,9 +11,9 @@ use super::reel::{
 
 /// Counts time in even steps that are no whole numbers, without an error that adds up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
+pub struct Steps {
     /// The time of the step, rounded down.
-    pub(super) now: u64,
+    pub now: u64,
     rest: u64,
     whole: u64,
     part: u64,
@@ -22,7 +22,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Steps of `dividend / divisor`.
-    pub(super) fn new(dividend: u64, divisor: u64) -> Steps {
+    pub fn new(dividend: u64, divisor: u64) -> Steps {
         Steps {
             now: 0,
             rest: 0,
@@ -33,7 +33,8 @@ impl Steps {
     }
 
     #[inline]
-    pub(super) fn advance(&mut self) {
+    /// Goes on to the next step.
+    pub fn advance(&mut self) {
         self.now += self.whole;
         self.rest += self.part;
         if self.rest >= self.of {
@@ -45,7 +46,7 @@ impl Steps {
 
 /// Hands out one packet after the other.
 #[derive(Debug)]
-pub(super) struct Mux {
+pub struct Mux {
     reel: Arc<Reel>,
     /// When the next packet leaves, in ticks of 27 MHz from the first.
     slot: Steps,
@@ -65,7 +66,8 @@ pub(super) struct Mux {
 }
 
 impl Mux {
-    pub(super) fn new(reel: Arc<Reel>) -> Mux {
+    /// At the beginning of what is sent.
+    pub fn new(reel: Arc<Reel>) -> Mux {
         Mux {
             slot: Steps::new(8 * PACKET as u64 * PCR_HZ, reel.rate),
             in_datagram: 0,
@@ -83,7 +85,7 @@ impl Mux {
     /// The next packet of the datagram under way. The first of each datagram is the stamp, and is
     /// not made here.
     #[inline]
-    pub(super) fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
+    pub fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
         if self.in_datagram == 0 {
             self.pass();
         }

@@ -91,6 +91,11 @@ pub(super) enum ClockMark {
 }
 
 impl Reel {
+    /// The packets that are sent over and over, without stamps, tables and clocks.
+    pub fn packets(&self) -> &[[u8; PACKET]] {
+        &self.packets
+    }
+
     /// The bit rate at which it is sent, in bit/s: of transport packets, stamps included.
     pub fn bits_per_second(&self) -> u64 {
         self.rate
@@ -174,7 +179,7 @@ fn slots(rate: u64, count: u64) -> u64 {
 }
 
 /// A packet that fills a stream up.
-pub(super) const NULL: [u8; PACKET] = {
+pub const NULL: [u8; PACKET] = {
     let mut packet = [0xff; PACKET];
     let [high, low] = NULL_PID.to_be_bytes();
     (packet[0], packet[1], packet[2], packet[3]) = (super::packet::SYNC, high, low, 0x10);
@@ -182,7 +187,7 @@ pub(super) const NULL: [u8; PACKET] = {
 };
 
 /// A time of presentation or decoding, in ticks of 90 kHz (ISO/IEC 13818-1, 2.4.3.7).
-pub(super) fn read_time(bytes: [u8; 5]) -> u64 {
+pub fn read_time(bytes: [u8; 5]) -> u64 {
     let [a, b, c, d, e] = bytes.map(u64::from);
     (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1
 }
@@ -200,4 +205,4 @@ pub(super) fn write_time(prefix: u8, time: u64) -> [u8; 5] {
 }
 
 /// Times of presentation are counted modulo this.
-pub(super) const TIME_WRAP: u64 = PCR_WRAP / 300;
+pub const TIME_WRAP: u64 = PCR_WRAP / 300;

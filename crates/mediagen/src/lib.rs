@@ -1,0 +1,13 @@
+//! Media to send: H.264 made on the spot, clips out of MP4 files and transport streams, MPEG-2
+//! transport streams with their tables and clocks, and time codes in either.
+//!
+//! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
+//! crate's.
+
+mod audio;
+pub mod clip;
+pub mod file;
+pub mod h264;
+pub mod steps;
+pub mod time_code;
+pub mod ts;

@@ -1,0 +1,14 @@
+//! MPEG-2 transport streams (ISO/IEC 13818-1): packets, tables, and a stream to send over and
+//! over.
+
+pub mod looped;
+pub mod mux;
+pub mod packet;
+pub mod reel;
+pub mod sections;
+pub mod stamp;
+mod synthetic;
+pub mod tables;
+
+#[cfg(any(test, fuzzing))]
+pub use sections::read_any;

@@ -29,14 +29,17 @@ use slab::Slab;
 use crate::media::rtp::{RtpReceiver, StreamSummary};
 
 mod datagrams;
+pub mod exchange;
 mod flows;
 mod record;
+pub mod schedule;
 
-pub use crate::messages::exchange::{Ended as ExchangeEnded, Exchange};
 pub use crate::tls::TlsError;
 pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
+pub use exchange::{Ended as ExchangeEnded, Exchange};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
 pub use record::Record;
+pub use schedule::Pace;
 
 /// One side of one conversation.
 pub trait Session {
@@ -266,7 +269,7 @@ pub enum Output {
         /// Which.
         channel: ChannelId,
         /// What is sent, and what becomes of what comes.
-        exchange: Box<Exchange>,
+        exchange: Box<dyn Exchange>,
     },
     /// Plan no more messages on a channel that was handed over: what is on its way leaves, the
     /// other side is told that nothing more will come, and what it still sends is taken in until it

@@ -318,10 +318,6 @@ fn nothing_waits_for_futures() {
 /// Where a protocol may be named outside of `protocol`, by the beginning of the path, and why.
 const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     (
-        "engine/src/worker/",
-        "its loop sends and reads the exchanges of one protocol itself",
-    ),
-    (
         "scenario/src/entry.rs",
         "an error shows how a list of protocols is written",
     ),

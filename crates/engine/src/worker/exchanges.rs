@@ -14,16 +14,14 @@ use std::time::Duration;
 
 use measure::{Recorder, Time, tester};
 use net::stream::Read;
-use protocol::messages::exchange::{After, CONGESTED, Ended, Exchange, Tools};
-use protocol::messages::metrics as m;
-use protocol::messages::schedule::{Schedule, Turn};
 use protocol::metrics as clients;
+use protocol::mix::mix;
+use protocol::session::exchange::{After, CONGESTED, Ended, Exchange, Plan, Tools};
+use protocol::session::schedule::{Schedule, Turn};
 use protocol::session::{ChannelId, Closed};
 use slab::Slab;
 
 use super::Worker;
-use protocol::mix::mix;
-
 use super::outputs::Pending;
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
@@ -45,7 +43,7 @@ const SEALING: usize = 5 + 1 + 16;
 
 /// A connection that was handed over.
 struct Line {
-    exchange: Exchange,
+    exchange: Box<dyn Exchange>,
     /// Its place among the sockets.
     place: usize,
     session: SessionKey,
@@ -70,8 +68,8 @@ struct Line {
 #[derive(Default)]
 pub(super) struct Exchanges {
     lines: Slab<Line>,
-    /// The schedule of each population.
-    schedules: Vec<Option<Schedule>>,
+    /// The schedule of each population, and the plan that it is of.
+    schedules: Vec<Option<(Schedule, Plan)>>,
     /// What is to be looked at later, by time.
     later: BinaryHeap<Reverse<(Time, usize, u64)>>,
     /// Connections that broke while a schedule was worked off.
@@ -85,8 +83,9 @@ pub(super) struct Exchanges {
 impl Exchanges {
     /// When there is something to do, work that is under way left out.
     pub(super) fn next(&self) -> Time {
-        let schedules = self.schedules.iter().flatten().map(Schedule::next_due);
-        let next = schedules.filter(|&due| due > Time::ZERO).min();
+        let schedules = self.schedules.iter().flatten();
+        let dues = schedules.map(|(schedule, _)| schedule.next_due());
+        let next = dues.filter(|&due| due > Time::ZERO).min();
         let later = self.later.peek().map(|Reverse((at, ..))| *at);
         next.unwrap_or(Time::NEVER)
             .min(later.unwrap_or(Time::NEVER))
@@ -95,7 +94,7 @@ impl Exchanges {
     /// Whether a round is under way.
     pub(super) fn is_busy(&self) -> bool {
         let mut schedules = self.schedules.iter().flatten();
-        schedules.any(|schedule| schedule.next_due() == Time::ZERO)
+        schedules.any(|(schedule, _)| schedule.next_due() == Time::ZERO)
     }
 
     /// What an exchange may use.
@@ -116,7 +115,7 @@ impl Exchanges {
 
     fn leave(&mut self, line: usize) {
         let population = self.lines[line].population;
-        if let Some(Some(schedule)) = self.schedules.get_mut(population) {
+        if let Some(Some((schedule, _))) = self.schedules.get_mut(population) {
             schedule.leave(number(line));
         }
     }
@@ -133,7 +132,7 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        exchange: Exchange,
+        exchange: Box<dyn Exchange>,
     ) {
         let Some(slot) = self.slot(key) else { return };
         let population = slot.population;
@@ -154,7 +153,7 @@ impl Worker {
         let serial = self.serial;
         let now = self.clock.now();
         let exchanges = &mut self.exchanges;
-        let pace = exchange.pace();
+        let plan = exchange.plan();
         let line = exchanges.lines.insert(Line {
             exchange,
             place,
@@ -174,7 +173,8 @@ impl Worker {
             exchanges.schedules.resize_with(population + 1, || None);
         }
         exchanges.schedules[population]
-            .get_or_insert_with(|| Schedule::new(pace))
+            .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
+            .0
             .join(number(line), now, mix(&[self.seed, serial]));
         let recorder = &mut self.populations[population].recorder;
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
@@ -208,13 +208,13 @@ impl Worker {
     /// later.
     pub(super) fn send_messages(&mut self, now: Time) {
         for population in 0..self.exchanges.schedules.len() {
-            let Some(mut schedule) =
-                self.exchanges.schedules[population].take_if(|own| own.next_due() <= now)
+            let Some((mut schedule, plan)) =
+                self.exchanges.schedules[population].take_if(|(own, _)| own.next_due() <= now)
             else {
                 continue;
             };
-            self.work_off(population, &mut schedule, now + SENDING);
-            self.exchanges.schedules[population] = Some(schedule);
+            self.work_off(population, &mut schedule, &plan, now + SENDING);
+            self.exchanges.schedules[population] = Some((schedule, plan));
             for place in std::mem::take(&mut self.exchanges.broken) {
                 self.end_exchange(place, Ended::Closed(Closed::Reset));
             }
@@ -227,7 +227,7 @@ impl Worker {
         }
     }
 
-    fn work_off(&mut self, population: usize, schedule: &mut Schedule, until: Time) {
+    fn work_off(&mut self, population: usize, schedule: &mut Schedule, plan: &Plan, until: Time) {
         let mut now = self.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
@@ -249,8 +249,7 @@ impl Worker {
                 }
                 Turn::RoundEnded(began) => {
                     let recorder = &mut self.populations[population].recorder;
-                    recorder.add(m::ROUNDS, 1);
-                    recorder.record(m::ROUND_DURATION, now.since(began).as_nanos() as u64);
+                    (plan.round_ended)(now.since(began), recorder);
                     if !self.exchanges.taken {
                         schedule.put_off(now + NOBODY_TAKES);
                     }
@@ -266,34 +265,24 @@ impl Worker {
         let Some(own) = exchanges.lines.get_mut(line) else {
             return;
         };
-        let Some(caller) = own.exchange.caller() else {
-            return;
-        };
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(own.place) else {
             return;
         };
         let recorder = &mut self.populations[population].recorder;
-        if caller.is_spent() {
+        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        own.exchange.write_planned(&mut tools);
+        if tools.out.is_empty() {
             return;
         }
-        let sent = match caller.may_send() {
-            false => Ok(false),
-            true => {
-                exchanges.out.clear();
-                caller.write_next(now, &mut exchanges.out);
-                stream.send_message(&exchanges.out)
-            }
-        };
-        match sent {
+        match stream.send_message(tools.out) {
             Ok(true) => {
                 exchanges.taken = true;
-                caller.sent(planned, now, exchanges.out.len(), recorder);
-                if caller.is_done() {
+                if own.exchange.planned_sent(planned, &mut tools) != After::Go {
                     // Not now: its schedule is being worked off.
                     exchanges.later.push(Reverse((now, line, own.serial)));
                 }
             }
-            Ok(false) => recorder.add(m::DUE_NOT_SENT, 1),
+            Ok(false) => own.exchange.planned_not_sent(tools.recorder),
             Err(_) => exchanges.broken.push(own.place),
         }
     }
@@ -311,15 +300,14 @@ impl Worker {
         own.armed = Time::NEVER;
         let recorder = &mut self.populations[own.population].recorder;
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        own.exchange.due(&mut tools);
-        let done = own.exchange.caller().is_some_and(|caller| caller.is_done());
+        let after = own.exchange.due(&mut tools);
         let place = own.place;
         if self.send_out(line) {
             self.arm_exchange(line);
-            if done {
-                self.finish_exchange(line);
-            } else {
-                self.go_on(place);
+            match after {
+                After::Go => self.go_on(place),
+                After::Finish => self.finish_exchange(line),
+                After::Close => self.end_exchange(place, Ended::OnPurpose),
             }
         }
     }
@@ -503,7 +491,7 @@ impl Worker {
     fn exchange_heard_all(&mut self, line: usize) {
         let own = &mut self.exchanges.lines[line];
         own.ended = true;
-        if own.exchange.caller().is_some() && !own.finishing {
+        if !own.exchange.outlives_peer() && !own.finishing {
             let place = own.place;
             return self.end_exchange(place, Ended::Closed(Closed::End));
         }
@@ -542,9 +530,7 @@ impl Worker {
         let place = own.place;
         if !own.finishing {
             own.finishing = true;
-            if let Some(caller) = own.exchange.caller() {
-                caller.finish();
-            }
+            own.exchange.finish();
             if let Some(patience) = own.exchange.patience() {
                 own.patience = self.clock.now() + patience;
                 let later = Reverse((own.patience, line, own.serial));

@@ -105,7 +105,7 @@ impl Worker {
             Output::Close { channel } => self.close_channel(key, channel),
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => self.stop_flow(key, flow),
-            Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, *exchange),
+            Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, exchange),
             Output::FinishExchange { channel } => self.finish_exchange_of(key, channel),
             Output::Listen { topic } => self.listen_to(key, topic.into()),
             Output::Tell { topic, message } => {

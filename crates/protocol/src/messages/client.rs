@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::caller::{Caller, Script};
 use super::config::{ClientConfig, Step, hex};
-use super::exchange::{Caller, Ended, Exchange, Script};
 use super::failure::Failure;
 use super::frame::{Item, Reader, Wanted};
 use super::metrics as m;
@@ -17,6 +17,7 @@ use super::url::Target;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
 use crate::mix::mix;
+use crate::session::exchange::Ended;
 use crate::session::{ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Upgrade};
 
@@ -208,7 +209,7 @@ impl Client {
         cx.out.push_back(Output::Playing { at: cx.now });
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
-            exchange: Box::new(Exchange::Caller(caller)),
+            exchange: Box::new(caller),
         });
     }
 

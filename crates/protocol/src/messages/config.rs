@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{self, LengthPrefix, MAX_DELIMITER};
-use super::schedule::Pace;
 use super::template::{MAX_MESSAGE, Template};
+use crate::session::Pace;
 use crate::tls::TlsConfig;
 
 /// How many bytes a message has where nothing is said of it: those of the experiment that this

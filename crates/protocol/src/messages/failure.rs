@@ -30,6 +30,19 @@ reasons! {
     }
 }
 
+/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a
+/// peer that sends nothing else would make its worker do nothing else.
+const PINGS_A_READ: usize = 256;
+
+/// Counts a ping of a read.
+pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
+    *pings += 1;
+    match *pings > PINGS_A_READ {
+        true => Err(Failure::Flooded.with(format!("more than {PINGS_A_READ} pings at once"))),
+        false => Ok(()),
+    }
+}
+
 impl Failure {
     /// Of bytes that are no messages.
     pub fn of_malformed(malformed: Malformed) -> session::Failure {

@@ -2,17 +2,16 @@
 //! them.
 //!
 //! One connection is one client. Its session makes the connection, exchanges what has to come
-//! first, and then hands the connection over as an [`exchange::Exchange`]: the worker sends and
-//! reads messages on it without asking the session for each.
+//! first, and then hands the connection over as a [`caller::Caller`]: the worker sends and reads
+//! messages on it without asking the session for each.
 
+pub mod caller;
 pub mod client;
 pub mod config;
 mod descriptor;
-pub mod exchange;
 pub mod failure;
 pub mod frame;
 pub mod metrics;
-pub mod schedule;
 pub mod server;
 mod summary;
 pub mod template;

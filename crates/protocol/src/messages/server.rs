@@ -10,12 +10,12 @@ use std::time::Duration;
 use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
-use super::exchange::{After, Ended, Exchange, Tools, one_ping_more};
-use super::failure::Failure;
+use super::failure::{Failure, one_ping_more};
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics::{self as m, SERVED};
 use crate::metrics::CLIENTS;
 use crate::mix::mix;
+use crate::session::exchange::{After, Ended, Exchange, Tools};
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Acceptance};
 
@@ -164,9 +164,71 @@ impl Answerer {
                 < share * u64::MAX as f64
     }
 
-    pub(super) fn received(
+    /// Sends the answer in `scratch`, or keeps it as long as it is to wait.
+    fn answer(&mut self, config: &MessageServerConfig, tools: &mut Tools<'_>) {
+        if config.faults.delay.is_zero() {
+            tools.out.extend_from_slice(tools.scratch);
+            replied(tools.scratch.len(), tools.recorder);
+        } else {
+            self.waiting += tools.scratch.len();
+            let due = tools.now + config.faults.delay;
+            self.delayed
+                .push_back((due, tools.scratch.as_slice().into()));
+        }
+    }
+
+    /// The way of a server without faults: messages are counted, and bytes are sent back as they
+    /// came.
+    fn pass(
+        &mut self,
+        config: &MessageServerConfig,
+        bytes: &[u8],
+        tools: &mut Tools<'_>,
+    ) -> Result<After, session::Failure> {
+        let before = self.messages;
+        match &config.framing {
+            Framing::None => {
+                let all = self.begun + bytes.len();
+                let size = config.size.max(1);
+                self.messages += (all / size) as u64;
+                self.begun = all % size;
+            }
+            framing => {
+                let wanted = Wanted {
+                    fixed: 0,
+                    keep: 0,
+                    longest: LONGEST,
+                };
+                let mut input = bytes;
+                while let Some(item) = self
+                    .reader
+                    .next(framing, &wanted, &mut input)
+                    .map_err(Failure::of_malformed)?
+                {
+                    self.messages += u64::from(matches!(item, Item::Frame(_)));
+                }
+            }
+        }
+        let messages = self.messages - before;
+        tools.recorder.add(m::RECEIVED, messages);
+        if config.mode == Mode::Echo {
+            tools.out.extend_from_slice(bytes);
+            tools.recorder.add(m::REPLIES, messages);
+            tools.recorder.add(m::REPLIED_BYTES, bytes.len() as u64);
+        }
+        Ok(After::Go)
+    }
+}
+
+impl Exchange for Answerer {
+    fn outlives_peer(&self) -> bool {
+        true
+    }
+
+    fn received(
         &mut self,
         bytes: &[u8],
+        _: Time,
         tools: &mut Tools<'_>,
     ) -> Result<After, session::Failure> {
         tools.recorder.add(m::RECEIVED_BYTES, bytes.len() as u64);
@@ -237,66 +299,11 @@ impl Answerer {
         Ok(After::Go)
     }
 
-    /// Sends the answer in `scratch`, or keeps it as long as it is to wait.
-    fn answer(&mut self, config: &MessageServerConfig, tools: &mut Tools<'_>) {
-        if config.faults.delay.is_zero() {
-            tools.out.extend_from_slice(tools.scratch);
-            replied(tools.scratch.len(), tools.recorder);
-        } else {
-            self.waiting += tools.scratch.len();
-            let due = tools.now + config.faults.delay;
-            self.delayed
-                .push_back((due, tools.scratch.as_slice().into()));
-        }
-    }
-
-    /// The way of a server without faults: messages are counted, and bytes are sent back as they
-    /// came.
-    fn pass(
-        &mut self,
-        config: &MessageServerConfig,
-        bytes: &[u8],
-        tools: &mut Tools<'_>,
-    ) -> Result<After, session::Failure> {
-        let before = self.messages;
-        match &config.framing {
-            Framing::None => {
-                let all = self.begun + bytes.len();
-                let size = config.size.max(1);
-                self.messages += (all / size) as u64;
-                self.begun = all % size;
-            }
-            framing => {
-                let wanted = Wanted {
-                    fixed: 0,
-                    keep: 0,
-                    longest: LONGEST,
-                };
-                let mut input = bytes;
-                while let Some(item) = self
-                    .reader
-                    .next(framing, &wanted, &mut input)
-                    .map_err(Failure::of_malformed)?
-                {
-                    self.messages += u64::from(matches!(item, Item::Frame(_)));
-                }
-            }
-        }
-        let messages = self.messages - before;
-        tools.recorder.add(m::RECEIVED, messages);
-        if config.mode == Mode::Echo {
-            tools.out.extend_from_slice(bytes);
-            tools.recorder.add(m::REPLIES, messages);
-            tools.recorder.add(m::REPLIED_BYTES, bytes.len() as u64);
-        }
-        Ok(After::Go)
-    }
-
-    pub(super) fn next_due(&self) -> Option<Time> {
+    fn next_due(&self) -> Option<Time> {
         self.delayed.front().map(|(due, _)| *due)
     }
 
-    pub(super) fn due(&mut self, tools: &mut Tools<'_>) {
+    fn due(&mut self, tools: &mut Tools<'_>) -> After {
         while let Some((due, _)) = self.delayed.front()
             && *due <= tools.now
             && let Some((_, bytes)) = self.delayed.pop_front()
@@ -305,9 +312,10 @@ impl Answerer {
             tools.out.extend_from_slice(&bytes);
             replied(bytes.len(), tools.recorder);
         }
+        After::Go
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    fn waiting(&self) -> usize {
         match self.config.faults.deaf {
             // Nothing is read before that has left.
             true => usize::MAX,
@@ -315,7 +323,7 @@ impl Answerer {
         }
     }
 
-    pub(super) fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
+    fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
         recorder.add(m::CONNECTIONS_ENDED, 1);
         let broken = !matches!(how, Ended::InOrder | Ended::OnPurpose);
         recorder.add(m::BROKEN, u64::from(broken));
@@ -420,7 +428,7 @@ impl ServerSession {
         let answerer = Answerer::new(self.config.clone(), self.number);
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
-            exchange: Box::new(Exchange::Answerer(answerer)),
+            exchange: Box::new(answerer),
         });
     }
 }

@@ -1,8 +1,5 @@
-//! A connection on which messages are sent and read without its session: what a worker holds for
-//! each, and calls for each message.
-//!
-//! It does no I/O: bytes to be sent come out, bytes that came go in. Both sides of a conversation
-//! are such: a client's [`Caller`], and a reference server's [`Answerer`].
+//! A client's side of a connection that was handed over: it sends messages by a plan or as answers
+//! let it, and finds for each message its answer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,82 +8,18 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::config::{Answers, ClientConfig};
-use super::failure::Failure;
+use super::failure::{Failure, one_ping_more};
 use super::frame::{Framing, Item, Reader, Wanted};
 use super::metrics as m;
-use super::schedule::Pace;
-use super::server::Answerer;
 use super::template::{Filling, Template};
 use crate::mix::mix;
-use crate::session;
+use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
+use crate::session::{self, Pace};
 use crate::websocket as ws;
 use mediagen::steps;
 
 /// How many messages before and behind the one that is due an answer is compared with.
 const LOOK_AROUND: u64 = 16;
-
-/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a
-/// peer that sends nothing else would make its worker do nothing else.
-const PINGS_A_READ: usize = 256;
-
-/// Counts a ping.
-pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
-    *pings += 1;
-    match *pings > PINGS_A_READ {
-        true => Err(Failure::Flooded.with(format!("more than {PINGS_A_READ} pings at once"))),
-        false => Ok(()),
-    }
-}
-
-/// What may wait to be sent on a connection before nothing more is read from it: a side that does
-/// not read what it asked for.
-pub const CONGESTED: usize = 256 * 1024;
-
-/// What an exchange may use while it is called.
-#[derive(Debug)]
-pub struct Tools<'a> {
-    /// The time now.
-    pub now: Time,
-    /// Where the population's figures are added to.
-    pub recorder: &'a mut Recorder,
-    /// What is to be sent is added to it.
-    pub out: &'a mut Vec<u8>,
-    /// Room to compare in; what is in it means nothing.
-    pub scratch: &'a mut Vec<u8>,
-}
-
-/// What is to be done after bytes came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// Nothing but to send what was added.
-    Go,
-    /// All that was planned is through: nothing more is to be sent after this.
-    Finish,
-    /// The connection is to be closed.
-    Close,
-}
-
-/// How a connection that was handed over ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Both sides had nothing more to say.
-    InOrder,
-    /// It was to be closed.
-    OnPurpose,
-    /// The other side closed it first, or it broke.
-    Closed(session::Closed),
-    /// What came is of no use.
-    Failed(session::Failure),
-}
-
-/// One side of messages on a connection.
-#[derive(Debug)]
-pub enum Exchange {
-    /// A client's.
-    Caller(Caller),
-    /// A reference server's.
-    Answerer(Answerer),
-}
 
 /// What all clients of a population send, and what they expect.
 #[derive(Debug)]
@@ -212,27 +145,20 @@ impl Caller {
         self.sent >= self.script.limit || self.finished
     }
 
-    /// Sends nothing more.
-    pub fn finish(&mut self) {
-        self.finished = true;
-    }
-
     fn is_websocket(&self) -> bool {
         matches!(self.script.framing, Framing::WebSocket { .. })
-    }
-
-    /// Adds the close of a WebSocket, once.
-    fn goodbye(&mut self, out: &mut Vec<u8>) {
-        if self.is_websocket() && !self.said_close {
-            self.said_close = true;
-            let mask = mix(&[self.seed, self.sent, 8]) as u32;
-            ws::write_control(ws::CLOSE, &ws::NORMAL.to_be_bytes(), Some(mask), out);
-        }
     }
 
     /// Whether it is spent, and waits for nothing.
     pub fn is_done(&self) -> bool {
         self.is_spent() && self.pending.is_empty()
+    }
+
+    fn after(&self) -> After {
+        match self.is_done() {
+            true => After::Finish,
+            false => After::Go,
+        }
     }
 
     fn filling(&self, number: u64, sent: Time) -> Filling {
@@ -268,6 +194,61 @@ impl Caller {
             self.write_next(tools.now, tools.out);
             self.sent(planned, tools.now, tools.out.len() - from, tools.recorder);
         }
+    }
+
+    /// How many of the messages sent have a byte among the last `bytes` that were.
+    fn messages_in(&self, bytes: u64, sealing: usize) -> u64 {
+        let (mut left, mut number, mut messages) = (bytes, self.sent, 0);
+        while left > 0 && number > 0 {
+            // All numbers of as many digits make messages of one length.
+            let least = match self.script.template.is_of_one_length() {
+                true => 1,
+                false => 10u64.pow(number.ilog10()),
+            };
+            let length = self.script.framed(number, sealing).max(1);
+            let here = left.div_ceil(length).min(number - least + 1);
+            messages += here;
+            number -= here;
+            left = left.saturating_sub(here * length);
+        }
+        messages
+    }
+}
+
+impl Exchange for Caller {
+    fn plan(&self) -> Plan {
+        Plan {
+            pace: self.script.pace,
+            round_ended: |took, recorder| {
+                recorder.add(m::ROUNDS, 1);
+                recorder.record(m::ROUND_DURATION, took.as_nanos() as u64);
+            },
+        }
+    }
+
+    fn wants_times(&self) -> bool {
+        self.script.answers != Answers::None
+    }
+
+    fn begin(&mut self, tools: &mut Tools<'_>) {
+        self.send_on(tools.now, tools);
+    }
+
+    fn write_planned(&mut self, tools: &mut Tools<'_>) {
+        if self.may_send() {
+            self.write_next(tools.now, tools.out);
+        } else if !self.is_spent() {
+            self.planned_not_sent(tools.recorder);
+        }
+    }
+
+    fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
+        self.sent(planned, tools.now, tools.out.len(), tools.recorder);
+        self.after()
+    }
+
+    fn planned_not_sent(&mut self, recorder: &mut Recorder) {
+        recorder.add(m::DUE_NOT_SENT, 1);
     }
 
     fn received(
@@ -329,13 +310,14 @@ impl Caller {
         }
         self.reader.rest();
         self.send_on(at, tools);
-        Ok(match self.is_done() {
-            true => After::Finish,
-            false => After::Go,
-        })
+        Ok(self.after())
     }
 
-    /// Gives answers up that have not come in time.
+    fn due(&mut self, _: &mut Tools<'_>) -> After {
+        self.after()
+    }
+
+    // Gives answers up that have not come in time.
     fn look(&mut self, tools: &mut Tools<'_>) -> After {
         let before = self.pending.len();
         while let Some(first) = self.pending.front()
@@ -349,32 +331,13 @@ impl Caller {
             tools.recorder.add(m::ANSWERS_TIMED_OUT, given_up as u64);
             self.send_on(tools.now, tools);
         }
-        match self.is_done() {
-            true => After::Finish,
-            false => After::Go,
-        }
+        self.after()
     }
 
-    /// How many of the messages sent have a byte among the last `bytes` that were.
-    fn messages_in(&self, bytes: u64, sealing: usize) -> u64 {
-        let (mut left, mut number, mut messages) = (bytes, self.sent, 0);
-        while left > 0 && number > 0 {
-            // All numbers of as many digits make messages of one length.
-            let least = match self.script.template.is_of_one_length() {
-                true => 1,
-                false => 10u64.pow(number.ilog10()),
-            };
-            let length = self.script.framed(number, sealing).max(1);
-            let here = left.div_ceil(length).min(number - least + 1);
-            messages += here;
-            number -= here;
-            left = left.saturating_sub(here * length);
-        }
-        messages
+    fn wants_acknowledged(&self) -> bool {
+        self.acknowledged < self.sent
     }
 
-    /// Takes up what has been acknowledged; `waiting` bytes have not, and TLS adds `sealing` to
-    /// each message.
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         let close = match self.said_close {
             true => ws::overhead(2, true) + 2 + sealing,
@@ -388,7 +351,31 @@ impl Caller {
         }
     }
 
-    fn ended(&mut self, recorder: &mut Recorder) {
+    fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let waits = !self.pending.is_empty() && !self.heard_close;
+        waits.then_some(self.script.patience)
+    }
+
+    // The close of a WebSocket, once.
+    fn goodbye(&mut self, out: &mut Vec<u8>) {
+        if self.is_websocket() && !self.said_close {
+            self.said_close = true;
+            let mask = mix(&[self.seed, self.sent, 8]) as u32;
+            ws::write_control(ws::CLOSE, &ws::NORMAL.to_be_bytes(), Some(mask), out);
+        }
+    }
+
+    // RFC 6455, 7.1.1.
+    fn waits_for_goodbye(&self) -> bool {
+        self.said_close && !self.heard_close
+    }
+
+    fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
+        recorder.add(m::CLOSED_IN_ORDER, u64::from(*how == Ended::InOrder));
         recorder.add(m::LOST_IN_FLIGHT, self.sent - self.acknowledged);
         recorder.add(m::UNANSWERED, self.pending.len() as u64);
     }
@@ -484,144 +471,6 @@ impl Answer<'_> {
                 pending.pop_front();
                 tools.recorder.add(m::ANSWERS_WRONG, 1);
             }
-        }
-    }
-}
-
-impl Exchange {
-    /// By what its messages are planned.
-    pub fn pace(&self) -> Pace {
-        match self {
-            Exchange::Caller(caller) => caller.script.pace,
-            Exchange::Answerer(_) => Pace::Answers,
-        }
-    }
-
-    /// Whether it matters when bytes came: then the kernel is asked for their time.
-    pub fn wants_times(&self) -> bool {
-        match self {
-            Exchange::Caller(caller) => caller.script.answers != Answers::None,
-            Exchange::Answerer(_) => false,
-        }
-    }
-
-    /// A client's side.
-    #[inline]
-    pub fn caller(&mut self) -> Option<&mut Caller> {
-        match self {
-            Exchange::Caller(caller) => Some(caller),
-            Exchange::Answerer(_) => None,
-        }
-    }
-
-    /// Sets to work: adds what may be sent at once, where nothing is planned.
-    pub fn begin(&mut self, tools: &mut Tools<'_>) {
-        match self {
-            Exchange::Caller(caller) => caller.send_on(tools.now, tools),
-            Exchange::Answerer(_) => {}
-        }
-    }
-
-    /// Takes bytes in that came, the last of them at `at`.
-    ///
-    /// # Errors
-    /// They are of no use: the connection is to be given up.
-    pub fn received(
-        &mut self,
-        bytes: &[u8],
-        at: Time,
-        tools: &mut Tools<'_>,
-    ) -> Result<After, session::Failure> {
-        match self {
-            Exchange::Caller(caller) => caller.received(bytes, at, tools),
-            Exchange::Answerer(answerer) => answerer.received(bytes, tools),
-        }
-    }
-
-    /// When [`Exchange::due`] is to be called; at any time nothing else is due.
-    pub fn next_due(&self) -> Option<Time> {
-        match self {
-            Exchange::Caller(_) => None,
-            Exchange::Answerer(answerer) => answerer.next_due(),
-        }
-    }
-
-    /// Adds what was to wait until now.
-    pub fn due(&mut self, tools: &mut Tools<'_>) {
-        if let Exchange::Answerer(answerer) = self {
-            answerer.due(tools);
-        }
-    }
-
-    /// Has a look at what has not happened. Called about once a second.
-    pub fn look(&mut self, tools: &mut Tools<'_>) -> After {
-        match self {
-            Exchange::Caller(caller) => caller.look(tools),
-            Exchange::Answerer(_) => After::Go,
-        }
-    }
-
-    /// Whether [`Exchange::acknowledged`] would tell anything new.
-    #[inline]
-    pub fn wants_acknowledged(&self) -> bool {
-        match self {
-            Exchange::Caller(caller) => caller.acknowledged < caller.sent,
-            Exchange::Answerer(_) => false,
-        }
-    }
-
-    /// Takes up what has been acknowledged: of all bytes sent `waiting` have not; TLS adds
-    /// `sealing` to each message.
-    pub fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
-        if let Exchange::Caller(caller) = self {
-            caller.acknowledged(waiting, sealing, recorder);
-        }
-    }
-
-    /// How long answers are waited for when nothing more is planned, before the other side is told
-    /// so: many servers answer nothing any more once they are. None where no answer is to come.
-    pub fn patience(&self) -> Option<Duration> {
-        match self {
-            Exchange::Caller(caller) => {
-                let waits = !caller.pending.is_empty() && !caller.heard_close;
-                waits.then_some(caller.script.patience)
-            }
-            Exchange::Answerer(_) => None,
-        }
-    }
-
-    /// Adds what tells the other side that nothing more comes, where messages have a way of their
-    /// own to say so. Called when nothing else is to be sent.
-    pub fn goodbye(&mut self, out: &mut Vec<u8>) {
-        if let Exchange::Caller(caller) = self {
-            caller.goodbye(out);
-        }
-    }
-
-    /// Whether the other side is to answer that before the connection is closed (RFC 6455, 7.1.1).
-    pub fn waits_for_goodbye(&self) -> bool {
-        match self {
-            Exchange::Caller(caller) => caller.said_close && !caller.heard_close,
-            Exchange::Answerer(_) => false,
-        }
-    }
-
-    /// How many bytes wait in it to be sent later.
-    pub fn waiting(&self) -> usize {
-        match self {
-            Exchange::Caller(_) => 0,
-            Exchange::Answerer(answerer) => answerer.waiting(),
-        }
-    }
-
-    /// Counts what can only be known at the end. Called once.
-    pub fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
-        match self {
-            Exchange::Caller(caller) => {
-                recorder.add(m::CLOSED_IN_ORDER, u64::from(*how == Ended::InOrder));
-                caller.ended(recorder);
-            }
-            Exchange::Answerer(answerer) => answerer.ended(how, recorder),
         }
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::super::config::MAX_PENDING;
-use super::super::server::{MessageServerConfig, Mode};
+use super::super::server::{Answerer, MessageServerConfig, Mode};
 use super::*;
 use crate::registry::MESSAGES_PROTOCOL;
 
@@ -78,7 +78,7 @@ fn answers_in_order_are_answered_and_timed() {
         .histogram(m::ROUND_TRIP)
         .expect("answers came");
     assert_eq!(trips.count(), 20);
-    caller.ended(&mut bench.recorder);
+    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::UNANSWERED), 0);
     assert_eq!(bench.recorder.counter(m::LOST_IN_FLIGHT), 20);
 }
@@ -93,7 +93,7 @@ fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
     bench
         .with(ms(5), |tools| caller.received(&stream, ms(5), tools))
         .expect("it is framed");
-    caller.ended(&mut bench.recorder);
+    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
     let counted = [m::ANSWERED, m::UNANSWERED, m::ANSWERS_WRONG];
     assert_eq!(counted.map(|id| bench.recorder.counter(id)), [2, 3, 0]);
 }
@@ -133,8 +133,7 @@ fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
 #[test]
 fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
     let mut bench = Bench::of_client();
-    let mut exchange =
-        Exchange::Caller(caller(r#"{"size":10,"plan":{"in_flight":3},"messages":5}"#));
+    let mut exchange = caller(r#"{"size":10,"plan":{"in_flight":3},"messages":5}"#);
     bench.with(ms(0), |tools| exchange.begin(tools));
     let first = bench.out.clone();
     assert_eq!(first.len(), 30);
@@ -147,11 +146,11 @@ fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
 }
 
 /// A client of a WebSocket that has sent two messages, of which the first was answered.
-fn of_websocket(bench: &mut Bench) -> Exchange {
+fn of_websocket(bench: &mut Bench) -> Caller {
     let keys = r#"{"size":3,"plan":{"in_flight":2},"messages":2}"#;
     let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
     let script = Script::new(&config, true, Duration::ZERO).expect("it makes sense");
-    let mut exchange = Exchange::Caller(Caller::new(Arc::new(script), 9));
+    let mut exchange = Caller::new(Arc::new(script), 9);
     bench.with(ms(0), |tools| exchange.begin(tools));
     let after = bench.with(ms(1), |tools| {
         exchange.received(b"\x81\x03001", ms(1), tools)
@@ -164,7 +163,7 @@ fn of_websocket(bench: &mut Bench) -> Exchange {
 fn a_websocket_is_closed_by_both_sides() {
     let mut bench = Bench::of_client();
     let mut exchange = of_websocket(&mut bench);
-    exchange.caller().expect("it is a client's").finish();
+    exchange.finish();
     assert_eq!(exchange.patience(), Some(Duration::from_secs(1)));
     bench
         .with(ms(2), |tools| {
@@ -252,17 +251,19 @@ fn what_the_kernel_still_holds_is_told_in_messages() {
     assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 0);
     caller.acknowledged(18, 0, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 1198);
-    caller.ended(&mut bench.recorder);
+    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::LOST_IN_FLIGHT), 2);
 }
 
 #[test]
 fn state_of_a_connection_is_small() {
-    assert!(size_of::<Exchange>() <= 200, "{}", size_of::<Exchange>());
+    for size in [size_of::<Caller>(), size_of::<Answerer>()] {
+        assert!(size <= 200, "{size}");
+    }
 }
 
 /// The server's side of a connection without a network.
-fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Exchange {
+fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Answerer {
     let mut config = MessageServerConfig {
         mode,
         framing,
@@ -273,7 +274,7 @@ fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Exchange {
     for fault in faults {
         config.faults.add(fault).expect("it is known");
     }
-    Exchange::Answerer(Answerer::new(Arc::new(config), 1))
+    Answerer::new(Arc::new(config), 1)
 }
 
 proptest! {
@@ -305,7 +306,7 @@ proptest! {
         server.with(ms(1000), |tools| answerer.due(tools));
         let rest = std::mem::take(&mut server.out);
         client.with(ms(1000), |tools| caller.received(&rest, ms(1000), tools)).expect("it is framed");
-        caller.ended(&mut client.recorder);
+        caller.ended(&Ended::OnPurpose, &mut client.recorder);
         use super::super::metrics as m;
         let counted = |counter| client.recorder.counter(counter);
         let did = |counter| server.recorder.counter(counter);

@@ -32,7 +32,7 @@ pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Cli
 /// What the clients of a scenario know of each other.
 pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
     let populations = scenario.populations.iter();
-    Surroundings::new(populations.map(|own| (&own.config, own.urls.as_slice())))
+    Surroundings::new(populations.map(|own| (&*own.config, own.urls.as_slice())))
 }
 
 /// What a file to be published or sent holds.

@@ -92,8 +92,34 @@ impl From<TlsError> for ConnectFailure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Demands of a protocol's own reasons what holds for all: names are words that differ, also
+    /// from shared ones, and none is that of a group, since a threshold on it would count them all.
+    pub(crate) fn assert_reasons(own: impl Iterator<Item = (&'static str, &'static str)>) {
+        let shared = ConnectFailure::ALL.iter();
+        let shared = shared.map(|failure| (failure.name(), failure.doc()));
+        let mut names = Vec::new();
+        for (name, doc) in own.chain(shared) {
+            let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            assert!(
+                name.bytes().all(|byte| letter(byte) || byte == b'_'),
+                "{name}"
+            );
+            assert!(!doc.is_empty(), "{name}");
+            names.push(name);
+        }
+        for name in &names {
+            let group = format!("{name}_");
+            let same = names.iter().filter(|other| other == &name).count();
+            assert_eq!(same, 1, "{name}");
+            assert!(
+                !names.iter().any(|other| other.starts_with(&group)),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn each_fault_of_tls_has_a_name_in_its_group() {

@@ -12,7 +12,6 @@ use measure::Catalogue;
 use crate::apart::MediaConfig;
 use crate::media::source::SourceConfig;
 use crate::reference::ReferenceServer;
-use crate::registry::{self, ClientConfig};
 use crate::session::Session;
 use crate::tls::TlsConfig;
 
@@ -207,6 +206,8 @@ pub struct Surroundings {
     wall_clock: Arc<OnceLock<Duration>>,
     /// The streams that its clients publish, by the names that their protocols give them.
     published: Arc<BTreeSet<String>>,
+    /// The protocols of its clients.
+    protocols: Vec<&'static Protocol>,
     /// Whether frames may bear time codes.
     time_codes: bool,
 }
@@ -215,27 +216,30 @@ impl Surroundings {
     /// Of a run of these populations: the configuration of each, and the URLs that its clients are
     /// sent to.
     pub fn new<'a>(
-        populations: impl IntoIterator<Item = (&'a ClientConfig, &'a [String])>,
+        populations: impl IntoIterator<Item = (&'a dyn Keys, &'a [String])>,
     ) -> Surroundings {
-        let mut time_codes = false;
+        let mut surroundings = Surroundings::default();
         let mut published = BTreeSet::new();
         for (own, urls) in populations {
-            time_codes |= own.brings_time_codes();
+            let protocol = own.protocol();
+            surroundings.protocols.push(protocol);
+            surroundings.time_codes |= own.brings_time_codes();
             if own.publishes() {
-                published.extend(urls.iter().filter_map(|url| stream_name(url)));
+                published.extend(urls.iter().filter_map(|url| protocol.stream_name(url)));
             }
         }
-        Surroundings {
-            wall_clock: Arc::default(),
-            published: Arc::new(published),
-            time_codes,
-        }
+        surroundings.published = Arc::new(published);
+        surroundings
     }
 
     /// Whether clients of the run publish the stream that a URL leads to.
     pub fn publishes(&self, url: &str) -> bool {
+        let mut protocols = self.protocols.iter();
         !self.published.is_empty()
-            && stream_name(url).is_some_and(|name| self.published.contains(&name))
+            && protocols
+                .find(|protocol| protocol.is_meant_by(url))
+                .and_then(|protocol| protocol.stream_name(url))
+                .is_some_and(|name| self.published.contains(&name))
     }
 
     /// Says what the wall clock showed when the run's time began. To be said before any client is
@@ -256,17 +260,23 @@ impl Surroundings {
     }
 }
 
-/// The name of the stream that a URL leads to.
-fn stream_name(url: &str) -> Option<String> {
-    let read_url = registry::find_by_url(url)?.read_url;
-    read_url(url).ok()?.stream_name
-}
-
 impl Protocol {
     /// What to write in place of a key that this protocol once had; none where it had none of that
     /// name.
     pub fn former_key(&self, key: &str) -> Option<&'static str> {
         (self.former_key)(key)
+    }
+
+    /// Whether a URL's scheme means this protocol.
+    pub fn is_meant_by(&self, url: &str) -> bool {
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+        let mut own = self.schemes.iter();
+        scheme.is_some_and(|scheme| own.any(|own| own.eq_ignore_ascii_case(scheme)))
+    }
+
+    /// The name of the stream that a URL of this protocol leads to.
+    fn stream_name(&self, url: &str) -> Option<String> {
+        (self.read_url)(url).ok()?.stream_name
     }
 
     /// Whether clients of this URL speak TLS.

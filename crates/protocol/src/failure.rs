@@ -85,35 +85,8 @@ pub(crate) fn bounded(detail: String) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::connect_failure::ConnectFailure;
-
-    /// Demands of a protocol's own reasons what holds for all: names are words that differ, also
-    /// from shared ones, and none is that of a group, since a threshold on it would count them all.
-    pub(crate) fn assert_reasons(own: impl Iterator<Item = (&'static str, &'static str)>) {
-        let shared = ConnectFailure::ALL.iter();
-        let shared = shared.map(|failure| (failure.name(), failure.doc()));
-        let mut names = Vec::new();
-        for (name, doc) in own.chain(shared) {
-            let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-            assert!(
-                name.bytes().all(|byte| letter(byte) || byte == b'_'),
-                "{name}"
-            );
-            assert!(!doc.is_empty(), "{name}");
-            names.push(name);
-        }
-        for name in &names {
-            let group = format!("{name}_");
-            let same = names.iter().filter(|other| other == &name).count();
-            assert_eq!(same, 1, "{name}");
-            assert!(
-                !names.iter().any(|other| other.starts_with(&group)),
-                "{name}"
-            );
-        }
-    }
 
     #[test]
     fn details_are_bounded_and_plain() {

@@ -99,13 +99,8 @@ pub fn find(name: &str) -> Option<&'static Protocol> {
 
 /// The protocol that a URL's scheme means.
 pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
-    let (scheme, _) = url.split_once("://")?;
-    PROTOCOLS.iter().copied().find(|protocol| {
-        protocol
-            .schemes
-            .iter()
-            .any(|own| own.eq_ignore_ascii_case(scheme))
-    })
+    let mut protocols = PROTOCOLS.iter().copied();
+    protocols.find(|protocol| protocol.is_meant_by(url))
 }
 
 /// The clients of a population, ready to be made: what they publish is made already.
@@ -234,7 +229,7 @@ mod tests {
             ..config.clone()
         });
         let own = ["rtsp://127.0.0.1:8554/live1".to_owned()];
-        let surroundings = Surroundings::new([(&player, &own[..0]), (&publisher, &own[..])]);
+        let surroundings = Surroundings::new([(&*player, &own[..0]), (&*publisher, &own[..])]);
         let asks = |config, url| asking(config, &surroundings, url, 0).is_some();
         assert!(!asks(&publisher, &own[0]));
         assert!(!asks(&player, &own[0]));

@@ -157,7 +157,8 @@ impl Scenario {
             lines.extend(population_lines(population, plan));
         }
         let configs = self.populations.iter();
-        let surroundings = Surroundings::new(configs.map(|own| (&own.config, own.urls.as_slice())));
+        let surroundings =
+            Surroundings::new(configs.map(|own| (&*own.config, own.urls.as_slice())));
         for population in &self.populations {
             let urls = population.urls.iter();
             let waited = urls.filter(|url| surroundings.publishes(url)).count();

@@ -124,7 +124,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::tests::assert_reasons;
+    use crate::connect_failure::tests::assert_reasons;
 
     #[test]
     fn names_are_stable_words_and_differ() {

@@ -63,7 +63,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::tests::assert_reasons;
+    use crate::connect_failure::tests::assert_reasons;
     use crate::session::TlsError;
 
     #[test]

@@ -2,7 +2,7 @@
 # Holds what streamgauge reports against what tshark sees on the wire.
 #
 # Usage: tests/truth-run.sh [SERVER...]
-#   SERVER: vlc gstreamer-udp gstreamer-tcp faulty-udp faulty-tcp   (default: all)
+#   SERVER: vlc faulty-udp faulty-tcp   (default: all)
 #
 # For each server: starts it, captures the loopback interface, lets streamgauge play against it,
 # works the figures out of the capture (tests/truth.py, which shares no code with streamgauge) and
@@ -15,7 +15,7 @@
 #   MEDIA_SECONDS how long the media is  (default: 10)
 #   OUT          where captures, tables and reports go (default: a fresh folder under /tmp)
 #
-# Needs root (to capture), tshark, ffmpeg, and for the servers VLC and GStreamer: see ./test.
+# Needs root (to capture), tshark, and for `vlc` VLC and ffmpeg: see ./test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -90,14 +90,6 @@ start_vlc() { # PORT
     await_port "$1"
 }
 
-start_gstreamer() { # PORT
-    make_clips || return 1
-    /usr/bin/python3 crates/sut/src/catalogue/gstreamer.py --port "$1" --audio \
-        -- "$out"/clips/clip?.mp4 >"$out/gstreamer.log" 2>&1 &
-    started+=($!)
-    await_port "$1"
-}
-
 start_faulty() { # PORT NAME
     # Each packet by itself: the capture must show them as they are received.
     "$STREAMGAUGE" serve rtsp --no-gso --port "$1" --bitrate 1Mbps --length "${long}s" --first-seq 65000 \
@@ -164,8 +156,6 @@ run() { # SERVER
     case $1 in
         vlc) start_vlc "$port" &&
              play "$1" "$port" "rtsp://127.0.0.1:$port/clip{1..3}" udp ;;
-        gstreamer-*) start_gstreamer "$port" &&
-             play "$1" "$port" "rtsp://127.0.0.1:$port/clip{1..3}" "${1#*-}" ;;
         faulty-*) start_faulty "$port" "$1" &&
              play "$1" "$port" "rtsp://127.0.0.1:$port/1" "${1#*-}" ;;
         *) echo "unknown server: $1" >&2; return 2 ;;
@@ -173,7 +163,7 @@ run() { # SERVER
 }
 
 servers=("$@")
-(( $# > 0 )) || servers=(vlc gstreamer-udp gstreamer-tcp faulty-udp faulty-tcp)
+(( $# > 0 )) || servers=(vlc faulty-udp faulty-tcp)
 failed=()
 for server in "${servers[@]}"; do
     # Others on this machine may send more than a capture can take: not three times in a row.

@@ -159,8 +159,8 @@ pub enum Input<'a> {
         /// When the kernel took it in.
         at: Time,
     },
-    /// Datagrams arrived on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted:
-    /// in order, as many as were there at one look.
+    /// Datagrams arrived on a channel that [`Open::Udp`] opened: in order, as many as were there at
+    /// one look. On one that an [`Endpoint`] accepted each comes alone.
     Datagrams {
         /// On which channel.
         channel: ChannelId,
@@ -181,7 +181,8 @@ pub enum Input<'a> {
         /// What.
         event: MediaEvent,
     },
-    /// A flow has sent its last packet.
+    /// A flow has sent its last packet, or cannot be sent: its channel is not there or has no peer.
+    /// Comes once. It sends no more, whatever it is given, until it is started again.
     FlowEnded {
         /// Which.
         flow: FlowId,
@@ -249,7 +250,8 @@ pub enum Output {
         /// Which.
         channel: ChannelId,
     },
-    /// Let a flow send from now on; it then runs by its own schedule until it ends.
+    /// Let a flow send from now on; it then runs by its own schedule until it ends
+    /// ([`Input::FlowEnded`]).
     StartFlow {
         /// Which flow.
         flow: FlowId,

@@ -13,7 +13,7 @@
 mod frames;
 mod pcapng;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tracer;
 mod writer;
 

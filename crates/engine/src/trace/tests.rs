@@ -182,6 +182,15 @@ fn tracer(room: usize) -> (Tracer, Receiver<Record>) {
     (Tracer { shared, records }, inbox)
 }
 
+/// The datagrams that a trace was told were sent.
+pub(crate) fn sent_datagrams(run: impl FnOnce(Tracer)) -> Vec<Vec<u8>> {
+    let (tracer, inbox) = tracer(ROOM);
+    run(tracer);
+    let sent = |record: &Record| matches!(record.what, What::Datagram { inbound: false, .. });
+    let records = inbox.try_iter().filter(sent);
+    records.map(|record| record.bytes.into_vec()).collect()
+}
+
 fn writer(tracer: &Tracer, path: &Path, limit: u64) -> Writer {
     let file = File::create(path).expect("it can be written");
     let title = ["program", "client", "comment"].map(str::to_owned);

@@ -259,21 +259,24 @@ impl Worker {
             let count = bytes.len().div_ceil(size) as u64;
             return self.tester.add(tester::SENDS_FAILED, count);
         };
-        if let Some(trace) = &end.trace {
-            let at = self.clock.now();
-            bytes
-                .chunks(size)
-                .for_each(|datagram| trace.sent(to, datagram, at));
-        }
         let connected = end.peer.is_some();
         let address = (!connected).then(|| Address::from(to));
+        let trace = end.trace.as_ref().map(|trace| (trace, self.clock.now()));
         let sender = &mut self.datagrams.sender;
-        let sent = sender.send(&end.socket, address.as_ref(), bytes, size);
+        let sent = sender.send(&end.socket, address.as_ref(), bytes, size, |datagram| {
+            if let Some((trace, at)) = trace {
+                trace.sent(to, datagram, at);
+            }
+        });
         self.tester.add(tester::SENDS_FAILED, sent.refused as u64);
-        if sent.nobody_there
-            && connected
-            && let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place)
-        {
+        if sent.nobody_there && connected {
+            self.refused(place);
+        }
+    }
+
+    /// The peer's machine has said that nobody is there. What came before is read first.
+    pub(super) fn refused(&mut self, place: usize) {
+        if let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place) {
             end.refused = true;
             self.unread.push(place);
         }
@@ -358,7 +361,9 @@ impl Worker {
         }
     }
 
-    /// Has sessions hear what a read has brought, those of one session that came in a row at once.
+    /// Has sessions hear what a read has brought. What came to a session's own socket it hears
+    /// together. An endpoint's hear one by one, because what a session makes of a datagram, its end
+    /// perhaps, may change whose the next one is.
     fn hand_over(
         &mut self,
         place: usize,
@@ -373,7 +378,6 @@ impl Worker {
         };
         let mut together = [nothing; TOGETHER];
         let mut count = 0;
-        let mut whose = None;
         for came in batch.datagrams(&clock) {
             if let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place)
                 && let Some(trace) = &mut end.trace
@@ -390,30 +394,34 @@ impl Worker {
                 self.tester.add(tester::FOREIGN_PACKETS, 1);
                 continue;
             }
-            let hearer = match owner {
-                Owner::Session(key, channel) => Some((key, channel)),
-                Owner::Endpoint(index) => self.route(index, place, &datagram),
-            };
-            if hearer != whose || count == TOGETHER {
-                self.hear_together(whose, &together[..count]);
-                (whose, count) = (hearer, 0);
-            }
-            if hearer.is_some() {
-                together[count] = datagram;
-                count += 1;
+            match owner {
+                Owner::Session(key, channel) => {
+                    if count == TOGETHER {
+                        self.hear_datagrams((key, channel), &together);
+                        count = 0;
+                    }
+                    together[count] = datagram;
+                    count += 1;
+                }
+                Owner::Endpoint(index) => {
+                    if let Some(whose) = self.route(index, place, &datagram) {
+                        self.hear_datagrams(whose, &[datagram]);
+                    }
+                }
             }
         }
-        self.hear_together(whose, &together[..count]);
+        if let Owner::Session(key, channel) = owner
+            && count > 0
+        {
+            self.hear_datagrams((key, channel), &together[..count]);
+        }
     }
 
-    fn hear_together(
+    fn hear_datagrams(
         &mut self,
-        whose: Option<(SessionKey, ChannelId)>,
+        (key, channel): (SessionKey, ChannelId),
         datagrams: &[Datagram<'_>],
     ) {
-        let Some((key, channel)) = whose.filter(|_| !datagrams.is_empty()) else {
-            return;
-        };
         let open = self.slot(key).and_then(|slot| slot.channel(channel));
         if open.is_some() {
             self.deliver(key, Input::Datagrams { channel, datagrams });
@@ -455,7 +463,7 @@ impl Worker {
                     && !answer.is_empty()
                 {
                     let to = Address::from(datagram.from);
-                    let sent = sender.send(&end.socket, Some(&to), answer, answer.len());
+                    let sent = sender.send(&end.socket, Some(&to), answer, answer.len(), |_| {});
                     self.tester.add(tester::SENDS_FAILED, sent.refused as u64);
                 }
                 false

@@ -16,7 +16,7 @@ use slab::Slab;
 
 use super::Worker;
 use super::outputs::Pending;
-use super::pacer::{How, LastSent, Lease, Pacer};
+use super::pacer::{How, LastSent, Lease, News, Pacer, Whose};
 use super::sessions::{Channel, SessionKey};
 use super::sockets::Socket;
 
@@ -120,52 +120,48 @@ impl Sending {
 
 impl Worker {
     pub(super) fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
-        let Some(state) = self.slot(key).and_then(|slot| slot.channel(channel)) else {
-            return;
+        let Some(slot) = self.slot(key) else { return };
+        let whose = Whose {
+            session: key,
+            flow,
+            channel,
         };
-        let (place, to) = match state {
-            Channel::Pair {
+        let sent_by = match slot.channel(channel) {
+            Some(Channel::Pair {
                 media,
                 peer: Some(peer),
                 ..
-            } => (media, peer.media),
-            Channel::Datagrams {
+            }) => self.lend_to_pacer(whose, media, peer.media),
+            Some(Channel::Datagrams {
                 place,
                 to: Some(to),
                 ..
-            } => (place, to),
-            Channel::Stream(socket) => {
-                let sent_by = SentBy::Loop(self.interleave(key, flow, socket));
+            }) => self.lend_to_pacer(whose, place, to),
+            Some(Channel::Stream(socket)) => Ok(self.interleave(key, flow, socket)),
+            _ => Err(io::Error::other("a flow's channel leads nowhere")),
+        };
+        match sent_by {
+            Ok(Some(sent_by)) => {
                 if let Some(slot) = self.slot(key) {
                     slot.flows.push((flow, sent_by));
                 }
-                return;
             }
-            _ => return,
-        };
-        let sent_by = match self.lend_to_pacer(key, flow, place, to) {
-            Ok(Some(lease)) => SentBy::Pacer(lease),
-            Ok(None) => return,
+            Ok(None) => {}
             Err(error) => {
                 self.note("flow_not_sent", None, error.to_string());
                 self.pending.push_back((key, Pending::FlowEnded { flow }));
-                return;
             }
-        };
-        if let Some(slot) = self.slot(key) {
-            slot.flows.push((flow, sent_by));
         }
     }
 
     /// Lends a flow that is here; none where it is lent already.
     fn lend_to_pacer(
         &mut self,
-        key: SessionKey,
-        flow: FlowId,
+        whose: Whose,
         place: usize,
         to: std::net::SocketAddr,
-    ) -> io::Result<Option<Lease>> {
-        self.trace_misses(key, "datagrams of media that it sends");
+    ) -> io::Result<Option<SentBy>> {
+        self.trace_misses(whose.session, "datagrams of media that it sends");
         // The pacer has a descriptor of its own, made here: the session may close its channel at
         // any time.
         let socket = match (self.sockets.get(place), self.sending.shared.get(&place)) {
@@ -195,21 +191,22 @@ impl Worker {
             }
         };
         let mut lease = None;
-        self.flows.lend(flow, |sender| {
-            let (known_as, lender) = pacer.lend(sender, flow, key, socket, to);
+        self.flows.lend(whose.flow, |sender| {
+            let (known_as, lender) = pacer.lend(sender, whose, socket, to);
             lease = Some(known_as);
             lender
         });
-        Ok(lease)
+        Ok(lease.map(SentBy::Pacer))
     }
 
-    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> usize {
+    /// Sends a flow in a connection from now on; none where it has nothing to send.
+    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> Option<SentBy> {
+        let Some(due) = self.flows.reach(flow, |flow| flow.next_due()) else {
+            self.pending.push_back((key, Pending::FlowEnded { flow }));
+            return None;
+        };
         self.sending.serial += 1;
         let serial = self.sending.serial;
-        let due = self.flows.reach(flow, |flow| flow.next_due());
-        if due.is_none() {
-            self.pending.push_back((key, Pending::FlowEnded { flow }));
-        }
         let place = self.sending.active.insert(Active {
             serial,
             flow,
@@ -218,8 +215,8 @@ impl Worker {
             due: Time::NEVER,
             last: LastSent::default(),
         });
-        self.sending.arm(place, due.unwrap_or(Time::NEVER));
-        place
+        self.sending.arm(place, due);
+        Some(SentBy::Loop(place))
     }
 
     /// A session may have given its flows something to send before what comes next. Those that are
@@ -244,12 +241,28 @@ impl Worker {
     }
 
     pub(super) fn stop_flow(&mut self, key: SessionKey, flow: FlowId) {
-        let Some(slot) = self.slot(key) else { return };
-        let Some(index) = slot.flows.iter().position(|(id, _)| *id == flow) else {
-            return;
+        self.stop_flow_if(key, |&(id, _)| id == flow);
+    }
+
+    /// Lets the session's flow send no more that it is said of; says whether there is one.
+    fn stop_flow_if(&mut self, key: SessionKey, is: impl Fn(&(FlowId, SentBy)) -> bool) -> bool {
+        let Some(slot) = self.slot(key) else {
+            return false;
         };
-        let (_, sent_by) = slot.flows.swap_remove(index);
+        let Some(index) = slot.flows.iter().position(is) else {
+            return false;
+        };
+        let (flow, sent_by) = slot.flows.swap_remove(index);
         self.release_flow(flow, sent_by);
+        true
+    }
+
+    /// A flow has come to its end: its session hears so once, and may start it again. Of one that
+    /// was stopped meanwhile, to pause perhaps, it hears nothing.
+    fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
+        if self.stop_flow_if(key, |&started| started == (flow, sent_by)) {
+            self.pending.push_back((key, Pending::FlowEnded { flow }));
+        }
     }
 
     /// Lets a flow send no more.
@@ -267,17 +280,24 @@ impl Worker {
         }
     }
 
-    /// Takes up which of the paced flows have come to their end.
-    pub(super) fn hear_of_ended_flows(&mut self) {
+    /// Takes up which of the paced flows have come to their end, and which sockets have said that
+    /// nobody is there.
+    pub(super) fn hear_pacer(&mut self) {
         let Some(pacer) = &self.sending.pacer else {
             return;
         };
-        for (key, flow, lease) in pacer.take_ended() {
-            // One that was stopped meanwhile, to pause perhaps, has not ended.
-            let started = (flow, SentBy::Pacer(lease));
-            let slot = self.slot(key);
-            if slot.is_some_and(|slot| slot.flows.contains(&started)) {
-                self.pending.push_back((key, Pending::FlowEnded { flow }));
+        let News { ended, refused } = pacer.take_news();
+        for (key, flow, lease) in ended {
+            self.end_flow(key, flow, SentBy::Pacer(lease));
+        }
+        for (key, channel) in refused {
+            if let Some(Channel::Datagrams {
+                place,
+                accepted: None,
+                ..
+            }) = self.slot(key).and_then(|slot| slot.channel(channel))
+            {
+                self.refused(place);
             }
         }
     }
@@ -308,11 +328,7 @@ impl Worker {
             }
             match self.flows.reach(flow, |flow| flow.next_due()) {
                 Some(due) => self.sending.arm(place, due),
-                None => {
-                    self.sending.arm(place, Time::NEVER);
-                    self.pending
-                        .push_back((session, Pending::FlowEnded { flow }));
-                }
+                None => self.end_flow(session, flow, SentBy::Loop(place)),
             }
         }
         for place in std::mem::take(&mut self.sending.touched) {

@@ -450,7 +450,7 @@ impl Worker {
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
             }
-            self.hear_of_ended_flows();
+            self.hear_pacer();
             self.settle();
         }
         if self.killed {

@@ -24,7 +24,7 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use protocol::session::{Flow, FlowId, Handover, Lender, Tag};
+use protocol::session::{ChannelId, Flow, FlowId, Handover, Lender, Tag};
 use slab::Slab;
 
 use super::sessions::SessionKey;
@@ -56,8 +56,8 @@ struct Shared {
     wake: Condvar,
     /// Whether the worker waits for the lock.
     worker_waits: AtomicBool,
-    /// Whether there is something in [`State::ended`].
-    has_ended: AtomicBool,
+    /// Whether there is something in [`State::news`].
+    has_news: AtomicBool,
     cpu: OnceLock<CpuClock>,
 }
 
@@ -75,8 +75,24 @@ struct State {
     /// How far apart turns begin at least.
     tick: Duration,
     recorder: Recorder,
-    ended: Vec<(SessionKey, FlowId, Lease)>,
+    news: News,
     stop: bool,
+}
+
+/// What the worker has to hear of its pacer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// The flows that have sent their last packet.
+    pub(super) ended: Vec<(SessionKey, FlowId, Lease)>,
+    /// Channels whose connected socket said to the pacer that nobody is there. The kernel says it
+    /// once, to whoever uses the socket next.
+    pub(super) refused: Vec<(SessionKey, ChannelId)>,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.refused.is_empty()
+    }
 }
 
 /// Which flow a lent one is to the pacer. Its place may be used again, its serial number not.
@@ -121,11 +137,19 @@ struct Active {
     flow: Box<dyn Flow>,
     /// The time of its entry among those that are due. Entries of other times are left over.
     due: Time,
-    id: FlowId,
-    session: SessionKey,
+    whose: Whose,
     socket: Arc<OwnedFd>,
     to: Address,
     last: LastSent,
+}
+
+/// Whose a flow is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whose {
+    pub(super) session: SessionKey,
+    pub(super) flow: FlowId,
+    /// The channel that it sends on.
+    pub(super) channel: ChannelId,
 }
 
 /// The last packet of a flow, by which it is told whether the next one makes a burst of it.
@@ -159,12 +183,12 @@ impl Pacer {
                 last_turn: Time::ZERO,
                 tick: TICK,
                 recorder: Recorder::new(tester::TESTER_CATALOGUE),
-                ended: Vec::new(),
+                news: News::default(),
                 stop: false,
             }),
             wake: Condvar::new(),
             worker_waits: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
             cpu: OnceLock::new(),
         });
         let thread = {
@@ -186,8 +210,7 @@ impl Pacer {
     pub(super) fn lend(
         &self,
         flow: Box<dyn Flow>,
-        id: FlowId,
-        session: SessionKey,
+        whose: Whose,
         socket: Arc<OwnedFd>,
         to: SocketAddr,
     ) -> (Lease, Box<dyn Lender>) {
@@ -203,8 +226,7 @@ impl Pacer {
                 serial,
                 flow,
                 due: at,
-                id,
-                session,
+                whose,
                 socket,
                 to: to.into(),
                 last: LastSent::default(),
@@ -227,12 +249,12 @@ impl Pacer {
         self.shared.reach(|state| state.find(lease).is_some())
     }
 
-    /// The flows that have sent their last packet since this was asked last.
-    pub(super) fn take_ended(&self) -> Vec<(SessionKey, FlowId, Lease)> {
-        if !self.shared.has_ended.swap(false, Relaxed) {
-            return Vec::new();
+    /// What has come up since this was asked last.
+    pub(super) fn take_news(&self) -> News {
+        if !self.shared.has_news.swap(false, Relaxed) {
+            return News::default();
         }
-        self.shared.reach(|state| std::mem::take(&mut state.ended))
+        self.shared.reach(|state| std::mem::take(&mut state.news))
     }
 
     /// What was measured since the last time.
@@ -411,8 +433,8 @@ impl Pacing<'_> {
                 self.send_batch(&mut state, now);
                 state = self.let_worker_in(state);
             }
-            // What ended is told of once, however much it is.
-            if !state.ended.is_empty() && !self.shared.has_ended.swap(true, Relaxed) {
+            // The worker is woken once, however much it is.
+            if !state.news.is_empty() && !self.shared.has_news.swap(true, Relaxed) {
                 self.waker.wake();
             }
         }
@@ -505,9 +527,10 @@ impl Pacing<'_> {
                 }
                 None => {
                     PeekMut::pop(top);
-                    // What it is given to send from now on is due before that.
-                    active.due = Time::NEVER;
-                    state.ended.push((active.session, active.id, lease));
+                    // Nothing is due before that: it is over until it is started again.
+                    active.due = Time::ZERO;
+                    let Whose { session, flow, .. } = active.whose;
+                    state.news.ended.push((session, flow, lease));
                 }
             }
         }
@@ -522,9 +545,12 @@ impl Pacing<'_> {
             batch, made, clock, ..
         } = self;
         let State {
-            active, recorder, ..
+            active,
+            recorder,
+            news,
+            ..
         } = state;
-        batch.send(socket, clock, |index, times| {
+        let nobody_there = batch.send(socket, clock, |index, times| {
             let packet = made[index];
             let left = times.map(|(began, ended)| Handover { began, ended });
             active[packet.place].flow.left(packet.tag, left);
@@ -538,6 +564,15 @@ impl Pacing<'_> {
                 None => refused += 1,
             }
         });
+        // A connected socket is one session's, for one channel.
+        if nobody_there && let Some(first) = made.first() {
+            let Whose {
+                session, channel, ..
+            } = active[first.place].whose;
+            if !news.refused.contains(&(session, channel)) {
+                news.refused.push((session, channel));
+            }
+        }
         made.clear();
         recorder.add(tester::SENT_PACKETS, sent);
         recorder.add(tester::SENT_IN_BURSTS, in_bursts);

@@ -13,11 +13,12 @@ use protocol::media::rtp::receiver::ReceiverConfig;
 use protocol::media::rtp::{RtpFlow, RtpReceiver};
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, Failure, FlowId, Open, Outcome, Port, Sink,
+    ChannelError, ChannelId, Closed, Failure, FlowId, Open, Outcome, Port, Reading, Sink,
 };
 use scenario::{Leave, Pick};
 
 mod conformance;
+mod datagrams;
 pub(super) mod ring;
 mod watch;
 

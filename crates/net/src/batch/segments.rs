@@ -45,7 +45,8 @@ impl SegmentSender {
     }
 
     /// Sends `bytes` as datagrams of `size` bytes, to an address or to where the socket is
-    /// connected. Never waits: what does not fit into the socket's buffer is refused.
+    /// connected, and tells of each that the kernel took. Never waits: what does not fit into the
+    /// socket's buffer is refused.
     ///
     /// # Panics
     /// If `size` is 0.
@@ -55,6 +56,7 @@ impl SegmentSender {
         to: Option<&Address>,
         bytes: &[u8],
         size: usize,
+        mut left: impl FnMut(&[u8]),
     ) -> Sent {
         let mut sent = Sent {
             refused: 0,
@@ -63,7 +65,10 @@ impl SegmentSender {
         let mut cannot_join = false;
         if self.joins && bytes.len() > size.max(JOINED_MIN) {
             match retried(|| send_one(socket, to, bytes, Some(size)), &mut sent) {
-                Ok(()) => return sent,
+                Ok(()) => {
+                    bytes.chunks(size).for_each(left);
+                    return sent;
+                }
                 Err(error) => match error.raw_os_error() {
                     // The device cannot do it, unless the address is what is wrong.
                     Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => cannot_join = true,
@@ -77,8 +82,9 @@ impl SegmentSender {
             }
         }
         for datagram in bytes.chunks(size) {
-            if retried(|| send_one(socket, to, datagram, None), &mut sent).is_err() {
-                sent.refused += 1;
+            match retried(|| send_one(socket, to, datagram, None), &mut sent) {
+                Ok(()) => left(datagram),
+                Err(_) => sent.refused += 1,
             }
         }
         if cannot_join && sent.refused == 0 {
@@ -171,10 +177,14 @@ mod tests {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 5) as u8).collect();
                 for joins in [true, false] {
                     let mut segments = SegmentSender::new().with_joining(joins);
-                    let sent = segments.send(&sender, Some(&to), &bytes, size);
+                    let mut told = Vec::new();
+                    let sent = segments.send(&sender, Some(&to), &bytes, size, |datagram| {
+                        told.push(datagram.to_vec());
+                    });
                     assert_eq!((sent.refused, sent.nobody_there), (0, false));
                     assert_eq!(segments.joins, joins, "loopback takes it");
                     let expected: Vec<_> = bytes.chunks(size).map(<[u8]>::to_vec).collect();
+                    assert_eq!(told, expected);
                     assert_eq!(
                         received(&receiver),
                         expected,
@@ -193,8 +203,9 @@ mod tests {
             .connect(gone.expect("bound"))
             .expect("any address will do");
         let mut segments = SegmentSender::new();
-        assert!(!segments.send(&sender, None, b"one", 3).nobody_there);
-        let second = segments.send(&sender, None, b"two", 3);
+        let mut send = |bytes| segments.send(&sender, None, bytes, 3, |_| {});
+        assert!(!send(b"one").nobody_there);
+        let second = send(b"two");
         assert_eq!((second.nobody_there, second.refused), (true, 0));
     }
 
@@ -204,7 +215,12 @@ mod tests {
         // Broadcast that was not asked for is refused.
         let to = "127.255.255.255:9".parse::<std::net::SocketAddr>();
         let to: Address = to.expect("an address").into();
-        let sent = SegmentSender::new().send(&sender, Some(&to), &[0; 2500], 1000);
-        assert_eq!(sent.refused, 3);
+        for length in [2500, 1000] {
+            let bytes = vec![0; length];
+            let sent = SegmentSender::new().send(&sender, Some(&to), &bytes, 1000, |_| {
+                panic!("it is refused");
+            });
+            assert_eq!(sent.refused, length.div_ceil(1000));
+        }
     }
 }

@@ -233,12 +233,16 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     /// and right after the system call that took it; or none, where the kernel refused it (no room,
     /// no way there). Such a one is not tried again, and does not keep back those after it. A full
     /// socket is given one millisecond to become less so, once a call.
+    ///
+    /// Says whether the kernel reported that nobody is there, of a connected socket (ECONNREFUSED):
+    /// it does so once, so nobody else hears it.
     pub fn send(
         &mut self,
         socket: &impl AsRawFd,
         clock: &Clock,
         mut left: impl FnMut(usize, Option<(Time, Time)>),
-    ) {
+    ) -> bool {
+        let mut nobody_there = false;
         self.messages.clear();
         self.wire(0, 0);
         let (mut next, mut tries, mut waited) = (0, 0, false);
@@ -262,9 +266,12 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 Some(libc::EINTR) => continue,
                 // A socket reports the ICMP error of an earlier datagram at the next send, which
                 // has then not been tried.
-                Some(libc::ECONNREFUSED) if tries < TRIES => {
-                    tries += 1;
-                    continue;
+                Some(libc::ECONNREFUSED) => {
+                    nobody_there = true;
+                    if tries < TRIES {
+                        tries += 1;
+                        continue;
+                    }
                 }
                 // The device cannot do it, or the kernel does not know it: in parts, from now on.
                 Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) if message.count > 1 => {
@@ -291,6 +298,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             tries = 0;
         }
         self.entries.clear();
+        nobody_there
     }
 
     /// Makes messages of the entries from `begin` on. Those before `apart` are not joined.

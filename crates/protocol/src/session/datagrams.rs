@@ -135,7 +135,8 @@ pub enum Route {
 /// it belongs to, by whatever the protocol tells sessions apart by (an address, a socket id, an ICE
 /// user fragment).
 ///
-/// It is called for each datagram, so it must be quick, and nothing that a stranger sends may make
+/// It is called for each datagram, after the session of the one before has heard that one. So it
+/// must be quick, and nothing that a stranger sends may make
 /// it grow without bound: before a peer has proven its address (RFC 6347, 4.2.1), [`Route::Answer`]
 /// keeps nothing.
 pub trait Endpoint: Send {

@@ -17,7 +17,7 @@ pub struct FlowId(usize);
 /// as it likes: encrypt them, or send again what its session was asked for.
 pub trait Flow: Any + fmt::Debug + Send {
     /// When the next packet is due; [`Time::NEVER`] while none is, and `None` where none will
-    /// follow. What a session does to it may make that earlier.
+    /// follow: then it has ended. What a session does to it may make that earlier.
     fn next_due(&self) -> Option<Time>;
 
     /// The next packet, if it is due.

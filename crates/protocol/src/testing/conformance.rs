@@ -156,7 +156,8 @@ fn text(bytes: &[u8]) -> String {
 /// Finds sessions by the sender's address. Those begin that say `hello`; who says `who?` is
 /// answered at once, and all others are nobody's.
 struct ByAddress {
-    peers: Vec<SocketAddr>,
+    /// Each that has begun; none, once it is over.
+    peers: Vec<Option<SocketAddr>>,
     log: Log,
     serve: fn(Log) -> Box<dyn Session>,
 }
@@ -169,12 +170,15 @@ impl Endpoint for ByAddress {
         room: bool,
         answer: &mut Vec<u8>,
     ) -> Route {
-        let known = self.peers.iter().position(|&peer| peer == datagram.from);
+        let known = self
+            .peers
+            .iter()
+            .position(|&peer| peer == Some(datagram.from));
         match (known, datagram.bytes) {
             (Some(number), _) => Route::Session(PeerId(number as u64)),
             (None, b"hello") if room => {
                 self.log.add("accepts");
-                self.peers.push(datagram.from);
+                self.peers.push(Some(datagram.from));
                 let number = self.peers.len() as u64 - 1;
                 Route::Accept(PeerId(number), (self.serve)(self.log.clone()))
             }
@@ -187,6 +191,7 @@ impl Endpoint for ByAddress {
     }
 
     fn ended(&mut self, session: PeerId) {
+        self.peers[session.0 as usize] = None;
         self.log.add(format!("session {} is over", session.0));
     }
 }
@@ -207,8 +212,13 @@ pub fn cases() -> Vec<Case> {
         UNCONNECTED,
         BATCHES,
         RETRANSMISSION,
+        ANEW_AT_ONCE,
         flows::PACED,
         flows::PACED_IN_A_CONNECTION,
+        flows::STARTED_AGAIN,
+        flows::STARTED_AGAIN_IN_A_CONNECTION,
+        flows::TO_NOWHERE,
+        flows::TO_NOBODY,
         LATE_BEFORE_THE_DEADLINE,
         NOBODY,
         DEADLINE,
@@ -463,6 +473,55 @@ const RETRANSMISSION: Case = Case {
         "again: [7]",
         "bye",
         "session 0 is over",
+    ],
+};
+
+const ANEW_AT_ONCE: Case = Case {
+    name: "who says hello right after its goodbye has another session",
+    client: |server, log| {
+        let mut over = 0;
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Opened { .. } => {
+                // Many are there at one look.
+                for _ in 0..4 {
+                    say(cx, None, b"hello");
+                    say(cx, None, b"bye");
+                }
+            }
+            Input::Datagrams { datagrams, .. } => {
+                over += datagrams.len();
+                if over == 4 {
+                    log.add("4 goodbyes");
+                    end(cx, Outcome::Completed);
+                }
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Udp(|log| {
+        by_address(log, |_| {
+            script(move |cx, input, _| {
+                if let Input::Datagrams { datagrams, .. } = input
+                    && datagrams.iter().any(|datagram| datagram.bytes == b"bye")
+                {
+                    say(cx, None, b"bye");
+                    end(cx, Outcome::Completed);
+                }
+            })
+        })
+    }),
+    stop: None,
+    client_hears: &["4 goodbyes"],
+    server_hears: &[
+        "accepts",
+        "session 0 is over",
+        "accepts",
+        "session 1 is over",
+        "accepts",
+        "session 2 is over",
+        "accepts",
+        "session 3 is over",
     ],
 };
 

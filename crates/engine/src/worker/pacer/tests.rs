@@ -23,6 +23,8 @@ const SESSION: SessionKey = SessionKey {
     serial: 0,
 };
 
+const CHANNEL: ChannelId = ChannelId(3);
+
 /// What a worker has of its own.
 struct Bench {
     clock: Clock,
@@ -65,7 +67,12 @@ impl Bench {
         let (pacer, socket) = (&self.pacer, self.socket.clone());
         let mut lease = None;
         self.flows.lend(id, |flow| {
-            let (known_as, lender) = pacer.lend(flow, id, SESSION, socket, to);
+            let whose = Whose {
+                session: SESSION,
+                flow: id,
+                channel: CHANNEL,
+            };
+            let (known_as, lender) = pacer.lend(flow, whose, socket, to);
             lease = Some(known_as);
             lender
         });
@@ -213,7 +220,7 @@ fn what_leaves_joined_arrives_byte_for_byte_and_its_end_is_told() {
                 .poll
                 .poll(&mut events, Some(PATIENCE))
                 .expect("it polls");
-            ended = bench.pacer.take_ended();
+            ended = bench.pacer.take_news().ended;
         }
         assert_eq!(ended, [(SESSION, id, lease)]);
         assert!(received(&receiver) == expected, "{pacing:?}");
@@ -244,7 +251,7 @@ fn who_is_refused_holds_nobody_up() {
     let mut ended = 0;
     let all = flows.len();
     bench.wait_for("all come to their end", |bench| {
-        ended += bench.pacer.take_ended().len();
+        ended += bench.pacer.take_news().ended.len();
         ended == all
     });
     for (receiver, pair) in receivers.iter().zip(flows.chunks(2)) {
@@ -301,12 +308,15 @@ fn packets_make_a_burst_that_were_due_apart_and_leave_in_one_turn() {
 #[derive(Debug)]
 struct Idle {
     wanted: VecDeque<Time>,
+    /// Whether that is its end.
+    ends: bool,
     left: u64,
 }
 
 impl Flow for Idle {
     fn next_due(&self) -> Option<Time> {
-        Some(self.wanted.front().copied().unwrap_or(Time::NEVER))
+        let idle = (!self.ends).then_some(Time::NEVER);
+        self.wanted.front().copied().or(idle)
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
@@ -331,6 +341,7 @@ fn a_flow_that_is_woken_again_and_again_leaves_nothing_behind() {
     let receiver = socket();
     let id = bench.flows.insert(Idle {
         wanted: VecDeque::new(),
+        ends: false,
         left: 0,
     });
     let to = receiver.local_addr().expect("it is bound");
@@ -347,4 +358,69 @@ fn a_flow_that_is_woken_again_and_again_leaves_nothing_behind() {
     let waiting = bench.pacer.shared.reach(|state| state.due.len());
     assert!(waiting <= 1, "{waiting} entries of one flow");
     assert_eq!(bench.flows.take::<Idle>(id).left, 100);
+}
+
+#[test]
+fn what_a_connected_socket_says_to_the_pacer_is_passed_on() {
+    let mut bench = Bench::new();
+    let to = socket().local_addr().expect("it is bound");
+    let connected = socket();
+    connected.connect(to).expect("any address will do");
+    // The kernel says that nobody is there at the second call.
+    connected.send(b"first").expect("it is sent");
+    bench.socket = Arc::new(connected.into());
+    // From now on somebody is: the pacer alone has heard it.
+    let _receiver = net::ports::bind(to, 1 << 20).expect("it was free");
+    let flow = Idle {
+        wanted: VecDeque::from([bench.clock.now()]),
+        ends: false,
+        left: 0,
+    };
+    let id = bench.flows.insert(flow);
+    bench.lend_again(id, to);
+    let mut refused = Vec::new();
+    bench.wait_for("the worker hears of it", |bench| {
+        refused.extend(bench.pacer.take_news().refused);
+        !refused.is_empty()
+    });
+    assert_eq!(refused, [(SESSION, CHANNEL)]);
+    assert_eq!(bench.flows.take::<Idle>(id).left, 1);
+}
+
+#[test]
+fn a_flow_that_has_ended_sends_nothing_more_until_it_is_started_again() {
+    let mut bench = Bench::new();
+    let receiver = socket();
+    let to = receiver.local_addr().expect("it is bound");
+    let now = bench.clock.now();
+    let id = bench.flows.insert(Idle {
+        wanted: VecDeque::from([now]),
+        ends: true,
+        left: 0,
+    });
+    for sent in [1, 2] {
+        let lease = bench.lend_again(id, to);
+        let mut ended = Vec::new();
+        bench.wait_for("it ends", |bench| {
+            ended.extend(bench.pacer.take_news().ended);
+            !ended.is_empty()
+        });
+        assert_eq!(ended, [(SESSION, id, lease)]);
+        bench
+            .flows
+            .with(id, |flow: &mut Idle| flow.wanted.push_back(now));
+        // What is due later has left, so the pacer has been past it.
+        let later = Idle {
+            wanted: VecDeque::from([bench.clock.now()]),
+            ends: false,
+            left: 0,
+        };
+        let later = bench.flows.insert(later);
+        bench.lend_again(later, to);
+        bench.wait_for("it leaves", |bench| {
+            bench.flows.with(later, |flow: &mut Idle| flow.left) == 1
+        });
+        assert_eq!(bench.flows.with(id, |flow: &mut Idle| flow.left), sent);
+        bench.flows.take_back(id);
+    }
 }

@@ -61,6 +61,12 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
 
 fn client(case: &Case, to: SocketAddr, log: &Log) -> Duty {
     let (make, log) = (case.client, log.clone());
+    let client: MakeClient = Arc::new(move |_, _| Ok(make(to, log.clone())));
+    one_client(client, case.stop.map_or(Leave::AtEnd, Leave::After))
+}
+
+/// A worker with one client.
+pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: false,
@@ -70,9 +76,9 @@ fn client(case: &Case, to: SocketAddr, log: &Log) -> Duty {
         share: Share::new(&load, 0, 1),
         urls: vec!["toy".to_owned()],
         pick: Pick::InTurn,
-        leave: case.stop.map_or(Leave::AtEnd, Leave::After),
+        leave,
         tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
-        client: Arc::new(move |_, _| Ok(make(to, log.clone()))),
+        client,
         traced: crate::trace::Traced::default(),
         media: true,
         sources: Vec::new(),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use measure::Time;
 
-use super::{CHANNEL, Case, Server, by_address, end, open_tcp, open_udp, say, script, send};
+use super::{CHANNEL, Case, Log, Server, by_address, end, open_tcp, open_udp, say, script, send};
 use crate::session::{
-    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Tag,
+    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Session, Tag,
 };
 
 /// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are
@@ -18,14 +18,28 @@ struct Numbers {
     due: Time,
     next: u8,
     again: VecDeque<(Time, u8)>,
+    /// Whether it ends when it has nothing to send.
+    ends: bool,
     left: usize,
+}
+
+impl Numbers {
+    fn new(due: Time, ends: bool) -> Numbers {
+        Numbers {
+            due,
+            next: 0,
+            again: VecDeque::new(),
+            ends,
+            left: 0,
+        }
+    }
 }
 
 impl Flow for Numbers {
     fn next_due(&self) -> Option<Time> {
         let again = self.again.front().map(|&(asked, _)| asked);
         let next = (self.next < 10).then_some(self.due);
-        Some(again.or(next).unwrap_or(Time::NEVER))
+        again.or(next).or((!self.ends).then_some(Time::NEVER))
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
@@ -89,12 +103,7 @@ pub(super) const PACED: Case = Case {
                     for datagram in datagrams {
                         match (datagram.bytes, sending) {
                             (b"hello", _) => {
-                                let flow = cx.flows.insert(Numbers {
-                                    due: cx.now,
-                                    next: 0,
-                                    again: VecDeque::new(),
-                                    left: 0,
-                                });
+                                let flow = cx.flows.insert(Numbers::new(cx.now, false));
                                 sending = Some(flow);
                                 let channel = CHANNEL;
                                 cx.out.push_back(Output::StartFlow { flow, channel });
@@ -150,12 +159,7 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
             (Input::Opened { channel, .. }, _) => {
-                let flow = cx.flows.insert(Numbers {
-                    due: cx.now,
-                    next: 0,
-                    again: VecDeque::new(),
-                    left: 0,
-                });
+                let flow = cx.flows.insert(Numbers::new(cx.now, false));
                 sending = Some(flow);
                 cx.out.push_back(Output::StartFlow { flow, channel });
             }
@@ -176,4 +180,140 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
     stop: None,
     client_hears: &["[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 4]"],
     server_hears: &["11 left"],
+};
+
+/// Sends ten numbers and, once it has heard the end of that, one more; but not before it has waited
+/// and started the flow again.
+fn in_two_parts(log: Log) -> Box<dyn Session> {
+    let mut sending = None;
+    script(move |cx, input, deadline| match (input, sending) {
+        (Input::Opened { channel, .. }, _) => {
+            let flow = cx.flows.insert(Numbers::new(cx.now, true));
+            sending = Some(flow);
+            cx.out.push_back(Output::StartFlow { flow, channel });
+        }
+        (Input::FlowEnded { .. }, Some(flow)) => {
+            let asked = (cx.now, 4);
+            let left = cx.flows.with(flow, |flow: &mut Numbers| {
+                flow.again.push_back(asked);
+                flow.left
+            });
+            log.add(format!("ended after {left}"));
+            *deadline = (left == 10).then(|| cx.now + Duration::from_millis(100));
+            if left > 10 {
+                end(cx, Outcome::Completed);
+            }
+        }
+        (Input::Deadline, Some(flow)) => {
+            *deadline = None;
+            let left = cx.flows.with(flow, |flow: &mut Numbers| flow.left);
+            log.add(format!("{left} left"));
+            let channel = CHANNEL;
+            cx.out.push_back(Output::StartFlow { flow, channel });
+        }
+        _ => {}
+    })
+}
+
+pub(super) const STARTED_AGAIN: Case = Case {
+    name: "a flow's end is heard once, and it sends no more until it is started again",
+    client: |server, log| {
+        let mut came = 0;
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Datagrams { datagrams, .. } => {
+                came += datagrams.len();
+                if came == 11 {
+                    log.add("all came");
+                    end(cx, Outcome::Completed);
+                }
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Udp(|log| by_address(log, in_two_parts)),
+    stop: None,
+    client_hears: &["all came"],
+    server_hears: &[
+        "accepts",
+        "ended after 10",
+        "10 left",
+        "ended after 11",
+        "session 0 is over",
+    ],
+};
+
+pub(super) const STARTED_AGAIN_IN_A_CONNECTION: Case = Case {
+    name: "in a connection too a flow sends no more after its end until it is started again",
+    client: |server, log| {
+        let mut came = 0;
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_tcp(cx, server),
+            Input::Opened { .. } => {}
+            Input::Bytes { bytes, .. } => {
+                came += bytes.len();
+                if came == 11 * 9 {
+                    log.add("all came");
+                    end(cx, Outcome::Completed);
+                }
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Tcp(in_two_parts),
+    stop: None,
+    client_hears: &["all came"],
+    server_hears: &["ended after 10", "10 left", "ended after 11"],
+};
+
+pub(super) const TO_NOWHERE: Case = Case {
+    name: "a flow whose channel has no peer has ended at once",
+    client: |_, log| {
+        let mut sending = None;
+        script(move |cx, input, _| match (input, sending) {
+            (Input::Start { .. }, _) => open_udp(cx, None, Reading::AtOnce),
+            (Input::Opened { channel, .. }, _) => {
+                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                sending = Some(flow);
+                cx.out.push_back(Output::StartFlow { flow, channel });
+            }
+            (Input::FlowEnded { .. }, Some(flow)) => {
+                let flow: Box<Numbers> = cx.flows.take(flow);
+                log.add(format!("{} left", flow.left));
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Nobody,
+    stop: None,
+    client_hears: &["0 left"],
+    server_hears: &[],
+};
+
+pub(super) const TO_NOBODY: Case = Case {
+    name: "who sends a flow to a port that nobody has hears so",
+    client: |server, log| {
+        script(move |cx, input, deadline| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
+            Input::Opened { channel, .. } => {
+                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                cx.out.push_back(Output::StartFlow { flow, channel });
+                *deadline = Some(cx.now + Duration::from_secs(5));
+            }
+            Input::Closed { how, .. } => {
+                log.add(format!("{how:?}"));
+                end(cx, Outcome::Completed);
+            }
+            _ => {
+                log.add("something else");
+                end(cx, Outcome::Completed);
+            }
+        })
+    },
+    server: Server::Nobody,
+    stop: None,
+    client_hears: &["Reset"],
+    server_hears: &[],
 };

@@ -279,11 +279,19 @@ impl Pair {
     }
 
     fn start_flow(&mut self, place: usize, flow: FlowId, channel: ChannelId) {
-        let world = &mut self.worlds[self.slots[place].side as usize];
+        let slot = &self.slots[place];
+        let leads = match slot.channels.get(&channel) {
+            Some(Channel::Stream { .. }) => true,
+            Some(Channel::Ports(ports)) => ports.peer.is_some(),
+            Some(Channel::Udp(udp)) => udp.peer.is_some(),
+            Some(Channel::Connecting) | None => false,
+        };
+        let world = &mut self.worlds[slot.side as usize];
         if !world.flows.contains(flow) {
             return;
         }
-        match world.flows.reach(flow, |flow| flow.next_due()) {
+        let due = world.flows.reach(flow, |flow| flow.next_due());
+        match due.filter(|_| leads) {
             Some(due) => self.active.push(Active {
                 session: place,
                 flow,

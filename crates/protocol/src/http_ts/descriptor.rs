@@ -56,8 +56,8 @@ impl Keys for ClientConfig {
 
     fn unwritten(&self) -> &'static [&'static str] {
         match self.zap {
-            Some(_) => &["ts_packets > 0", "zaps_failed == 0"],
-            None => &["ts_packets > 0"],
+            Some(_) => &["non_null_packets > 0", "zaps_failed == 0"],
+            None => &["non_null_packets > 0"],
         }
     }
 

@@ -187,6 +187,13 @@ fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
             }
         }
         "/other" => say("SSH-2.0-OpenSSH_9.2\r\n")?,
+        "/null" => {
+            say("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")?;
+            loop {
+                stream.write_all(&mediagen::ts::reel::NULL.repeat(7))?;
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
         _ => say("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")?,
     }
     // Until the client has had enough.
@@ -224,6 +231,27 @@ fn what_a_server_does_wrong_is_named_and_loses_no_client() {
         );
         assert!(finished.stdout.contains(reason), "{}", finished.stdout);
     }
+}
+
+#[test]
+fn null_packets_are_no_media() {
+    let _alone = alone();
+    let url = format!("http://127.0.0.1:{}/null", serve(wrong));
+    let folder = folder();
+    let arguments = ["load", &url, "-c", "2", "-d", "2s", "--json", "out.json"];
+    let finished = run(folder.path(), arguments).expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(
+        (report.clients("started"), report.clients("failed")),
+        (2, 0)
+    );
+    assert!(number(report.metric("ts_packets")) > 100);
+    assert_eq!(number(report.metric("non_null_packets")), 0);
+    assert!(
+        finished.stdout.contains("non_null_packets > 0"),
+        "{}",
+        finished.stdout
+    );
 }
 
 #[test]

@@ -174,6 +174,8 @@ pub struct Checker {
     /// How much of `counts` has been added to the recorder.
     added: TsCounts,
     timed_by_reading: u64,
+    /// Null packets since the last time that counts were added to the recorder.
+    null_packets: u64,
     pids: Pids,
     tables: Tables,
     clock: Clock,
@@ -203,6 +205,7 @@ impl Checker {
             counts: TsCounts::default(),
             added: TsCounts::default(),
             timed_by_reading: 0,
+            null_packets: 0,
             pids: Pids::default(),
             tables: Tables::default(),
             clock: Clock::default(),
@@ -388,6 +391,7 @@ impl Checker {
             return;
         }
         if header.pid == NULL_PID {
+            self.null_packets += 1;
             return;
         }
         self.pids.packet(&header, &mut self.counts);
@@ -463,6 +467,8 @@ impl Checker {
         let packets = self.counts.ts_packets - self.added.ts_packets;
         if packets > 0 {
             recorder.add(m::TS_PACKETS, packets);
+            let null_packets = std::mem::take(&mut self.null_packets);
+            recorder.add(m::NON_NULL_PACKETS, packets.saturating_sub(null_packets));
             recorder.add(m::PAYLOAD_BYTES, packets * PACKET as u64);
             recorder.add(
                 m::TIMED_BY_READING,

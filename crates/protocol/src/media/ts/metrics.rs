@@ -48,7 +48,10 @@ measure::metrics! {
         STAMPS_AHEAD = "stamps_ahead", Count, "";
         /// Transport packets that came, in sync.
         TS_PACKETS = "ts_packets", Count, "ISO/IEC 13818-1, 2.4.3.2";
-        /// Bytes in them.
+        /// Those of them that are not null packets (PID 0x1fff), which only fill a constant bit
+        /// rate.
+        NON_NULL_PACKETS = "non_null_packets", Count, "ISO/IEC 13818-1, 2.4.1";
+        /// Bytes in transport packets.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
         /// Bytes that came over the connection: media, and what frames it.
         WIRE_BYTES = "wire_bytes", Bytes, "";

@@ -201,6 +201,8 @@ fn continuity_is_of_each_pid_and_allows_one_duplicate() {
         (2, 2, 2)
     );
     assert_eq!(bench.count(m::CONTINUITY_ERRORS), 2);
+    assert_eq!(bench.count(m::TS_PACKETS), 9 + 9 + 4);
+    assert_eq!(bench.count(m::NON_NULL_PACKETS), 9 + 4);
     let pids: Vec<PidCounts> = bench.checker.pids().collect();
     assert_eq!(
         pids,

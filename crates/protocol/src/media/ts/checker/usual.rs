@@ -84,6 +84,7 @@ impl Checker {
         if word & KIND == PLAIN && !self.goes_the_long_way() {
             let pid = pid_of(word);
             if pid == NULL_PID {
+                self.null_packets += 1;
                 return;
             }
             let is_table = pid == PAT_PID || Some(pid) == self.tables.map_pid();

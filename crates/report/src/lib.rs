@@ -8,6 +8,7 @@ pub mod json;
 mod limits;
 mod loss;
 pub mod media;
+pub mod metrics;
 pub mod model;
 pub mod paint;
 pub mod schema;

@@ -3,7 +3,7 @@
 use measure::Unit;
 use schemars::JsonSchema;
 
-use crate::model::{Figures, Metrics};
+use crate::metrics::{Figures, Metrics};
 
 /// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null
 /// is unknown: which population the kernel's drops belong to cannot be told where there are several
@@ -135,7 +135,7 @@ impl WhereLost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Named;
+    use crate::metrics::Named;
 
     fn metrics(values: &[(&'static str, Option<f64>)]) -> Metrics {
         let named = values.iter().map(|&(name, value)| Named {

@@ -8,14 +8,13 @@ use std::path::PathBuf;
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::WorkerFigures;
-use measure::totals::Statistic;
-use measure::{Catalogue, Finding, Metric, Totals, Unit};
-use schemars::JsonSchema;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use measure::{Catalogue, Finding, Unit};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::Serializer;
 
 use crate::limits::Limit;
 use crate::loss::WhereLost;
-use crate::schema;
+use crate::metrics::Metrics;
 
 /// The version of the JSON report. It grows when a name goes away or changes its meaning; names may
 /// be added without.
@@ -36,14 +35,14 @@ pub struct Report {
     pub thresholds: Vec<Threshold>,
     /// What each population saw, by its name, in the order of the scenario.
     #[serde(serialize_with = "population_map")]
-    #[schemars(schema_with = "schema::populations")]
+    #[schemars(schema_with = "populations_schema")]
     pub populations: Vec<Population>,
     /// What the servers said of their media before the run; empty where they were not asked.
     pub media: Media,
     /// What the run sent to multicast groups itself; null where it sent nothing, or was cut off.
     pub sources: Option<measure::Sources>,
     /// What the server under test spent; null where none was observed.
-    #[schemars(schema_with = "schema::server")]
+    #[schemars(schema_with = "server_schema")]
     pub server: Option<Metrics>,
     /// What its log complained of; empty where it did not, or was not read.
     pub server_log: ServerLog,
@@ -57,7 +56,7 @@ pub struct Report {
     /// anything else too.
     pub cpu_per_message: Option<f64>,
     /// What the tester itself spent, and what it missed.
-    #[schemars(schema_with = "schema::tester")]
+    #[schemars(schema_with = "tester_schema")]
     pub tester: Tester,
     /// What happened, oldest first; at most 10,000 events.
     pub events: Vec<Event>,
@@ -231,60 +230,6 @@ pub struct Event {
     pub text: String,
 }
 
-/// Every metric of one subject, in the order of its catalogue.
-#[derive(Clone, Debug, Default)]
-pub struct Metrics(pub Vec<Named>);
-
-/// A metric and its figures.
-#[derive(Clone, Debug)]
-pub struct Named {
-    /// The stable name.
-    pub name: &'static str,
-    /// What its values are.
-    pub unit: Unit,
-    /// The figures.
-    pub figures: Figures,
-}
-
-/// The figures of one metric.
-#[derive(Clone, Copy, Debug)]
-pub enum Figures {
-    /// A counter, or what is worked out of counters.
-    Value(Option<f64>),
-    /// A level that is taken once a window.
-    Level(Option<Level>),
-    /// A distribution.
-    Distribution(Option<Distribution>),
-}
-
-/// A level over a run.
-#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
-pub struct Level {
-    /// Mean over the windows in which it was taken.
-    pub mean: f64,
-    /// The smallest of any window.
-    pub min: f64,
-    /// The largest of any window.
-    pub max: f64,
-}
-
-/// A distribution.
-#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
-pub struct Distribution {
-    /// How many values it is of.
-    pub count: u64,
-    /// Arithmetic mean, exact.
-    pub mean: f64,
-    /// Half of the values are at most this.
-    pub p50: f64,
-    /// 95 % of the values are at most this.
-    pub p95: f64,
-    /// 99 % of the values are at most this.
-    pub p99: f64,
-    /// The largest value, exact.
-    pub max: f64,
-}
-
 impl Outcome {
     /// As it is written in JSON.
     pub fn name(self) -> &'static str {
@@ -297,133 +242,27 @@ impl Outcome {
     }
 }
 
-impl Metrics {
-    /// Reads every metric of the catalogue out of the totals of a run or a window.
-    pub fn of(totals: &Totals) -> Metrics {
-        let metrics = totals.catalogue().metrics();
-        Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
-    }
-
-    /// Leaves those without a figure of which nothing is known.
-    pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
-        for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
-            named.figures = match named.figures {
-                Figures::Value(_) => Figures::Value(None),
-                Figures::Level(_) => Figures::Level(None),
-                Figures::Distribution(_) => Figures::Distribution(None),
-            };
-        }
-    }
-
-    /// The metric of that name.
-    pub fn find(&self, name: &str) -> Option<&Named> {
-        self.0.iter().find(|named| named.name == name)
-    }
-
-    /// The value of a counter or what is worked out of counters; the mean of a level.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        match self.find(name)?.figures {
-            Figures::Value(value) => value,
-            Figures::Level(level) => level.map(|level| level.mean),
-            Figures::Distribution(distribution) => distribution.map(|found| found.mean),
-        }
-    }
-
-    /// The level of that name, where it was taken.
-    pub fn level(&self, name: &str) -> Option<Level> {
-        match self.find(name)?.figures {
-            Figures::Level(level) => level,
-            _ => None,
-        }
-    }
-
-    /// The distribution of that name, where it holds any value.
-    pub fn distribution(&self, name: &str) -> Option<Distribution> {
-        match self.find(name)?.figures {
-            Figures::Distribution(distribution) => distribution,
-            _ => None,
-        }
-    }
-}
-
-impl Named {
-    fn of(totals: &Totals, metric: &'static Metric) -> Named {
-        use measure::metric::Source;
-        let figure = |statistic| totals.figure(metric, statistic).map(tidy);
-        let figures = match metric.source {
-            Source::Distribution(_) => {
-                Figures::Distribution(figure(Statistic::Count).and_then(|count| {
-                    Some(Distribution {
-                        count: count as u64,
-                        mean: figure(Statistic::Mean)?,
-                        p50: figure(Statistic::Quantile(0.5))?,
-                        p95: figure(Statistic::Quantile(0.95))?,
-                        p99: figure(Statistic::Quantile(0.99))?,
-                        max: figure(Statistic::Max)?,
-                    })
-                }))
-            }
-            Source::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
-                Some(Level {
-                    mean,
-                    min: figure(Statistic::Min)?,
-                    max: figure(Statistic::Max)?,
-                })
-            })),
-            _ => Figures::Value(figure(Statistic::Value)),
-        };
-        Named {
-            name: metric.name,
-            unit: metric.unit,
-            figures,
-        }
-    }
-}
-
-/// The value to twelve significant digits: without the dust of binary fractions, such as
-/// 0.030000000000000002, and finer than any measurement. Whole numbers stay as they are.
-pub(crate) fn tidy(value: f64) -> f64 {
-    if value.fract() == 0.0 {
-        return value;
-    }
-    format!("{value:.11e}").parse().unwrap_or(value)
-}
-
-impl Serialize for Metrics {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for named in &self.0 {
-            map.serialize_entry(named.name, &named.figures)?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for Figures {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Figures::Value(value) => number(*value, serializer),
-            Figures::Level(level) => level.serialize(serializer),
-            Figures::Distribution(distribution) => distribution.serialize(serializer),
-        }
-    }
-}
-
-/// Whole numbers are written without a point, so that a count reads as a count.
-fn number<S: Serializer>(value: Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        None => serializer.serialize_none(),
-        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
-            serializer.serialize_i64(value as i64)
-        }
-        Some(value) => serializer.serialize_f64(value),
-    }
-}
-
 fn population_map<S: Serializer>(list: &[Population], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(list.iter().map(|population| (&population.name, population)))
 }
 
 fn failure_map<S: Serializer>(list: &[Failure], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(list.iter().map(|failure| (&failure.reason, failure.count)))
+}
+
+// Where the JSON Schema has the metrics of the catalogues (`crate::schema` defines them).
+
+fn populations_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/Population"},
+    })
+}
+
+fn server_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"$ref": "#/$defs/ServerMetrics"}, {"type": "null"}]})
+}
+
+fn tester_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"$ref": "#/$defs/Tester"})
 }

@@ -4,11 +4,12 @@
 use measure::metric::Source;
 use measure::tester::WorkerFigures;
 use measure::{Catalogue, Finding, Metric};
-use schemars::{Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::loss::WhereLost;
-use crate::model::{Clients, Distribution, Level, Report};
+use crate::metrics::{Distribution, Level};
+use crate::model::{Clients, Report};
 use crate::series::Series;
 
 /// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
@@ -257,19 +258,4 @@ fn population_window() -> Value {
             "metrics": {"$ref": "#/$defs/PopulationWindowMetrics"},
         },
     })
-}
-
-pub(crate) fn populations(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "additionalProperties": {"$ref": "#/$defs/Population"},
-    })
-}
-
-pub(crate) fn server(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": [{"$ref": "#/$defs/ServerMetrics"}, {"type": "null"}]})
-}
-
-pub(crate) fn tester(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"$ref": "#/$defs/Tester"})
 }

@@ -14,17 +14,20 @@ use runfile::{ClientOutcome, Reader, Subject};
 use crate::ReportError;
 use crate::limits::{Evidence, Whose};
 use crate::loss;
+use crate::metrics::{Metrics, tidy};
 use crate::model::{
-    Clients, Event, Failure, Metrics, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
-    Tester, Threshold, Verdict, tidy,
+    Clients, Event, Failure, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting, Tester,
+    Threshold, Verdict,
 };
-use crate::series::MESSAGES;
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
 
 /// The subjects that are no population.
 const SERVER: &str = "server";
 const TESTER: &str = "tester";
+
+/// The column of how many messages a second were acknowledged, and its name in the JSON report.
+pub(crate) const MESSAGES: &str = "messages";
 
 /// How many events a report carries at most: the oldest. All are in the run file.
 const EVENTS_MAX: usize = 10_000;
@@ -314,7 +317,8 @@ fn cpu_per_message(
     (messages > 0.0).then(|| tidy(cpu * seconds / messages))
 }
 
-fn is_population(subject: &Subject) -> bool {
+/// Whether it is a population, and neither the server nor the tester.
+pub(crate) fn is_population(subject: &Subject) -> bool {
     subject.kind != SERVER && subject.kind != TESTER
 }
 

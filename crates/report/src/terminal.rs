@@ -17,7 +17,8 @@ pub use verdict::headline;
 
 use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::model::{Clients, Distribution, Event, Figures, Metrics, Named, Population, Report};
+use crate::metrics::{Distribution, Figures, Metrics, Named};
+use crate::model::{Clients, Event, Population, Report};
 use crate::paint::Paint;
 
 /// How the summary is laid out.

@@ -5,7 +5,7 @@ use measure::totals::Statistic;
 use measure::{Catalogue, Sparse, Totals, Window};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
-use crate::model::{Distribution, Figures, tidy};
+use crate::metrics::{Distribution, Figures, tidy};
 
 /// What all subjects saw in one window.
 #[derive(Clone, Debug, Default)]

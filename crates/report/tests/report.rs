@@ -11,7 +11,7 @@ use measure::{
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use protocol::registry::PROTOCOLS;
-use report::model::Figures;
+use report::metrics::Figures;
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::table::short_names;
+use super::names::short_names;
 use super::{Row, Series};
 use crate::human::count;
 use crate::terminal::{Layout, one_line};

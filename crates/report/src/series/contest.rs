@@ -6,7 +6,8 @@ use measure::{Disqualifier, Threshold};
 use runfile::{ClientOutcome, ClientRow, Reader};
 use serde_json::Value;
 
-use super::{Figures, Row, RowOutcome};
+use super::figures::Figures;
+use super::{Row, RowOutcome};
 use crate::ReportError;
 use crate::human::{count, digits};
 use crate::model::Report;

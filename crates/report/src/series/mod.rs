@@ -7,7 +7,9 @@ mod chart;
 mod contest;
 mod figures;
 mod most;
+mod names;
 mod scaling;
+mod sums;
 mod table;
 
 use std::fs;
@@ -21,14 +23,14 @@ use schemars::JsonSchema;
 
 pub use capacity::Capacity;
 pub use figures::Figures;
-pub(crate) use figures::MESSAGES;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
 pub use table::table;
 
+use crate::ReportError;
 use crate::model::Report;
+use crate::source::open;
 use crate::time::rfc3339;
-use crate::{ReportError, open};
 
 /// The version of the JSON report of a series. It grows when a name goes away or changes its
 /// meaning; names may be added without.
@@ -359,7 +361,7 @@ fn read_run(
             crate::model::Outcome::Stopped => RowOutcome::Stopped,
         },
         reasons: report.verdict.reasons.clone(),
-        figures: Some(Figures::of(&reader, &report)?),
+        figures: Some(sums::figures(&reader, &report)?),
         ..nothing()
     };
     Ok((about, row))

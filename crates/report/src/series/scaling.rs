@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serializer;
 
 use super::{Row, RowOutcome, Series};
-use crate::model::tidy;
+use crate::metrics::tidy;
 
 /// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted
 /// to the bit rates (`figures.bitrate`) of the runs that differ in nothing but the clients N of one

@@ -7,6 +7,7 @@ use measure::{Better, TableColumn, Unit};
 
 use super::chart::chart;
 use super::figures::Shown;
+use super::names::short_names;
 use super::{
     Capacity, Interval, LeftOut, MostMessages, Row, RowOutcome, Scaling, Series, best, contest,
 };
@@ -124,26 +125,6 @@ pub fn table(series: &Series, layout: Layout) -> String {
     };
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
     gate::lines(&text, paint.colour).into_owned()
-}
-
-/// What the columns of the varied keys are called: their last part, and as much before it as tells
-/// them apart.
-pub(super) fn short_names(keys: &[String]) -> Vec<String> {
-    let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
-    let last = |at: usize, number: usize| {
-        let parts = &parts[at];
-        parts[parts.len().saturating_sub(number)..].join(".")
-    };
-    (0..keys.len())
-        .map(|at| {
-            let unlike = |number: &usize| {
-                (0..keys.len())
-                    .all(|other| other == at || last(other, *number) != last(at, *number))
-            };
-            let number = (1..=parts[at].len()).find(unlike);
-            last(at, number.unwrap_or(parts[at].len()))
-        })
-        .collect()
 }
 
 /// Values cut to what a column shows. Where that leaves some alike that are not, what all begin

@@ -5,7 +5,8 @@ use measure::summary::{How, Part, Piece, Shows, When, pieces};
 
 use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::model::{Distribution, Figures, Metrics, Population};
+use crate::metrics::{Distribution, Figures, Metrics};
+use crate::model::Population;
 
 impl Screen {
     pub(super) fn rows(&mut self, population: &Population, server_is_here: bool) {

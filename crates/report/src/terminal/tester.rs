@@ -7,7 +7,8 @@ use measure::{Finding, Unit};
 
 use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::model::{Metrics, Outcome, Report};
+use crate::metrics::Metrics;
+use crate::model::{Outcome, Report};
 
 impl Screen {
     pub(super) fn tester(&mut self, report: &Report) {

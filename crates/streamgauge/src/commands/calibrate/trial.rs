@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use engine::{Control, EngineError, Progress};
 use measure::{Totals, Unit};
-use report::model::{Metrics, Outcome};
+use report::metrics::Metrics;
+use report::model::Outcome;
 use report::{Reader, Report, Subject};
 use scenario::Scenario;
 use sut::Sut;

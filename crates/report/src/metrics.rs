@@ -1,0 +1,183 @@
+//! The figures of metrics, as a report says them.
+
+use measure::totals::Statistic;
+use measure::{Metric, Totals, Unit};
+use schemars::JsonSchema;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// Every metric of one subject, in the order of its catalogue.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(pub Vec<Named>);
+
+/// A metric and its figures.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The stable name.
+    pub name: &'static str,
+    /// What its values are.
+    pub unit: Unit,
+    /// The figures.
+    pub figures: Figures,
+}
+
+/// The figures of one metric.
+#[derive(Clone, Copy, Debug)]
+pub enum Figures {
+    /// A counter, or what is worked out of counters.
+    Value(Option<f64>),
+    /// A level that is taken once a window.
+    Level(Option<Level>),
+    /// A distribution.
+    Distribution(Option<Distribution>),
+}
+
+/// A level over a run.
+#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
+pub struct Level {
+    /// Mean over the windows in which it was taken.
+    pub mean: f64,
+    /// The smallest of any window.
+    pub min: f64,
+    /// The largest of any window.
+    pub max: f64,
+}
+
+/// A distribution.
+#[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
+pub struct Distribution {
+    /// How many values it is of.
+    pub count: u64,
+    /// Arithmetic mean, exact.
+    pub mean: f64,
+    /// Half of the values are at most this.
+    pub p50: f64,
+    /// 95 % of the values are at most this.
+    pub p95: f64,
+    /// 99 % of the values are at most this.
+    pub p99: f64,
+    /// The largest value, exact.
+    pub max: f64,
+}
+
+impl Metrics {
+    /// Reads every metric of the catalogue out of the totals of a run or a window.
+    pub fn of(totals: &Totals) -> Metrics {
+        let metrics = totals.catalogue().metrics();
+        Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
+    }
+
+    /// Leaves those without a figure of which nothing is known.
+    pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
+        for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
+            named.figures = match named.figures {
+                Figures::Value(_) => Figures::Value(None),
+                Figures::Level(_) => Figures::Level(None),
+                Figures::Distribution(_) => Figures::Distribution(None),
+            };
+        }
+    }
+
+    /// The metric of that name.
+    pub fn find(&self, name: &str) -> Option<&Named> {
+        self.0.iter().find(|named| named.name == name)
+    }
+
+    /// The value of a counter or what is worked out of counters; the mean of a level.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        match self.find(name)?.figures {
+            Figures::Value(value) => value,
+            Figures::Level(level) => level.map(|level| level.mean),
+            Figures::Distribution(distribution) => distribution.map(|found| found.mean),
+        }
+    }
+
+    /// The level of that name, where it was taken.
+    pub fn level(&self, name: &str) -> Option<Level> {
+        match self.find(name)?.figures {
+            Figures::Level(level) => level,
+            _ => None,
+        }
+    }
+
+    /// The distribution of that name, where it holds any value.
+    pub fn distribution(&self, name: &str) -> Option<Distribution> {
+        match self.find(name)?.figures {
+            Figures::Distribution(distribution) => distribution,
+            _ => None,
+        }
+    }
+}
+
+impl Named {
+    fn of(totals: &Totals, metric: &'static Metric) -> Named {
+        use measure::metric::Source;
+        let figure = |statistic| totals.figure(metric, statistic).map(tidy);
+        let figures = match metric.source {
+            Source::Distribution(_) => {
+                Figures::Distribution(figure(Statistic::Count).and_then(|count| {
+                    Some(Distribution {
+                        count: count as u64,
+                        mean: figure(Statistic::Mean)?,
+                        p50: figure(Statistic::Quantile(0.5))?,
+                        p95: figure(Statistic::Quantile(0.95))?,
+                        p99: figure(Statistic::Quantile(0.99))?,
+                        max: figure(Statistic::Max)?,
+                    })
+                }))
+            }
+            Source::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
+                Some(Level {
+                    mean,
+                    min: figure(Statistic::Min)?,
+                    max: figure(Statistic::Max)?,
+                })
+            })),
+            _ => Figures::Value(figure(Statistic::Value)),
+        };
+        Named {
+            name: metric.name,
+            unit: metric.unit,
+            figures,
+        }
+    }
+}
+
+/// The value to twelve significant digits: without the dust of binary fractions, such as
+/// 0.030000000000000002, and finer than any measurement. Whole numbers stay as they are.
+pub(crate) fn tidy(value: f64) -> f64 {
+    if value.fract() == 0.0 {
+        return value;
+    }
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for named in &self.0 {
+            map.serialize_entry(named.name, &named.figures)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Figures::Value(value) => number(*value, serializer),
+            Figures::Level(level) => level.serialize(serializer),
+            Figures::Distribution(distribution) => distribution.serialize(serializer),
+        }
+    }
+}
+
+/// Whole numbers are written without a point, so that a count reads as a count.
+fn number<S: Serializer>(value: Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        None => serializer.serialize_none(),
+        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
+            serializer.serialize_i64(value as i64)
+        }
+        Some(value) => serializer.serialize_f64(value),
+    }
+}

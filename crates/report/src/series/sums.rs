@@ -1,0 +1,230 @@
+//! From a run file to the figures of one run.
+
+use measure::metric::Source;
+use measure::totals::Statistic;
+use measure::{Disqualifier, TableColumn, Totals, Unit, Window};
+use runfile::{Reader, Subject};
+
+use super::contest::{self, Allowed};
+use super::figures::{Figures, Shown};
+use crate::ReportError;
+use crate::metrics::{Metrics, tidy};
+use crate::model::Report;
+use crate::source::{MESSAGES, is_population};
+
+/// What is added up over the populations, window by window.
+#[derive(Default)]
+struct Sums {
+    playing: f64,
+    rates: Vec<f64>,
+    message_rates: Vec<f64>,
+    payload: f64,
+    seconds: f64,
+    totals: Vec<Totals>,
+}
+
+/// The most windows whose bit rates are kept, for the one in their middle: some twelve days.
+const MOST_WINDOWS: usize = 1 << 20;
+
+fn populations(reader: &Reader) -> impl Iterator<Item = &Subject> {
+    let subjects = reader.subjects().iter();
+    subjects.filter(|subject| is_population(subject))
+}
+
+impl Sums {
+    fn of(reader: &Reader) -> Result<Sums, ReportError> {
+        let subjects: Vec<&Subject> = populations(reader).collect();
+        let mut sums = Sums {
+            totals: subjects
+                .iter()
+                .map(|subject| Totals::new(subject.catalogue))
+                .collect(),
+            ..Sums::default()
+        };
+        let warm_up = reader.header().warm_up_windows();
+        for row in reader.windows() {
+            let row = row?;
+            let (mut playing, mut payload, mut messages) = (0.0, 0.0, 0.0);
+            for (subject, totals) in subjects.iter().zip(&mut sums.totals) {
+                let Some(window) = row.subjects.get(&subject.name) else {
+                    continue;
+                };
+                playing += level(subject, window, "playing");
+                if row.index < warm_up {
+                    continue;
+                }
+                payload += counter_behind(subject, window, "bitrate");
+                messages += counter_behind(subject, window, MESSAGES);
+                totals.add(window, row.seconds);
+            }
+            sums.playing = sums.playing.max(playing);
+            if row.index < warm_up {
+                continue;
+            }
+            sums.payload += payload;
+            sums.seconds += row.seconds;
+            // The sliver in which a run ends is no second.
+            if payload > 0.0 && row.seconds > 0.5 && sums.rates.len() < MOST_WINDOWS {
+                sums.rates.push(payload * 8.0 / row.seconds);
+            }
+            if messages > 0.0 && row.seconds > 0.5 && sums.message_rates.len() < MOST_WINDOWS {
+                sums.message_rates.push(messages / row.seconds);
+            }
+        }
+        Ok(sums)
+    }
+
+    fn figure(&self, name: &str, statistic: Statistic) -> Option<f64> {
+        Totals::pooled(&self.totals, name, statistic).map(tidy)
+    }
+
+    fn value(&self, name: &str) -> Option<f64> {
+        self.figure(name, Statistic::Value)
+    }
+
+    fn count(&self, name: &str) -> f64 {
+        self.value(name).unwrap_or(0.0)
+    }
+
+    /// Media that came right, in bit/s.
+    fn right_rate(&self) -> Option<f64> {
+        let mut sum = 0.0;
+        for totals in &self.totals {
+            let count = |name| totals.named(name, Statistic::Value).unwrap_or(0.0);
+            let payload = count("payload_bytes");
+            // First copies are all that counts as media where nothing else is known to be wrong.
+            let share = match totals.catalogue().find("wrong") {
+                None => 1.0,
+                Some(_) if payload == 0.0 => 0.0,
+                Some(_) => {
+                    let came =
+                        count("received") + count("duplicated") + count("late") + count("foreign");
+                    if came <= 0.0 {
+                        return None;
+                    }
+                    (count("received") - count("damaged")) / came
+                }
+            };
+            sum += payload * share;
+        }
+        (self.seconds > 0.0).then(|| sum * 8.0 / self.seconds)
+    }
+
+    fn column(&self, column: &TableColumn) -> Option<f64> {
+        let any = |names: &[&str]| names.iter().any(|name| self.count(name) > 0.0);
+        let known = column.known_with.is_empty() || any(column.known_with);
+        if !known || any(column.only_without) {
+            return None;
+        }
+        self.figure(column.metric, column.statistic)
+    }
+}
+
+/// What half of them reached.
+fn middle_of(rates: &mut [f64]) -> Option<f64> {
+    let middle = rates.len() / 2;
+    if rates.is_empty() {
+        return None;
+    }
+    let (_, rate, _) = rates.select_nth_unstable_by(middle, f64::total_cmp);
+    Some(*rate)
+}
+
+/// What the window counted of what a column of the table shows the rate of.
+fn counter_behind(subject: &Subject, window: &Window, column: &str) -> f64 {
+    let counter = subject.catalogue.counter_behind(column);
+    let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
+    count.map_or(0.0, |count| *count as f64)
+}
+
+fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
+    match subject.catalogue.find(name).map(|metric| metric.source) {
+        Some(Source::Gauge(id, _)) => {
+            let level = window.gauges.get(usize::from(id.0));
+            level.copied().flatten().unwrap_or(0.0)
+        }
+        _ => 0.0,
+    }
+}
+
+/// The figures of a run, out of its run file and its report.
+pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, ReportError> {
+    let mut sums = Sums::of(reader)?;
+    let allowed = Allowed::of(report);
+    let clients = contest::clients(reader, &allowed)?;
+    let of_server = |figure: fn(&Metrics) -> Option<f64>| {
+        let figure = report.server.as_ref().and_then(figure);
+        figure.map(tidy)
+    };
+    let server_cpu = of_server(|server| Some(server.level("cpu")?.mean));
+    let gbits = sums.right_rate().map(|rate| rate / 1e9);
+    let packets = sums.value("ts_packets").or(sums.value("received"));
+    let mut figures = Figures {
+        playing: sums.playing.max(0.0) as u64,
+        asked: clients.asked,
+        served: clients.served,
+        bitrate: middle_of(&mut sums.rates).map(tidy),
+        bitrate_mean: (sums.seconds > 0.0).then(|| tidy(sums.payload * 8.0 / sums.seconds)),
+        messages: middle_of(&mut sums.message_rates).map(tidy),
+        received: sums.count("received").max(0.0) as u64,
+        loss: sums.value("loss"),
+        wrong: sums.value("wrong"),
+        startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
+        startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),
+        jitter: sums.figure("jitter", Statistic::Mean),
+        timed_by_reading: packets
+            .filter(|&packets| packets > 0.0)
+            .and_then(|packets| Some(tidy(sums.value("timed_by_reading")? / packets))),
+        server_cpu,
+        server_cpu_peak: of_server(|server| Some(server.level("cpu")?.max)),
+        cpu_per_gbit: server_cpu
+            .zip(gbits.filter(|&rate| rate > 0.0))
+            .map(|(cpu, rate)| tidy(cpu / rate)),
+        cpu_per_message: report.cpu_per_message,
+        server_memory: of_server(|server| {
+            let level = server.level("uss").or_else(|| server.level("rss"))?;
+            Some(level.max)
+        }),
+        failed: report
+            .populations
+            .iter()
+            .map(|population| population.clients.failed)
+            .sum(),
+        tester_fit: (!report.tester.health.is_empty())
+            .then(|| report.tester.health.iter().all(|finding| !finding.invalid)),
+        ..Figures::default()
+    };
+    for subject in populations(reader) {
+        for column in subject.catalogue.table() {
+            let seen = |shown: &Shown| shown.column.name == column.name;
+            if figures.shown.iter().any(seen) {
+                continue;
+            }
+            let metric = subject.catalogue.find(column.metric);
+            let unit = match metric {
+                Some(metric) => metric.unit,
+                None if column.name == "cpu_per_message" => Unit::Seconds,
+                None if column.name == "cpu_per_gbit" => Unit::Cores,
+                None => Unit::Count,
+            };
+            figures.shown.push(Shown { column, unit });
+            if metric.is_some() && figures.own(column.name).is_none() {
+                figures.columns.insert(column.name, sums.column(column));
+            }
+        }
+    }
+    let broken = contest::Broken {
+        errors: sums.count("continuity_errors"),
+        lost: sums.count("continuity_lost"),
+        packets: sums.count("ts_packets"),
+    };
+    let mut declared: Vec<&Disqualifier> = Vec::new();
+    for disqualifier in populations(reader).flat_map(|one| one.catalogue.disqualifiers()) {
+        if !declared.contains(&disqualifier) {
+            declared.push(disqualifier);
+        }
+    }
+    let too_much = contest::too_much(report, &declared, &|name| sums.count(name));
+    figures.contest = contest::why(report, &figures, &allowed, broken, too_much);
+    Ok(figures)
+}

@@ -8,8 +8,8 @@ use measure::units::{Size, TimeSpan};
 use protocol::registry::Surroundings;
 use serde::Serialize;
 
+use crate::masking::mask_command;
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
-use crate::secrets::mask_command;
 use crate::sources;
 
 /// What a run of a scenario will do and need.

@@ -11,16 +11,18 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::collector::{Form, join};
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, wrong_type};
 use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 use crate::open;
-use crate::section::{self, Form, Key, Raw, Whole, words};
+use crate::section::{self, Key, Raw, Whole};
 use crate::source::{Source, SourceKind};
+use crate::words::words;
 use crate::yaml;
 
-pub use fill::{Filled, Group, Values};
+pub use fill::{Filled, Values};
 
 /// How a known server is started, in plain data. Made by [`ServerEntry::parse`] and
 /// [`ServerEntry::load`].
@@ -408,7 +410,7 @@ pub(crate) fn environment(
                 format!("`{}` is no name for a variable", shown(&entry.key)),
             ));
         }
-        let value = text(&entry.node, &section::join(path, &entry.key), problems);
+        let value = text(&entry.node, &join(path, &entry.key), problems);
         variables.extend(value.map(|value| (entry.key.clone(), value)));
     }
     variables

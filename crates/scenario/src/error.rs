@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
-use crate::secrets::{mask_excerpt, mask_setting, mask_text};
+use crate::masking::{mask_excerpt, mask_setting, mask_text};
 use crate::source::{Origin, Source, SourceKind};
 
 /// The most problems that one error carries.

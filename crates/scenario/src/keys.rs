@@ -1,5 +1,5 @@
 //! Serde over the tree: how keys are read, each error with its place. A protocol's keys are read up
-//! to the first error; those of a [`Section`] all, and every error of them is collected.
+//! to the first error; those of a [`Collector`] all, and every error of them is collected.
 
 use std::fmt;
 
@@ -8,12 +8,18 @@ use serde::de::{
     Unexpected, VariantAccess, Visitor,
 };
 
+use crate::collector::Collector;
 use crate::error::Problem;
 use crate::fields::{node_text, wrong_type};
 use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
-use crate::section::{self, Section};
 use crate::source::{Origin, SourceKind};
+
+/// How `section::Key` is known to [`Reader`].
+pub(crate) const KEY: &str = "section::Key";
+
+/// A message that is said of "`KEY: VALUE`".
+pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
 /// What a `Deserialize` had to say, and where.
 #[derive(Debug)]
@@ -118,7 +124,7 @@ impl KeyError {
             Kind::Other(message) => {
                 let (message, help) = message.split_once("; ").unwrap_or((message, ""));
                 let message = match message {
-                    section::OUT_OF_RANGE => format!("`{path}: {}` {message}", node_text(node)),
+                    OUT_OF_RANGE => format!("`{path}: {}` {message}", node_text(node)),
                     _ => message.to_owned(),
                 };
                 Problem::new(origin, message).help(help)
@@ -177,13 +183,13 @@ pub(crate) struct Reader<'a> {
     /// The place of its key, where it is the value of one.
     key: Option<&'a Origin>,
     /// The section that it is of.
-    section: Option<&'a Section>,
+    section: Option<&'a Collector>,
     /// How it is written, where the section says so.
     help: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(node: &'a Node, section: Option<&'a Section>) -> Reader<'a> {
+    pub(crate) fn new(node: &'a Node, section: Option<&'a Collector>) -> Reader<'a> {
         Reader {
             node,
             key: None,
@@ -192,11 +198,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Section>) -> Reader<'a> {
+    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Collector>) -> Reader<'a> {
         Reader {
             key: Some(&entry.key_origin),
             ..Reader::new(&entry.node, section)
         }
+    }
+
+    /// The value; or nothing, and its section has the problem.
+    pub(crate) fn attempt<T: DeserializeSeed<'a>>(self, seed: T) -> Option<T::Value> {
+        let read = seed.deserialize(self).map_err(|error: KeyError| {
+            if let Some(section) = self.section {
+                section.push(error.section_problem(&section.path(), self.node));
+            }
+        });
+        read.ok()
     }
 
     fn text(self) -> Option<&'a str> {
@@ -291,7 +307,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, KeyError> {
         match self.section {
-            Some(_) if name == section::KEY => visitor.visit_seq(Attempt(self)),
+            Some(_) if name == KEY => visitor.visit_seq(Attempt(self)),
             Some(section) => visitor.visit_newtype_struct(Reader {
                 help: section.form(name).1,
                 ..self
@@ -397,7 +413,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
-    section: Option<&'a Section>,
+    section: Option<&'a Collector>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'de> {
@@ -438,7 +454,7 @@ impl<'de> SeqAccess<'de> for Attempt<'de> {
                 section.no_value(key);
                 None
             }
-            (_, _, Some(section)) => section.attempt(seed, self.0),
+            (_, _, Some(_)) => self.0.attempt(seed),
             _ => Some(seed.deserialize(self.0)?),
         })
     }
@@ -447,7 +463,7 @@ impl<'de> SeqAccess<'de> for Attempt<'de> {
 struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
-    section: Option<&'a Section>,
+    section: Option<&'a Collector>,
     /// The keys that are read. All, where nothing is said.
     known: Option<&'static [&'static str]>,
 }

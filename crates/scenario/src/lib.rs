@@ -7,12 +7,17 @@
 //! where they do not follow from each other. What a protocol may be told is the protocol's to know:
 //! its keys are read through its entry in [`protocol::registry`].
 
+mod apply;
+mod collector;
 mod describe;
 mod entry;
 mod error;
 mod fields;
+mod group;
 mod keys;
+mod masking;
 mod model;
+mod names;
 mod nearest;
 mod network;
 mod node;
@@ -31,26 +36,28 @@ mod tester;
 mod urls;
 mod vary;
 mod warnings;
+mod words;
 mod yaml;
 
 use std::path::Path;
 
 pub use describe::{Description, PopulationPlan};
-pub use entry::{Config, EntryReady, Filled, Group, ServerEntry, Use, Values, Version};
+pub use entry::{Config, EntryReady, Filled, ServerEntry, Use, Values, Version};
 pub use error::{Problem, ScenarioError};
+pub use group::Group;
+pub use masking::{MASK, is_secret_name, mask_text};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
-    Leave, Pick, Population, Priority, Ready, Receive, Scenario, Server, ServerLog, ServerStart,
-    Setting, Tester, Threshold,
+    Leave, MulticastSource, Pick, Population, Priority, Ready, Receive, Scenario, Server,
+    ServerLog, ServerStart, Setting, StopAt, Tester, Threshold,
 };
 pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
 pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
-pub use secrets::{MASK, Secrets, is_secret_name, mask_text};
-pub use sources::MulticastSource;
+pub use secrets::Secrets;
 pub use urls::expand_urls;
-pub use vary::{DEFAULT_SETTLE, Plan, Series, StopAt};
+pub use vary::{DEFAULT_SETTLE, Plan, Series};
 
 use crate::node::Node;
 

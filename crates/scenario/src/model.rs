@@ -8,12 +8,12 @@ use load::Load;
 use measure::HealthBounds;
 use measure::units::{BitRate, duration, optional_duration};
 use protocol::registry::ClientConfig;
+use protocol::source::{DEFAULT_RATE, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Group;
+use crate::group::Group;
 use crate::network::Network;
-use crate::section::words;
-use crate::sources::MulticastSource;
+use crate::words::words;
 
 /// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -146,6 +146,69 @@ pub struct Threshold {
     /// where nothing is said. Default: not.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub abort: Option<Duration>,
+}
+
+/// When a series ends before its last run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopAt {
+    /// Never: every run has its turn (default).
+    #[default]
+    Never,
+    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or it
+    /// could not begin.
+    Fail,
+}
+
+words!(StopAt: 2 { Never = "never", Fail = "fail" });
+
+/// A source: a transport stream, sent to each of some multicast groups for as long as the run
+/// lasts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MulticastSource {
+    /// Its name, written as a population's.
+    pub name: String,
+    /// Where to: one stream each. At least one, and none that another source sends to.
+    pub to: Vec<Target>,
+    /// The bit rate of each stream: of transport packets, stamps included. Default: that of the
+    /// file, else [`DEFAULT_RATE`].
+    pub bitrate: Option<BitRate>,
+    /// The transport stream that is sent over and over. Default: a made programme.
+    pub file: Option<PathBuf>,
+    /// By which interface it leaves: the name of one, or an address that it has. Default: the
+    /// loopback interface; in a [`Network::Veth`] that towards the server.
+    pub interface: String,
+    /// How many hops datagrams live. Default 1.
+    pub ttl: u8,
+}
+
+impl MulticastSource {
+    /// The bit rate of each stream, as far as the scenario alone tells: that of a file is known
+    /// when it is read.
+    pub fn rate(&self) -> Option<BitRate> {
+        let made = || self.file.is_none().then_some(BitRate(DEFAULT_RATE));
+        self.bitrate.or_else(made)
+    }
+
+    /// What it is going to send, in words.
+    pub(crate) fn line(&self) -> String {
+        let what = match &self.file {
+            Some(file) => format!("{} over and over", file.display()),
+            None => "a made programme".to_owned(),
+        };
+        let rate = match self.rate() {
+            Some(rate) => format!("{rate} each"),
+            None => "its own bit rate".to_owned(),
+        };
+        let to = match self.to.as_slice() {
+            [first, .., last] => format!("{first} to {last}, {} groups", self.to.len()),
+            one => one.iter().map(Target::to_string).collect(),
+        };
+        format!(
+            "source {}: {what} at {rate} to {to}, by {}, TTL {}",
+            self.name, self.interface, self.ttl
+        )
+    }
 }
 
 /// A named group of alike clients.

@@ -4,10 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Problem;
-use crate::model::{Population, Server, ServerStart};
-use crate::node::Entry;
-use crate::section::words;
+use crate::words::words;
 
 /// The network that clients, sources and the server of a run are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,44 +73,5 @@ impl Network {
                  and CAP_NET_ADMIN",
             ),
         }
-    }
-}
-
-/// Whether what the scenario names can be in a network that is made for the run. `ready` says that
-/// all of it could be read.
-pub(crate) fn check(
-    entry: &Entry,
-    network: Network,
-    (server, populations): (Option<&Server>, &[Population]),
-    problems: &mut Vec<Problem>,
-) {
-    if network == Network::Own {
-        return;
-    }
-    let why = match server.map(|server| &server.start) {
-        Some(ServerStart::Launch { .. } | ServerStart::Command(_)) => None,
-        Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
-            Some("the server is only observed, so it is not in it".to_owned())
-        }
-        None => Some("the run starts no server, and nobody else is in it".to_owned()),
-    };
-    let elsewhere = |own: &&Population| {
-        own.config
-            .media()
-            .is_some_and(|media| media.receiver.is_some() || media.address.is_some())
-    };
-    let elsewhere = populations.iter().find(elsewhere);
-    let apart = elsewhere.map(|own| {
-        let name = &own.name;
-        format!("`clients.{name}.media` is received where the run's network does not reach")
-    });
-    if let Some(why) = why.or(apart) {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("`network: {}` is made for the run: {why}", network.name()),
-            )
-            .help("let the run start the server (`launch` or `command`), or take `network` out"),
-        );
     }
 }

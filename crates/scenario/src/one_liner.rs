@@ -2,8 +2,8 @@
 
 use protocol::registry;
 
+use crate::apply::option;
 use crate::node::{Entry, Node};
-use crate::overrides::option;
 use crate::source::{Origin, Source, SourceKind};
 
 /// The population of a one-liner is called so where it has media: `viewers.loss < 1%`.

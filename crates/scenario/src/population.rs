@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use crate::collector::{Form, join};
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::keys::Reader;
@@ -17,9 +18,8 @@ use crate::model::{Leave, Pick, Population};
 use crate::nearest::{nearest, suggest};
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
-use crate::schema::named;
-use crate::section::{self, Form, Key, Raw, Whole, join, one_line};
-use crate::urls;
+use crate::section::{self, Key, Raw, Whole, one_line};
+use crate::{names, urls};
 
 /// The keys of a population beside those of its protocol.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -101,19 +101,13 @@ const FORMS: &[Form] = &[
     ),
 ];
 
-/// Names that thresholds use for something else.
-const RESERVED: [&str; 2] = ["server", "tester"];
-
-/// The longest name of a population.
-const MAX_NAME: usize = 64;
-
 /// The JSON Schema of the populations, the keys of every protocol included.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut all: Vec<Json> = PROTOCOLS
         .iter()
         .map(|protocol| one_schema(protocol, generator))
         .collect();
-    named(match all.len() {
+    names::schema(match all.len() {
         1 => all.remove(0),
         _ => json!({ "anyOf": all }),
     })
@@ -151,7 +145,7 @@ pub(crate) fn read(
     duration: Option<Duration>,
     problems: &mut Vec<Problem>,
 ) -> Option<Population> {
-    check_name(entry, "population", problems);
+    names::check(entry, "population", problems);
     let path = format!("clients.{}", entry.key);
     let node = &entry.node;
     let keys: PopulationKeys = section::read_open(node, &path, FORMS, problems)?;
@@ -263,32 +257,6 @@ fn check_starts(
             last.as_secs_f64()
         )),
     );
-}
-
-/// Whether something, `what` in words, may be called so.
-pub(crate) fn check_name(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
-    let name = entry.key.as_str();
-    let origin = &entry.key_origin;
-    if RESERVED.contains(&name) {
-        problems.push(
-            Problem::new(origin, format!("a {what} cannot be called `{name}`"))
-                .help("thresholds use that name for something else: choose another"),
-        );
-    }
-    let good = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        && name.len() <= MAX_NAME;
-    if !good {
-        problems.push(
-            Problem::new(
-                origin,
-                format!("`{}` is no name for a {what}", shown(name)),
-            )
-            .help("a name begins with a lower-case letter and goes on with those, digits and `_`; at most 64 in all"),
-        );
-    }
 }
 
 /// The protocol as named, or as the URLs tell.

@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use measure::units::TimeSpan;
 use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::collector::Form;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, unknown_keys, wrong_type};
-use crate::model::{DEFAULT_STOP_TIMEOUT, Population, Scenario, ServerStart, Threshold};
-use crate::network::{self, Network};
-use crate::node::{Node, Value, shown};
+use crate::model::{
+    DEFAULT_STOP_TIMEOUT, Population, Scenario, Server, ServerStart, StopAt, Threshold,
+};
+use crate::network::Network;
+use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::Overrides;
-use crate::section::{self, Form, Key, Raw, Whole, one_line};
+use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::server::{self, ServerKeys};
 use crate::source::Origin;
 use crate::tester::{self, TesterKeys};
-use crate::vary::{self, StopAt};
 use crate::{population, sources};
 
 /// What a run is to do: whom it measures, with how many clients, and what must hold.
@@ -61,7 +63,7 @@ pub(crate) struct ScenarioKeys {
     /// Several runs: dotted keys of this file, each with a list of the values it takes, such as
     /// `clients.viewers.load.clients: [50, 100]`; one run for each combination, the first key
     /// changing slowest.
-    #[schemars(schema_with = "vary::schema")]
+    #[schemars(schema_with = "vary_schema")]
     vary: Raw,
     /// With `vary`: the time between two runs. Default 5s.
     #[schemars(with = "TimeSpan")]
@@ -70,6 +72,18 @@ pub(crate) struct ScenarioKeys {
     /// Default `never`.
     #[schemars(with = "StopAt")]
     stop_at: Raw,
+}
+
+/// The JSON Schema of `vary`.
+fn vary_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": { "anyOf": [
+            { "type": "array", "minItems": 1 },
+            { "type": "object", "minProperties": 1 }
+        ] }
+    })
 }
 
 /// The forms in which a threshold is written.
@@ -175,7 +189,7 @@ pub(crate) fn scenario(
         let has = (server.as_ref(), populations.as_slice());
         // A server that could not be read is no server that is missing.
         if problems.is_empty() {
-            network::check(entry, network, has, problems);
+            check_network(entry, network, has, problems);
         }
     }
     let has_server = root.entry("server").is_some();
@@ -223,6 +237,45 @@ pub(crate) fn whole(
         )
         .into()),
         _ => Err(ScenarioError::new(problems)),
+    }
+}
+
+/// Whether what the scenario names can be in a network that is made for the run. `ready` says that
+/// all of it could be read.
+fn check_network(
+    entry: &Entry,
+    network: Network,
+    (server, populations): (Option<&Server>, &[Population]),
+    problems: &mut Vec<Problem>,
+) {
+    if network == Network::Own {
+        return;
+    }
+    let why = match server.map(|server| &server.start) {
+        Some(ServerStart::Launch { .. } | ServerStart::Command(_)) => None,
+        Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
+            Some("the server is only observed, so it is not in it".to_owned())
+        }
+        None => Some("the run starts no server, and nobody else is in it".to_owned()),
+    };
+    let elsewhere = |own: &&Population| {
+        own.config
+            .media()
+            .is_some_and(|media| media.receiver.is_some() || media.address.is_some())
+    };
+    let elsewhere = populations.iter().find(elsewhere);
+    let apart = elsewhere.map(|own| {
+        let name = &own.name;
+        format!("`clients.{name}.media` is received where the run's network does not reach")
+    });
+    if let Some(why) = why.or(apart) {
+        problems.push(
+            Problem::new(
+                &entry.node.origin,
+                format!("`network: {}` is made for the run: {why}", network.name()),
+            )
+            .help("let the run start the server (`launch` or `command`), or take `network` out"),
+        );
     }
 }
 

@@ -8,14 +8,16 @@ use measure::units::{BitRate, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::entry::{Group, environment};
+use crate::collector::Form;
+use crate::entry::environment;
 use crate::error::Problem;
+use crate::group::Group;
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
 use crate::nearest::{nearest, suggest};
 use crate::node::{Node, Value, shown};
-use crate::section::{self, Form, Key, Range, Raw, Whole, Within, one_line};
+use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
 use crate::urls;
 
 /// The server under test: launched (`launch` or `command`) or only watched (`observe`).

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::secrets::{MASK, is_secret_key, mask_text};
+use crate::masking::{MASK, is_secret_key, mask_text};
 
 /// A text that settings come from: the file, or one argument or environment variable.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,69 +5,20 @@ use std::path::PathBuf;
 
 use measure::units::BitRate;
 use mediagen::ts::reel::{RATE_MAX, RATE_MIN};
-use protocol::source::{DEFAULT_RATE, GROUPS_MAX, Target};
+use protocol::source::{GROUPS_MAX, Target};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
+use crate::collector::{Form, join};
 use crate::error::Problem;
 use crate::fields::wrong_type;
+use crate::model::MulticastSource;
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
-use crate::population;
-use crate::schema::named;
-use crate::section::{self, Form, Key, Range, Raw, Whole, Within, one_line};
+use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
 use crate::source::Origin;
-use crate::urls;
-
-/// A source: a transport stream, sent to each of some multicast groups for as long as the run
-/// lasts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MulticastSource {
-    /// Its name, written as a population's.
-    pub name: String,
-    /// Where to: one stream each. At least one, and none that another source sends to.
-    pub to: Vec<Target>,
-    /// The bit rate of each stream: of transport packets, stamps included. Default: that of the
-    /// file, else [`DEFAULT_RATE`].
-    pub bitrate: Option<BitRate>,
-    /// The transport stream that is sent over and over. Default: a made programme.
-    pub file: Option<PathBuf>,
-    /// By which interface it leaves: the name of one, or an address that it has. Default: the
-    /// loopback interface; in a [`Network::Veth`] that towards the server.
-    pub interface: String,
-    /// How many hops datagrams live. Default 1.
-    pub ttl: u8,
-}
-
-impl MulticastSource {
-    /// The bit rate of each stream, as far as the scenario alone tells: that of a file is known
-    /// when it is read.
-    pub fn rate(&self) -> Option<BitRate> {
-        let made = || self.file.is_none().then_some(BitRate(DEFAULT_RATE));
-        self.bitrate.or_else(made)
-    }
-
-    /// What it is going to send, in words.
-    pub(crate) fn line(&self) -> String {
-        let what = match &self.file {
-            Some(file) => format!("{} over and over", file.display()),
-            None => "a made programme".to_owned(),
-        };
-        let rate = match self.rate() {
-            Some(rate) => format!("{rate} each"),
-            None => "its own bit rate".to_owned(),
-        };
-        let to = match self.to.as_slice() {
-            [first, .., last] => format!("{first} to {last}, {} groups", self.to.len()),
-            one => one.iter().map(Target::to_string).collect(),
-        };
-        format!(
-            "source {}: {what} at {rate} to {to}, by {}, TTL {}",
-            self.name, self.interface, self.ttl
-        )
-    }
-}
+use crate::{names, urls};
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -146,13 +97,13 @@ fn one(
     seen: &mut HashMap<std::net::SocketAddr, Origin>,
     problems: &mut Vec<Problem>,
 ) -> Option<MulticastSource> {
-    population::check_name(entry, "source", problems);
+    names::check(entry, "source", problems);
     let path = format!("sources.{}", entry.key);
     let keys: SourceKeys = section::read(&entry.node, &path, FORMS, problems)?;
     Some(MulticastSource {
         name: entry.key.clone(),
         to: match entry.node.get("to") {
-            Some(node) => targets(node, &section::join(&path, "to"), seen, problems),
+            Some(node) => targets(node, &join(&path, "to"), seen, problems),
             None => Vec::new(),
         },
         bitrate: keys.bitrate.0.map(|rate| rate.0),
@@ -207,7 +158,7 @@ fn targets(
 
 /// The JSON Schema of what [`read`] takes.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = named(SourceKeys::json_schema(generator).to_value());
+    let mut schema = names::schema(SourceKeys::json_schema(generator).to_value());
     schema.insert("maxProperties".to_owned(), json!(MAX_SOURCES));
     schema
 }

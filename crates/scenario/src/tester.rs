@@ -7,8 +7,9 @@ use measure::units::{Ratio, Size, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::collector::Form;
 use crate::model::{Priority, Receive, Tester};
-use crate::section::{Form, Key, Range, Within, one_line};
+use crate::section::{Key, Range, Within, one_line};
 
 /// The tester itself: how it receives, and within which bounds it trusts its figures.
 #[derive(Default, Deserialize, JsonSchema)]

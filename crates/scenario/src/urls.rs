@@ -6,8 +6,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::error::Problem;
 use crate::fields::{text, wrong_type};
+use crate::masking::has_raw_password;
 use crate::node::{Node, Value};
-use crate::secrets::has_raw_password;
 
 /// The most URLs of one population.
 pub(crate) const MAX_URLS: usize = 10_000;

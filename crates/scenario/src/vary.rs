@@ -4,16 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::units::TimeSpan;
-use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
 
+use crate::apply::{MAX_PLACES, Place, put};
 use crate::error::{Problem, ScenarioError};
 use crate::fields::wrong_type;
-use crate::model::{Scenario, Setting};
+use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
+use crate::model::{Scenario, Setting, StopAt};
 use crate::node::{Entry, Node, Value, shown};
-use crate::overrides::{MAX_PLACES, Overrides, Place, put};
-use crate::secrets::{MASK, is_secret_key, mask_command, mask_text};
-use crate::section::words;
+use crate::overrides::Overrides;
 use crate::source::{Origin, SourceKind};
 use crate::{open, read, section};
 
@@ -55,20 +53,6 @@ pub struct Series {
     overrides: Overrides,
     folder: Option<PathBuf>,
 }
-
-/// When a series ends before its last run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopAt {
-    /// Never: every run has its turn (default).
-    #[default]
-    Never,
-    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or it
-    /// could not begin.
-    Fail,
-}
-
-words!(StopAt: 2 { Never = "never", Fail = "fail" });
 
 /// A key and the values it takes.
 #[derive(Clone, Debug)]
@@ -317,18 +301,6 @@ impl Series {
             axis.origin.contains(origin) || axis.values.iter().any(|value| within(value, origin))
         })
     }
-}
-
-/// The JSON Schema of `vary`.
-pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "minProperties": 1,
-        "additionalProperties": { "anyOf": [
-            { "type": "array", "minItems": 1 },
-            { "type": "object", "minProperties": 1 }
-        ] }
-    })
 }
 
 fn within(node: &Node, origin: &Origin) -> bool {

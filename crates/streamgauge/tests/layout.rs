@@ -322,7 +322,7 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "an error shows how a list of protocols is written",
     ),
     (
-        "report/src/series/figures.rs",
+        "report/src/source.rs",
         "a figure of a series, which is in its JSON report, has a protocol's name",
     ),
     (

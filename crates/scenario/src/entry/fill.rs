@@ -1,11 +1,9 @@
 //! Placeholders: what they are called, and filling them in.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
-
-use serde::Serialize;
 
 use super::ServerEntry;
+use crate::group::Group;
 
 /// What stands for a command, a configuration file and the environment.
 pub(super) const COMMAND: [&str; 14] = [
@@ -64,36 +62,6 @@ pub struct Values {
     /// `{group_kind}`, `{group}` and `{group_port}`: its multicast groups. What names one of them
     /// is there once for each, with `{group_number}` from 1.
     pub groups: Vec<Group>,
-}
-
-/// A multicast group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
-    /// What is sent to it: `rtp` or `udp` (MPEG-TS as it is).
-    pub kind: String,
-    /// Its address, as a URL writes it.
-    pub address: String,
-    /// Its UDP port.
-    pub port: u16,
-}
-
-impl Group {
-    /// Reads `rtp://ADDRESS:PORT` or `udp://ADDRESS:PORT`; nothing where it is another text, or no
-    /// multicast address.
-    pub(crate) fn parse(url: &str) -> Option<Group> {
-        let (kind, rest) = url.split_once("://")?;
-        let address: SocketAddr = rest.parse().ok()?;
-        let fits =
-            ["rtp", "udp"].contains(&kind) && address.ip().is_multicast() && address.port() > 0;
-        fits.then(|| Group {
-            kind: kind.to_owned(),
-            address: match address.ip() {
-                IpAddr::V4(ip) => ip.to_string(),
-                IpAddr::V6(ip) => format!("[{ip}]"),
-            },
-            port: address.port(),
-        })
-    }
 }
 
 /// An entry whose placeholders are filled in.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::group::Group;
 use proptest::prelude::*;
 
 const GOOD: &str = "\

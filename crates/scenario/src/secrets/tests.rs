@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::masking::{is_secret_key, mask_in_place};
 use crate::overrides::Overrides;
 
 #[test]

@@ -1,0 +1,271 @@
+//! Puts single settings over the tree of a scenario file.
+
+use std::sync::Arc;
+
+use crate::error::Problem;
+use crate::nearest::{nearest, suggest};
+use crate::node::{Entry, Node, Value, shown};
+use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
+use crate::population::PopulationKeys;
+use crate::read::ScenarioKeys;
+use crate::server::ServerKeys;
+use crate::source::{Origin, Source, SourceKind};
+use crate::tester::{HealthKeys, TesterKeys};
+use crate::{section, yaml};
+
+/// The most places that a path may name.
+pub(crate) const MAX_PLACES: usize = 32;
+
+impl Overrides {
+    /// Puts everything over `root`.
+    pub(crate) fn apply(&self, root: &mut Node, problems: &mut Vec<Problem>) {
+        for (name, value) in &self.environment {
+            let source = Source::new(
+                SourceKind::Environment,
+                name.as_str(),
+                format!("{name}={value}"),
+            );
+            let path = name
+                .strip_prefix(ENVIRONMENT_PREFIX)
+                .unwrap_or(name)
+                .to_lowercase();
+            let path_at = name.len() - path.len();
+            let places = places(&source, &path, "__", path_at);
+            if !section::keys::<ScenarioKeys>().contains(&places[0].key.as_str()) {
+                problems.push(self.unknown_variable(root, name, &path, &places[0]));
+                continue;
+            }
+            apply_one(root, &source, &places, name.len() + 1).unwrap_or_else(|p| problems.push(p));
+        }
+        for setting in &self.set {
+            let source = Source::new(SourceKind::Set, "--set", format!("--set {setting}"));
+            let at = "--set ".len();
+            let Some((path, _)) = setting.split_once('=') else {
+                problems.push(
+                    Problem::new(&Origin::new(&source, at, usize::MAX), "there is no `=`")
+                        .help("write it as `--set KEY=VALUE`, such as `--set duration=60s`"),
+                );
+                continue;
+            };
+            let places = places(&source, path, ".", at);
+            apply_one(root, &source, &places, at + path.len() + 1)
+                .unwrap_or_else(|p| problems.push(p));
+        }
+        for setting in &self.options {
+            let value = option(&setting.option, &setting.value);
+            let places: Vec<Place> = setting
+                .key
+                .split('.')
+                .map(|key| Place {
+                    key: key.to_owned(),
+                    origin: Origin::whole(&value.origin.source),
+                })
+                .collect();
+            put(root, &places, value, "").unwrap_or_else(|p| problems.push(p));
+        }
+        let added: Vec<Node> = self
+            .thresholds
+            .iter()
+            .map(|text| option("--threshold", text))
+            .collect();
+        if !added.is_empty() {
+            self.add_thresholds(root, added, problems);
+        }
+    }
+
+    /// A variable that sets no key, with the nearest one that does.
+    fn unknown_variable(&self, root: &Node, name: &str, path: &str, at: &Place) -> Problem {
+        let nested = |outer: &str, keys: &[&str]| -> Vec<String> {
+            keys.iter().map(|key| format!("{outer}__{key}")).collect()
+        };
+        let top = section::keys::<ScenarioKeys>().iter();
+        let mut known: Vec<String> = top.map(|&key| key.to_owned()).collect();
+        known.extend(nested("tester", section::keys::<TesterKeys>()));
+        known.extend(nested("tester__health", section::keys::<HealthKeys>()));
+        known.extend(nested("server", section::keys::<ServerKeys>()));
+        known.extend(self.reserved.iter().filter_map(|name| {
+            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+            Some(rest.to_lowercase())
+        }));
+        if let Value::Map(entries) = &root.value
+            && let Some(clients) = entries.iter().find(|entry| entry.key == "clients")
+            && let Value::Map(populations) = &clients.node.value
+        {
+            for population in populations {
+                let outer = format!("clients__{}", population.key);
+                known.extend(nested(&outer, section::keys::<PopulationKeys>()));
+            }
+        }
+        let help = match nearest(path, known.iter().map(String::as_str)) {
+            Some(near) => format!(
+                "did you mean `{ENVIRONMENT_PREFIX}{}`?",
+                near.to_uppercase()
+            ),
+            None => format!(
+                "a variable is a key in capitals, with two underscores for each dot, such as \
+                 `{ENVIRONMENT_PREFIX}TESTER__RECEIVE`; unset `{name}` if it is not meant for this program"
+            ),
+        };
+        Problem::new(&at.origin, format!("unknown key `{}`", shown(&at.key)))
+            .label("not a key here")
+            .help(help)
+    }
+
+    fn add_thresholds(&self, root: &mut Node, added: Vec<Node>, problems: &mut Vec<Problem>) {
+        let Value::Map(entries) = &mut root.value else {
+            return;
+        };
+        let Some(entry) = entries.iter_mut().find(|entry| entry.key == "thresholds") else {
+            let origin = added[0].origin.clone();
+            entries.push(Entry::new(
+                "thresholds",
+                origin.clone(),
+                Node::list(added, origin),
+            ));
+            return;
+        };
+        match &mut entry.node.value {
+            Value::List(items) => items.extend(added),
+            Value::Null => entry.node.value = Value::List(added),
+            _ => problems.push(
+                Problem::new(&entry.node.origin, "`thresholds` is not a list")
+                    .help("write `thresholds: [\"viewers.loss < 1%\"]`"),
+            ),
+        }
+    }
+}
+
+/// A value from an option of the command line, with the option as its origin.
+pub(crate) fn option(name: &str, value: &str) -> Node {
+    let source = Source::new(SourceKind::Option, name, format!("{name} {value}"));
+    let origin = Origin::new(&source, name.len() + 1, usize::MAX);
+    Node::scalar(value, origin)
+}
+
+/// Part of a path and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) key: String,
+    pub(crate) origin: Origin,
+}
+
+fn places(source: &Arc<Source>, path: &str, separator: &str, at: usize) -> Vec<Place> {
+    let mut at = at;
+    path.split(separator)
+        .map(|key| {
+            let origin = Origin::new(source, at, at + key.len());
+            at += key.len() + separator.len();
+            Place {
+                key: key.trim().to_owned(),
+                origin,
+            }
+        })
+        .collect()
+}
+
+fn apply_one(
+    root: &mut Node,
+    source: &Arc<Source>,
+    places: &[Place],
+    value_at: usize,
+) -> Result<(), Problem> {
+    let value = yaml::parse(source, value_at)?;
+    if places.len() > MAX_PLACES {
+        return Err(Problem::new(&places[0].origin, "this path is too long"));
+    }
+    put(root, places, value, "")
+}
+
+/// Puts `value` where the path leads, making mappings on the way.
+pub(crate) fn put(
+    node: &mut Node,
+    places: &[Place],
+    value: Node,
+    path: &str,
+) -> Result<(), Problem> {
+    let Some((place, rest)) = places.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    if place.key.is_empty() {
+        return Err(Problem::new(&place.origin, "a key is missing here").help(
+            "write the keys with dots between them, such as `clients.viewers.load.clients`",
+        ));
+    }
+    let inner = if path.is_empty() {
+        place.key.clone()
+    } else {
+        format!("{path}.{}", place.key)
+    };
+    match &mut node.value {
+        Value::List(items) => {
+            let count = items.len();
+            let index = place.key.parse::<usize>().ok().filter(|at| *at <= count);
+            let Some(index) = index else {
+                return Err(Problem::new(
+                    &place.origin,
+                    format!(
+                        "`{path}` is a list of {count}, and has no `{}`",
+                        shown(&place.key)
+                    ),
+                )
+                .help(format!("its items are numbered from 0; {count} adds one")));
+            };
+            if index == count {
+                items.push(Node {
+                    value: Value::Null,
+                    origin: place.origin.clone(),
+                });
+            }
+            put(&mut items[index], rest, value, &inner)
+        }
+        Value::Null | Value::Map(_) => {
+            if matches!(node.value, Value::Null) {
+                *node = Node::map(Vec::new(), place.origin.clone());
+            }
+            let Value::Map(entries) = &mut node.value else {
+                return Ok(());
+            };
+            let index = entries.iter().position(|entry| entry.key == place.key);
+            if rest.is_empty() && value.value == Value::Null {
+                // `duration=` takes the key out.
+                if let Some(index) = index {
+                    entries.remove(index);
+                }
+                return Ok(());
+            }
+            let index = match index {
+                Some(index) => index,
+                // A population out of nothing would only be said to miss everything.
+                None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
+                    return Err(Problem::new(
+                        &place.origin,
+                        format!("there is no population `{}`", shown(&place.key)),
+                    )
+                    .help(suggest(
+                        &place.key,
+                        entries.iter().map(|entry| entry.key.as_str()),
+                    )));
+                }
+                None => {
+                    let empty = Node {
+                        value: Value::Null,
+                        origin: place.origin.clone(),
+                    };
+                    entries.push(Entry::new(place.key.clone(), place.origin.clone(), empty));
+                    entries.len() - 1
+                }
+            };
+            put(&mut entries[index].node, rest, value, &inner)
+        }
+        Value::Scalar { .. } => Err(Problem::new(
+            &place.origin,
+            format!(
+                "`{path}` is {}, and has no `{}`",
+                node.kind(),
+                shown(&place.key)
+            ),
+        )
+        .help(format!("set `{path}` as a whole"))),
+    }
+}

@@ -1,0 +1,52 @@
+//! Names that a scenario gives to populations and sources.
+
+use schemars::{Schema, json_schema};
+use serde_json::Value as Json;
+
+use crate::error::Problem;
+use crate::node::{Entry, shown};
+
+/// Names that thresholds use for something else.
+const RESERVED: [&str; 2] = ["server", "tester"];
+
+/// The longest name of a population.
+const MAX_NAME: usize = 64;
+
+/// Whether something, `what` in words, may be called so.
+pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
+    let name = entry.key.as_str();
+    let origin = &entry.key_origin;
+    if RESERVED.contains(&name) {
+        problems.push(
+            Problem::new(origin, format!("a {what} cannot be called `{name}`"))
+                .help("thresholds use that name for something else: choose another"),
+        );
+    }
+    let good = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name.len() <= MAX_NAME;
+    if !good {
+        problems.push(
+            Problem::new(
+                origin,
+                format!("`{}` is no name for a {what}", shown(name)),
+            )
+            .help("a name begins with a lower-case letter and goes on with those, digits and `_`; at most 64 in all"),
+        );
+    }
+}
+
+/// The schema of a mapping of names to such things.
+pub(crate) fn schema(thing: Json) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {
+            "pattern": "^[a-z][a-z0-9_]{0,63}$",
+            "not": { "enum": ["server", "tester"] }
+        },
+        "additionalProperties": thing
+    })
+}

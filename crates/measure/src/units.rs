@@ -213,6 +213,9 @@ impl fmt::Display for Quantity {
     }
 }
 
+/// How many digits are read at most, those before the point included.
+const DIGITS_READ: usize = 24;
+
 /// Digits, exactly: `mantissa` / 10^`decimals`.
 #[derive(Clone, Copy)]
 struct Number {
@@ -291,7 +294,7 @@ fn digits(text: &str) -> Result<(Number, &str), bool> {
     let fraction = fraction.trim_end_matches('0');
     let whole = whole.trim_start_matches('0');
     // Then everything below stays within 128 bits.
-    if whole.len() > 18 || whole.len() + fraction.len() > 24 {
+    if whole.len() > 18 || whole.len() + fraction.len() > DIGITS_READ {
         return Err(true);
     }
     let mantissa = whole
@@ -626,7 +629,17 @@ impl FromStr for Frequency {
 
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/s", self.0)
+        let shortest = self.0.to_string();
+        // What was divided by 60 or 3600 may have more digits than are read. All that do are below
+        // 10^-7, where 20 decimals are far more than is measured.
+        match shortest.len() > 2 + DIGITS_READ && shortest.starts_with("0.") {
+            true => {
+                let rounded = format!("{:.20}", self.0);
+                let rounded = rounded.trim_end_matches('0').trim_end_matches('.');
+                write!(f, "{rounded}/s")
+            }
+            false => write!(f, "{shortest}/s"),
+        }
     }
 }
 

@@ -122,6 +122,21 @@ fn they_are_shown_as_people_write_them() {
     }
 }
 
+#[test]
+fn frequencies_are_not_written_with_more_digits_than_are_read() {
+    for (text, written) in [
+        ("0.0000016155/h", "0.00000000044875/s"),
+        ("0.000000000000000000000001/h", "0/s"),
+        ("0.0001/h", "0.00000002777777777777778/s"),
+        ("1/h", "0.0002777777777777778/s"),
+    ] {
+        let frequency: Frequency = text.parse().expect("a frequency");
+        assert_eq!(frequency.to_string(), written);
+        let again: Frequency = written.parse().expect("what is written is read");
+        assert_eq!(again.to_string(), written);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_shown_is_read_back(nanos in 0..u64::MAX / 2, rate: u64, size: u64, often in 1e-6..1e6f64) {
@@ -132,6 +147,13 @@ proptest! {
         prop_assert_eq!(BitRate(rate).to_string().parse(), Ok(BitRate(rate)));
         prop_assert_eq!(Size(size).to_string().parse(), Ok(Size(size)));
         prop_assert_eq!(Frequency(often).to_string().parse(), Ok(Frequency(often)));
+    }
+
+    #[test]
+    fn small_frequencies_are_read_back_as_written(power in -30.0..-4f64) {
+        let written = Frequency(10f64.powf(power)).to_string();
+        let again: Frequency = written.parse().expect("what is written is read");
+        prop_assert_eq!(again.to_string(), written);
     }
 
     #[test]

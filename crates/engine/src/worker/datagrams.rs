@@ -13,10 +13,12 @@ use protocol::session::{
 };
 
 use super::Worker;
-use super::outputs::Pending;
-use super::receive::{ACCEPTED, READS_A_TURN};
-use super::sessions::{Channel, SessionKey, Slot};
-use super::sockets::{Socket, channel_error};
+use super::arrivals::READS_A_TURN;
+use super::errors::channel_error;
+use super::inbox::Pending;
+use super::keys::{ACCEPTED, Place, SessionKey};
+use super::sessions::{Channel, Slot};
+use super::sockets::Socket;
 use crate::trace::TracedSocket;
 
 /// How many sessions an endpoint has at a time: what strangers send must not make it grow without
@@ -166,7 +168,7 @@ impl Worker {
         reading: Reading,
     ) {
         let opened = self.add_single(key, channel, (local, peer), reading);
-        let heard = match opened {
+        let (key, heard) = match opened {
             Ok(local) => {
                 let opened = Pending::Opened {
                     channel,
@@ -181,7 +183,7 @@ impl Worker {
                 (key, Pending::OpenFailed { channel, error })
             }
         };
-        self.pending.push_back(heard);
+        self.runtime.inbox.push(key, heard);
     }
 
     fn add_single(
@@ -257,18 +259,23 @@ impl Worker {
         let size = transmit.segment_size;
         let Some(to) = transmit.to.or(to) else {
             let count = bytes.len().div_ceil(size) as u64;
-            return self.tester.add(tester::SENDS_FAILED, count);
+            return self.runtime.tester.add(tester::SENDS_FAILED, count);
         };
         let connected = end.peer.is_some();
         let address = (!connected).then(|| Address::from(to));
-        let trace = end.trace.as_ref().map(|trace| (trace, self.clock.now()));
+        let trace = end
+            .trace
+            .as_ref()
+            .map(|trace| (trace, self.runtime.clock.now()));
         let sender = &mut self.datagrams.sender;
         let sent = sender.send(&end.socket, address.as_ref(), bytes, size, |datagram| {
             if let Some((trace, at)) = trace {
                 trace.sent(to, datagram, at);
             }
         });
-        self.tester.add(tester::SENDS_FAILED, sent.refused as u64);
+        self.runtime
+            .tester
+            .add(tester::SENDS_FAILED, sent.refused as u64);
         if sent.nobody_there && connected {
             self.refused(place);
         }
@@ -278,7 +285,7 @@ impl Worker {
     pub(super) fn refused(&mut self, place: usize) {
         if let Some(Socket::Datagrams(end)) = self.sockets.get_mut(place) {
             end.refused = true;
-            self.unread.push(place);
+            self.runtime.readiness.read_later(Place::Socket(place));
         }
     }
 
@@ -292,8 +299,9 @@ impl Worker {
         };
         self.close_channel(key, channel);
         let how = Closed::Reset;
-        self.pending
-            .push_back((key, Pending::Closed { channel, how }));
+        self.runtime
+            .inbox
+            .push(key, Pending::Closed { channel, how });
     }
 
     /// Reads a single socket, and has those hear whose the datagrams are.
@@ -304,7 +312,7 @@ impl Worker {
             }
             self.settle();
         }
-        self.unread.push(place);
+        self.runtime.readiness.read_later(Place::Socket(place));
     }
 
     /// Reads all that is read late, so that it counts in the window in which it came.
@@ -321,7 +329,7 @@ impl Worker {
     fn read_some(&mut self, place: usize) -> bool {
         let Some(mut batch) = self.datagrams.batch.take() else {
             // In the middle of handing over: next time.
-            self.unread.push(place);
+            self.runtime.readiness.read_later(Place::Socket(place));
             return false;
         };
         let more = self.look_at(place, &mut batch);
@@ -370,7 +378,7 @@ impl Worker {
         (owner, peer): (Owner, Option<SocketAddr>),
         batch: &ReceiveBatch,
     ) {
-        let clock = self.clock.same_start();
+        let clock = self.runtime.clock.same_start();
         let nothing = Datagram {
             from: SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), 0),
             at: measure::Time::ZERO,
@@ -391,7 +399,7 @@ impl Worker {
             };
             // One that came before the socket was connected.
             if peer.is_some_and(|peer| peer != datagram.from) {
-                self.tester.add(tester::FOREIGN_PACKETS, 1);
+                self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                 continue;
             }
             match owner {
@@ -435,7 +443,7 @@ impl Worker {
         place: usize,
         datagram: &Datagram<'_>,
     ) -> Option<(SessionKey, ChannelId)> {
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         let Datagrams {
             endpoints,
             answer,
@@ -464,13 +472,17 @@ impl Worker {
                 {
                     let to = Address::from(datagram.from);
                     let sent = sender.send(&end.socket, Some(&to), answer, answer.len(), |_| {});
-                    self.tester.add(tester::SENDS_FAILED, sent.refused as u64);
+                    self.runtime
+                        .tester
+                        .add(tester::SENDS_FAILED, sent.refused as u64);
                 }
                 false
             }
             Route::Drop => true,
         };
-        self.tester.add(tester::FOREIGN_PACKETS, u64::from(foreign));
+        self.runtime
+            .tester
+            .add(tester::FOREIGN_PACKETS, u64::from(foreign));
         None
     }
 
@@ -498,7 +510,7 @@ impl Worker {
             };
             slot.set_channel(ACCEPTED, state);
         }
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         self.deliver(key, Input::Start { due: now });
         let opened = Input::Opened {
             channel: ACCEPTED,

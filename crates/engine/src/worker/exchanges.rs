@@ -22,10 +22,10 @@ use protocol::session::{ChannelId, Closed};
 use slab::Slab;
 
 use super::Worker;
-use super::outputs::Pending;
-use super::sessions::{Channel, SessionKey};
-use super::sockets::Socket;
-use super::stream::{State, Stream};
+use super::connections::{State, Stream};
+use super::inbox::Pending;
+use super::keys::{Place, SessionKey};
+use super::sessions::Channel;
 
 /// How long messages are sent before the loop looks at what came.
 const SENDING: Duration = Duration::from_millis(1);
@@ -139,7 +139,7 @@ impl Worker {
         let Some(Channel::Stream(place)) = slot.channel(channel) else {
             return;
         };
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+        let Some(stream) = self.connections.get_mut(place) else {
             return;
         };
         if !stream.is_open() {
@@ -149,9 +149,8 @@ impl Worker {
             // Where it cannot be had, times are those of reading.
             let _ = net::stream::ask_arrival_time(&stream.socket);
         }
-        self.serial += 1;
-        let serial = self.serial;
-        let now = self.clock.now();
+        let serial = self.runtime.next_serial();
+        let now = self.runtime.clock.now();
         let exchanges = &mut self.exchanges;
         let plan = exchange.plan();
         let line = exchanges.lines.insert(Line {
@@ -175,13 +174,13 @@ impl Worker {
         exchanges.schedules[population]
             .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
             .0
-            .join(number(line), now, mix(&[self.seed, serial]));
-        let recorder = &mut self.populations[population].recorder;
+            .join(number(line), now, mix(&[self.populations.seed(), serial]));
+        let recorder = self.populations.recorder(population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         exchanges.lines[line].exchange.begin(&mut tools);
         self.send_out(line);
         // What came behind the last read was told of already.
-        self.unread.push(place);
+        self.runtime.readiness.read_later(Place::Connection(place));
     }
 
     /// Sends what an exchange has added; queues what the connection does not take. Says whether it
@@ -191,7 +190,7 @@ impl Worker {
         if self.exchanges.out.is_empty() {
             return true;
         }
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+        let Some(stream) = self.connections.get_mut(place) else {
             return false;
         };
         let sent = stream.send_all(&self.exchanges.out);
@@ -228,27 +227,29 @@ impl Worker {
     }
 
     fn work_off(&mut self, population: usize, schedule: &mut Schedule, plan: &Plan, until: Time) {
-        let mut now = self.clock.now();
+        let mut now = self.runtime.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
                 Turn::Send(line, planned) => {
                     self.send_planned(population, line as usize, planned, now);
                     if !schedule.goes_round() {
-                        self.tester
+                        self.runtime
+                            .tester
                             .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                     }
-                    now = self.clock.now();
+                    now = self.runtime.clock.now();
                     if now >= until {
                         return;
                     }
                 }
                 Turn::RoundBegins(planned) => {
                     self.exchanges.taken = false;
-                    self.tester
+                    self.runtime
+                        .tester
                         .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                 }
                 Turn::RoundEnded(began) => {
-                    let recorder = &mut self.populations[population].recorder;
+                    let recorder = self.populations.recorder(population);
                     (plan.round_ended)(now.since(began), recorder);
                     if !self.exchanges.taken {
                         schedule.put_off(now + NOBODY_TAKES);
@@ -265,10 +266,10 @@ impl Worker {
         let Some(own) = exchanges.lines.get_mut(line) else {
             return;
         };
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(own.place) else {
+        let Some(stream) = self.connections.get_mut(own.place) else {
             return;
         };
-        let recorder = &mut self.populations[population].recorder;
+        let recorder = self.populations.recorder(population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         own.exchange.write_planned(&mut tools);
         if tools.out.is_empty() {
@@ -288,7 +289,7 @@ impl Worker {
     }
 
     fn do_later(&mut self, line: usize, serial: u64) {
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         let exchanges = &mut self.exchanges;
         let Some(own) = exchanges
             .lines
@@ -298,7 +299,7 @@ impl Worker {
             return;
         };
         own.armed = Time::NEVER;
-        let recorder = &mut self.populations[own.population].recorder;
+        let recorder = self.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         let after = own.exchange.due(&mut tools);
         let place = own.place;
@@ -325,9 +326,9 @@ impl Worker {
 
     /// Reads a connection that was handed over.
     pub(super) fn read_exchange(&mut self, place: usize, line: usize) {
-        let mut buffer = std::mem::take(&mut self.read_buffer);
+        let mut buffer = std::mem::take(&mut self.connections.buffers.read);
         for turn in 1.. {
-            let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+            let Some(stream) = self.connections.get_mut(place) else {
                 break;
             };
             let Some(own) = self
@@ -344,17 +345,17 @@ impl Worker {
             }
             let ended = stream.ended;
             let read = match own.exchange.wants_times() {
-                true => net::stream::read(&stream.socket, &mut buffer, &self.clock),
+                true => net::stream::read(&stream.socket, &mut buffer, &self.runtime.clock),
                 false => net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| Read {
                     count,
-                    at: self.turn,
+                    at: self.runtime.turn,
                     exact: false,
                 }),
             };
             match read {
                 Ok(Read { count: 0, .. }) => {
                     if stream.tls.is_some() {
-                        let recorder = &mut self.populations[own.population].recorder;
+                        let recorder = self.populations.recorder(own.population);
                         recorder.add(clients::TLS_CUT_OFF, 1);
                     }
                     self.exchange_heard_all(line);
@@ -370,7 +371,7 @@ impl Worker {
                         break;
                     }
                     if turn >= READS_A_TURN {
-                        self.unread.push(place);
+                        self.runtime.readiness.read_later(Place::Connection(place));
                         break;
                     }
                 }
@@ -382,13 +383,13 @@ impl Worker {
                 }
             }
         }
-        self.read_buffer = buffer;
+        self.connections.buffers.read = buffer;
     }
 
     /// Takes in what came, which is opened first where it is sealed; says whether the connection is
     /// to be read on.
     fn exchange_heard(&mut self, place: usize, line: usize, bytes: &[u8], at: Time) -> bool {
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+        let Some((stream, buffers)) = self.connections.get_with_buffers(place) else {
             return false;
         };
         if stream.tls.is_none() {
@@ -397,15 +398,15 @@ impl Worker {
             }
             return self.exchange_takes(line, bytes, at);
         }
-        let mut plain = std::mem::take(&mut self.plain);
-        let mut runs = std::mem::take(&mut self.plain_runs);
+        let mut plain = std::mem::take(&mut buffers.plain);
+        let mut runs = std::mem::take(&mut buffers.plain_runs);
         plain.clear();
         runs.clear();
-        let mut came = std::mem::take(&mut self.runs);
+        let mut came = std::mem::take(&mut buffers.runs);
         came.clear();
         net::segments::not_seen(bytes.len(), at, false, &mut came);
         let opened = stream.open_sealed(bytes, &came, &mut plain, &mut runs);
-        self.runs = came;
+        buffers.runs = came;
         if let Some(trace) = &mut stream.trace
             && !plain.is_empty()
         {
@@ -420,13 +421,13 @@ impl Worker {
             Err(fault) => {
                 self.end_exchange(
                     place,
-                    Ended::Closed(Closed::Tls(super::secure::error_of(fault.reason))),
+                    Ended::Closed(Closed::Tls(super::errors::tls_error(fault.reason))),
                 );
                 false
             }
         };
-        self.plain = plain;
-        self.plain_runs = runs;
+        self.connections.buffers.plain = plain;
+        self.connections.buffers.plain_runs = runs;
         stands
     }
 
@@ -452,11 +453,11 @@ impl Worker {
     }
 
     fn exchange_takes(&mut self, line: usize, bytes: &[u8], at: Time) -> bool {
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         let exchanges = &mut self.exchanges;
         let own = &mut exchanges.lines[line];
         let place = own.place;
-        let recorder = &mut self.populations[own.population].recorder;
+        let recorder = self.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         // Who is about to end starts nothing new.
         let after = own.exchange.received(bytes, at, &mut tools);
@@ -505,10 +506,10 @@ impl Worker {
         else {
             return;
         };
-        if let Some(Socket::Stream(Stream {
+        if let Some(Stream {
             state: State::Exchange { line },
             ..
-        })) = self.sockets.get(place)
+        }) = self.connections.get(place)
         {
             let line = *line;
             // What came is taken in first: the other side may have ended it, and what it reads now
@@ -532,7 +533,7 @@ impl Worker {
             own.finishing = true;
             own.exchange.finish();
             if let Some(patience) = own.exchange.patience() {
-                own.patience = self.clock.now() + patience;
+                own.patience = self.runtime.clock.now() + patience;
                 let later = Reverse((own.patience, line, own.serial));
                 self.exchanges.later.push(later);
             }
@@ -543,7 +544,7 @@ impl Worker {
 
     /// A connection has taken what was queued, or something else that was waited for has happened.
     pub(super) fn go_on(&mut self, place: usize) {
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
+        let Some(stream) = self.connections.get_mut(place) else {
             return;
         };
         let State::Exchange { line } = stream.state else {
@@ -553,13 +554,13 @@ impl Worker {
         let own = &mut exchanges.lines[line];
         let waiting = own.exchange.waiting().max(stream.queued());
         if own.held && waiting <= CONGESTED {
-            self.unread.push(place);
+            self.runtime.readiness.read_later(Place::Connection(place));
         }
         if !own.finishing || waiting > 0 {
             return;
         }
         let waits = own.exchange.patience().is_some() && !own.ended;
-        if waits && self.clock.now() < own.patience {
+        if waits && self.runtime.clock.now() < own.patience {
             return;
         }
         exchanges.out.clear();
@@ -589,8 +590,9 @@ impl Worker {
         };
         if let Some(slot) = self.slot(key) {
             slot.forget_channel(channel);
-            self.pending
-                .push_back((key, Pending::Exchanged { channel, how }));
+            self.runtime
+                .inbox
+                .push(key, Pending::Exchanged { channel, how });
         }
     }
 
@@ -600,19 +602,17 @@ impl Worker {
         place: usize,
         how: &Ended,
     ) -> Option<(SessionKey, ChannelId)> {
-        let Some(Socket::Stream(Stream {
+        let Some(Stream {
             state: State::Exchange { line },
             ..
-        })) = self.sockets.get(place)
+        }) = self.connections.get(place)
         else {
             return None;
         };
         let line = *line;
         self.exchanges.leave(line);
         self.take_up_acknowledged(line);
-        let Some(Socket::Stream(mut stream)) = self.sockets.try_remove(place) else {
-            return None;
-        };
+        let mut stream = self.connections.remove(place)?;
         if let Some(trace) = &mut stream.trace {
             match how {
                 Ended::InOrder | Ended::Closed(Closed::End) => trace.closed_by_peer(),
@@ -622,14 +622,14 @@ impl Worker {
         }
         let mut own = self.exchanges.lines.remove(line);
         own.exchange
-            .ended(how, &mut self.populations[own.population].recorder);
+            .ended(how, self.populations.recorder(own.population));
         Some((own.session, own.channel))
     }
 
     /// Takes up how much of what was sent the other side's machine has.
     fn take_up_acknowledged(&mut self, line: usize) {
         let own = &mut self.exchanges.lines[line];
-        let Some(Socket::Stream(stream)) = self.sockets.get(own.place) else {
+        let Some(stream) = self.connections.get(own.place) else {
             return;
         };
         if !own.exchange.wants_acknowledged() {
@@ -645,7 +645,7 @@ impl Worker {
         // That nothing more comes has a number of its own (RFC 9293, 3.4).
         let waiting = waiting.saturating_sub(u64::from(own.shut)) + stream.queued() as u64;
         let sealing = if stream.tls.is_some() { SEALING } else { 0 };
-        let recorder = &mut self.populations[own.population].recorder;
+        let recorder = self.populations.recorder(own.population);
         own.exchange.acknowledged(waiting, sealing, recorder);
     }
 
@@ -654,7 +654,7 @@ impl Worker {
         if self.exchanges.lines.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         for line in 0..self.exchanges.lines.capacity() {
             if !self.exchanges.lines.contains(line) {
                 continue;
@@ -662,7 +662,7 @@ impl Worker {
             self.take_up_acknowledged(line);
             let exchanges = &mut self.exchanges;
             let own = &mut exchanges.lines[line];
-            let recorder = &mut self.populations[own.population].recorder;
+            let recorder = self.populations.recorder(own.population);
             let mut tools =
                 Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
             let after = own.exchange.look(&mut tools);

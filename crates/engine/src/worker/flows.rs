@@ -15,9 +15,10 @@ use protocol::session::{ChannelId, Closed, FlowId, FlowPacket, Handover, Tag};
 use slab::Slab;
 
 use super::Worker;
-use super::outputs::Pending;
-use super::pacer::{How, LastSent, Lease, News, Pacer, Whose};
-use super::sessions::{Channel, SessionKey};
+use super::inbox::Pending;
+use super::keys::{SentBy, SessionKey};
+use super::pacer::{How, LastSent, News, Pacer, Whose};
+use super::sessions::Channel;
 use super::sockets::Socket;
 
 /// Flows are looked after at most this often: what falls due in between leaves together, at most
@@ -50,15 +51,6 @@ pub(super) struct Sending {
     /// Packets given to connections in this turn, and when; without a time those that found no
     /// room.
     queued: Vec<(FlowId, Tag, Option<Time>)>,
-}
-
-/// Who sends a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SentBy {
-    /// The pacer.
-    Pacer(Lease),
-    /// The worker's loop: its place among those that are active.
-    Loop(usize),
 }
 
 struct Active {
@@ -149,7 +141,7 @@ impl Worker {
             Ok(None) => {}
             Err(error) => {
                 self.note("flow_not_sent", None, error.to_string());
-                self.pending.push_back((key, Pending::FlowEnded { flow }));
+                self.runtime.inbox.push(key, Pending::FlowEnded { flow });
             }
         }
     }
@@ -185,9 +177,14 @@ impl Worker {
         let pacer = match &mut self.sending.pacer {
             Some(pacer) => pacer,
             none => {
-                let waker = self.mailbox.waker.clone();
+                let waker = self.links.mailbox.waker.clone();
                 let how = self.sending.how;
-                none.insert(Pacer::start(self.index, &self.clock, waker, how)?)
+                none.insert(Pacer::start(
+                    self.links.index,
+                    &self.runtime.clock,
+                    waker,
+                    how,
+                )?)
             }
         };
         let mut lease = None;
@@ -202,7 +199,7 @@ impl Worker {
     /// Sends a flow in a connection from now on; none where it has nothing to send.
     fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> Option<SentBy> {
         let Some(due) = self.flows.reach(flow, |flow| flow.next_due()) else {
-            self.pending.push_back((key, Pending::FlowEnded { flow }));
+            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
             return None;
         };
         self.sending.serial += 1;
@@ -261,7 +258,7 @@ impl Worker {
     /// was stopped meanwhile, to pause perhaps, it hears nothing.
     fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
         if self.stop_flow_if(key, |&started| started == (flow, sent_by)) {
-            self.pending.push_back((key, Pending::FlowEnded { flow }));
+            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
         }
     }
 
@@ -332,13 +329,13 @@ impl Worker {
             }
         }
         for place in std::mem::take(&mut self.sending.touched) {
-            if let Some(Socket::Stream(stream)) = self.sockets.get_mut(place)
+            if let Some(stream) = self.connections.get_mut(place)
                 && stream.flush().is_err()
             {
                 self.lose_stream(place, Closed::Reset);
             }
         }
-        let ended = self.clock.now();
+        let ended = self.runtime.clock.now();
         for (flow, tag, began) in self.sending.queued.drain(..) {
             let left = began.map(|began| Handover { began, ended });
             self.flows.reach(flow, |flow| flow.left(tag, left));
@@ -353,8 +350,8 @@ impl Worker {
         };
         let (flow, socket) = (active.flow, active.socket);
         let burst = active.last.is_burst(turn, packet.due);
-        let left = match self.sockets.get_mut(socket) {
-            Some(Socket::Stream(stream)) => {
+        let left = match self.connections.get_mut(socket) {
+            Some(stream) => {
                 let parts = [&packet.header[..], &packet.payload];
                 // What was queued in this turn has not been offered to the kernel yet: a large
                 // picture that is sent at once, or what a late turn makes up for, may fill the
@@ -365,19 +362,25 @@ impl Worker {
         };
         // When it really left is known once the connection was flushed.
         let wants_times = self.flows.reach(flow, |flow| flow.wants_times());
-        let began = if wants_times { self.clock.now() } else { now };
+        let began = if wants_times {
+            self.runtime.clock.now()
+        } else {
+            now
+        };
         let queued = (flow, packet.tag, left.then_some(began));
         self.sending.queued.push(queued);
         if left {
             let late = now.since(packet.due).as_nanos() as u64;
-            self.tester.record(tester::SEND_LATENESS, late);
-            self.tester.add(tester::SENT_PACKETS, 1);
-            self.tester.add(tester::SENT_IN_BURSTS, u64::from(burst));
+            self.runtime.tester.record(tester::SEND_LATENESS, late);
+            self.runtime.tester.add(tester::SENT_PACKETS, 1);
+            self.runtime
+                .tester
+                .add(tester::SENT_IN_BURSTS, u64::from(burst));
             if self.sending.touched.last() != Some(&socket) {
                 self.sending.touched.push(socket);
             }
         } else {
-            self.tester.add(tester::SENDS_FAILED, 1);
+            self.runtime.tester.add(tester::SENDS_FAILED, 1);
         }
     }
 }

@@ -17,9 +17,11 @@ use protocol::metrics as clients;
 use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
-use super::outputs::Pending;
-use super::sessions::{Channel, Peer, SessionKey};
-use super::sockets::{Socket, channel_error};
+use super::errors::channel_error;
+use super::inbox::Pending;
+use super::keys::{Place, SessionKey};
+use super::sessions::{Channel, Peer};
+use super::sockets::Socket;
 use super::{Worker, turns};
 
 /// How many batches of a socket are read before the others have their turn.
@@ -195,7 +197,7 @@ impl Worker {
         channel: ChannelId,
         peer: Peer,
     ) {
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         let Some(group) = self.groups.places.get_mut(place) else {
             return;
         };
@@ -224,7 +226,7 @@ impl Worker {
         if end.in_turn || end.was_fast || room < turns::ROOM {
             return;
         }
-        let polled = self.poll.registry().deregister(&mut end.socket);
+        let polled = self.runtime.readiness.forget(&mut end.socket);
         end.in_turn = polled.is_ok();
     }
 
@@ -318,7 +320,7 @@ impl Worker {
         };
         let to = SocketAddr::new(group.joined.group, port);
         if end.socket.send_to(bytes, to).is_err() {
-            self.tester.add(tester::SENDS_FAILED, 1);
+            self.runtime.tester.add(tester::SENDS_FAILED, 1);
         }
     }
 
@@ -370,7 +372,7 @@ impl Worker {
                     if let Some(drops) = filled.drops {
                         self.count_drops(place, drops);
                     }
-                    for datagram in batch.datagrams(&self.clock) {
+                    for datagram in batch.datagrams(&self.runtime.clock) {
                         count += 1;
                         bytes += datagram.length;
                     }
@@ -386,7 +388,7 @@ impl Worker {
                 break;
             }
             if turn >= BATCHES_A_TURN {
-                self.unread.push(place);
+                self.runtime.readiness.read_later(Place::Socket(place));
                 break;
             }
         }
@@ -405,17 +407,15 @@ impl Worker {
             return;
         };
         let overhead = if group.joined.group.is_ipv4() { 28 } else { 48 };
-        let window_ends = self.window_ends();
         let mut foreign = 0;
         for member in &group.members {
             let (Some(begun), Some(sink)) = (member.begun, member.sink) else {
                 continue;
             };
-            let Some(slot) = self.sessions.get(member.session.place) else {
+            let Some(population) = self.sessions.population(member.session) else {
                 continue;
             };
-            let population = &mut self.populations[slot.population];
-            for datagram in batch.datagrams(&self.clock) {
+            for datagram in batch.datagrams(&self.runtime.clock) {
                 if datagram.at < begun {
                     continue;
                 }
@@ -432,14 +432,15 @@ impl Worker {
                     length: datagram.length,
                     overhead,
                 };
-                let recorder = population.recorder_at(datagram.at, window_ends);
+                let recorder = self.populations.recorder_at(population, datagram.at);
                 if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
-                    self.pending
-                        .push_back((member.session, Pending::Media { sink, event }));
+                    self.runtime
+                        .inbox
+                        .push(member.session, Pending::Media { sink, event });
                 }
             }
         }
-        self.tester.add(tester::FOREIGN_PACKETS, foreign);
+        self.runtime.tester.add(tester::FOREIGN_PACKETS, foreign);
     }
 
     /// Has the members without a sink hear a batch.
@@ -457,14 +458,14 @@ impl Worker {
         if hear.is_empty() {
             return;
         }
-        let clock = self.clock.same_start();
+        let clock = self.runtime.clock.same_start();
         for datagram in batch.datagrams(&clock) {
             for &(session, channel, begun, source) in &hear {
                 if datagram.at < begun {
                     continue;
                 }
                 if source.is_some_and(|source| source != datagram.from.ip()) {
-                    self.tester.add(tester::FOREIGN_PACKETS, 1);
+                    self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                     continue;
                 }
                 self.datagram_arrived(session, channel, Port::Media, &datagram);
@@ -493,13 +494,13 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
                     if turn >= BATCHES_A_TURN {
-                        self.unread.push(place);
+                        self.runtime.readiness.read_later(Place::Socket(place));
                         break;
                     }
                     continue;
                 }
             };
-            let clock = self.clock.same_start();
+            let clock = self.runtime.clock.same_start();
             for datagram in batch.datagrams(&clock) {
                 for (session, channel) in self.who_hears(place, &datagram) {
                     self.datagram_arrived(session, channel, Port::Control, &datagram);
@@ -510,7 +511,7 @@ impl Worker {
                 break;
             }
             if turn >= BATCHES_A_TURN {
-                self.unread.push(place);
+                self.runtime.readiness.read_later(Place::Socket(place));
                 break;
             }
         }
@@ -556,14 +557,15 @@ impl Worker {
         let mut members = 0;
         for member in group.members.iter().filter(|m| m.begun.is_some()) {
             members += 1;
-            if let Some(slot) = self.sessions.get(member.session.place).filter(|_| media) {
-                self.populations[slot.population]
-                    .recorder
+            let population = self.sessions.population(member.session);
+            if let Some(population) = population.filter(|_| media) {
+                self.populations
+                    .recorder(population)
                     .add(clients::LOST_IN_TESTER, lost);
             }
         }
         let lost = if media { lost * members } else { lost };
-        self.tester.add(tester::SOCKET_OVERFLOW, lost);
+        self.runtime.tester.add(tester::SOCKET_OVERFLOW, lost);
     }
 }
 

@@ -1,90 +1,18 @@
 //! Carrying out what sessions want done.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use measure::tester;
-use protocol::session::{
-    ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, Note, Open, Outcome,
-    Output, Port, SinkId,
-};
+use protocol::session::{ChannelId, Closed, Note, Open, Outcome, Output, Port};
 
-use super::sessions::{Channel, Client, Peer, SessionKey};
+use super::Worker;
+use super::connections::Queued;
+use super::inbox::Pending;
+use super::keys::SessionKey;
+use super::sessions::{Channel, Client, Peer};
 use super::sockets::Socket;
-use super::timers::Task;
-use super::{Topic, Worker};
+use super::topics::TOPICS;
 use crate::messages::Report;
-
-/// How many topics a run may have: a server's answer must not make the tester grow without end.
-const TOPICS: usize = 100_000;
-
-/// An input that came up while another was being worked off.
-pub(super) enum Pending {
-    Opened {
-        channel: ChannelId,
-        local: SocketAddr,
-        remote: Option<SocketAddr>,
-    },
-    OpenFailed {
-        channel: ChannelId,
-        error: ChannelError,
-    },
-    Closed {
-        channel: ChannelId,
-        how: Closed,
-    },
-    Media {
-        sink: SinkId,
-        event: MediaEvent,
-    },
-    FlowEnded {
-        flow: FlowId,
-    },
-    Exchanged {
-        channel: ChannelId,
-        how: ExchangeEnded,
-    },
-    Told {
-        topic: Arc<str>,
-        message: Arc<str>,
-    },
-}
-
-impl Pending {
-    pub(super) fn deliver(self, worker: &mut Worker, key: SessionKey) {
-        let input = match &self {
-            Pending::Opened {
-                channel,
-                local,
-                remote,
-            } => Input::Opened {
-                channel: *channel,
-                local: *local,
-                remote: *remote,
-            },
-            Pending::OpenFailed { channel, error } => Input::OpenFailed {
-                channel: *channel,
-                error: *error,
-            },
-            Pending::Closed { channel, how } => Input::Closed {
-                channel: *channel,
-                how: *how,
-            },
-            Pending::Media { sink, event } => Input::Media {
-                sink: *sink,
-                event: *event,
-            },
-            Pending::FlowEnded { flow } => Input::FlowEnded { flow: *flow },
-            Pending::Exchanged { channel, how } => Input::Exchanged {
-                channel: *channel,
-                how: how.clone(),
-            },
-            Pending::Told { topic, message } => Input::Told { topic, message },
-        };
-        worker.deliver(key, input);
-    }
-}
 
 impl Worker {
     pub(super) fn carry_out(&mut self, key: SessionKey, output: Output) {
@@ -110,8 +38,7 @@ impl Worker {
             Output::Listen { topic } => self.listen_to(key, topic.into()),
             Output::Tell { topic, message } => {
                 let topic: Arc<str> = topic.into();
-                let full = self.others.iter().filter(|o| !o.pass_on(&topic, &message));
-                if full.count() > 0 {
+                if !self.links.pass_on(&topic, &message) {
                     let text = format!("another worker has no room for what was said on {topic}");
                     self.note("message_lost", None, text);
                 }
@@ -130,7 +57,7 @@ impl Worker {
                 };
                 *first = Some(at);
                 if let Some(index) = population {
-                    self.populations[index].playing.rise();
+                    self.populations.plays(index);
                 }
             }
             Output::Streams(streams) => {
@@ -147,7 +74,7 @@ impl Worker {
                 let population = self.slot(key).map(|slot| slot.population);
                 self.note(kind, population, text);
             }
-            Output::Record(record) => self.report(Report::Record(record)),
+            Output::Record(record) => self.links.report(Report::Record(record)),
             Output::Ended(outcome) => self.end_session(key, outcome),
         }
     }
@@ -158,7 +85,7 @@ impl Worker {
                 host,
                 port,
                 timeout,
-            } => return self.open_stream(key, channel, host, port, timeout),
+            } => return self.open_stream(key, channel, (host, port), timeout),
             Open::Tls {
                 host,
                 port,
@@ -172,7 +99,7 @@ impl Worker {
                 if let Some(slot) = self.slot(key) {
                     slot.secured.push((channel, name));
                 }
-                return self.open_stream(key, channel, host, port, timeout);
+                return self.open_stream(key, channel, (host, port), timeout);
             }
             Open::Unix { path } => return self.connect_unix(key, channel, &path),
             Open::UdpPair {
@@ -200,33 +127,15 @@ impl Worker {
         if let Err(error) = opened {
             self.count_refused(error);
         }
-        self.pending.push_back(match opened {
-            Ok(local) => (
-                key,
-                Pending::Opened {
-                    channel,
-                    local,
-                    remote: None,
-                },
-            ),
-            Err(error) => (key, Pending::OpenFailed { channel, error }),
-        });
-    }
-
-    fn open_stream(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        host: String,
-        port: u16,
-        timeout: Duration,
-    ) {
-        let task = Task::Connect {
-            session: key,
-            channel,
+        let heard = match opened {
+            Ok(local) => Pending::Opened {
+                channel,
+                local,
+                remote: None,
+            },
+            Err(error) => Pending::OpenFailed { channel, error },
         };
-        self.timers.add(self.clock.now() + timeout, task);
-        self.connect_by_name(key, channel, host, port);
+        self.runtime.inbox.push(key, heard);
     }
 
     fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
@@ -234,17 +143,14 @@ impl Worker {
             return;
         };
         match state {
-            Channel::Stream(place) => {
-                let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
-                    return;
-                };
-                if !stream.queue_control(bytes) {
-                    self.tester.add(tester::SENDS_FAILED, 1);
+            Channel::Stream(place) => match self.connections.send_control(place, bytes) {
+                Queued::Sent => {}
+                Queued::Full => {
+                    self.runtime.tester.add(tester::SENDS_FAILED, 1);
                     self.lose_stream(place, Closed::Stuck);
-                } else if stream.is_open() && stream.flush().is_err() {
-                    self.lose_stream(place, Closed::Reset);
                 }
-            }
+                Queued::Broken => self.lose_stream(place, Closed::Reset),
+            },
             Channel::Pair {
                 media,
                 control,
@@ -257,7 +163,7 @@ impl Worker {
                 };
                 let sent = match self.sockets.get(place) {
                     Some(Socket::Udp(end)) => {
-                        let at = end.trace.as_ref().map(|_| self.clock.now());
+                        let at = end.trace.as_ref().map(|_| self.runtime.clock.now());
                         let sent = end.socket.send_to(bytes, to);
                         if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
                             trace.sent(to, bytes, at);
@@ -268,14 +174,14 @@ impl Worker {
                     _ => return,
                 };
                 if sent.is_err() {
-                    self.tester.add(tester::SENDS_FAILED, 1);
+                    self.runtime.tester.add(tester::SENDS_FAILED, 1);
                 }
             }
             Channel::Group(place) => self.send_to_group(place, key, port, bytes),
             // Datagrams of these are sent by `Output::Transmit`.
             Channel::Datagrams { .. } => {}
             Channel::Resolving | Channel::Pair { peer: None, .. } => {
-                self.tester.add(tester::SENDS_FAILED, 1);
+                self.runtime.tester.add(tester::SENDS_FAILED, 1);
             }
         }
     }
@@ -289,21 +195,19 @@ impl Worker {
             return;
         }
         slot.topics.push(name.clone());
-        let topic = self.topics.entry(name.clone()).or_default();
-        topic.listeners.push(key);
-        if let Some(message) = topic.last.clone() {
-            self.pending.push_back((
+        if let Some(message) = self.topics.listen(key, name.clone()) {
+            self.runtime.inbox.push(
                 key,
                 Pending::Told {
                     topic: name,
                     message,
                 },
-            ));
+            );
         }
     }
 
     fn has_room_for(&mut self, topic: &str) -> bool {
-        let room = self.topics.len() < TOPICS || self.topics.contains_key(topic);
+        let room = self.topics.has_room_for(topic);
         if !room {
             let text = format!("{topic} is one topic more than the {TOPICS} there may be");
             self.note("topic_refused", None, text);
@@ -315,38 +219,27 @@ impl Worker {
         if !self.has_room_for(name) {
             return;
         }
-        let topic: &mut Topic = self.topics.entry(name.clone()).or_default();
-        topic.last = Some(message.clone());
-        for &key in &topic.listeners {
+        for &key in self.topics.tell(name, message).unwrap_or_default() {
             let told = Pending::Told {
                 topic: name.clone(),
                 message: message.clone(),
             };
-            self.pending.push_back((key, told));
+            self.runtime.inbox.push(key, told);
         }
     }
 
     /// Takes a session and everything it held away.
     pub(super) fn end_session(&mut self, key: SessionKey, outcome: Outcome) {
-        if self.slot(key).is_none() {
+        let Some(slot) = self.sessions.remove(key) else {
             return;
-        }
-        let slot = self.sessions.remove(key.place);
+        };
         for &(flow, sent_by) in &slot.flows {
             self.release_flow(flow, sent_by);
         }
         for &(_, channel) in &slot.channels {
             self.drop_channel(key, channel);
         }
-        for name in &slot.topics {
-            if let Some(topic) = self.topics.get_mut(name) {
-                topic.listeners.retain(|&listener| listener != key);
-                // What was said on it is kept for those who are yet to come.
-                if topic.listeners.is_empty() && topic.last.is_none() {
-                    self.topics.remove(name);
-                }
-            }
-        }
+        self.topics.leave(key, &slot.topics);
         if let Some(client) = slot.client {
             self.client_ended(slot.population, client, outcome);
         }

@@ -27,7 +27,7 @@ use net::{Clock, SendBatch, Waker};
 use protocol::session::{ChannelId, Flow, FlowId, Handover, Lender, Tag};
 use slab::Slab;
 
-use super::sessions::SessionKey;
+use super::keys::{Lease, SessionKey};
 
 /// Turns begin at least so far apart: what falls due in between leaves together, at most this much
 /// late. So thousands of streams cost no more than 4,000 wake-ups a second and leave in batches,
@@ -93,13 +93,6 @@ impl News {
     fn is_empty(&self) -> bool {
         self.ended.is_empty() && self.refused.is_empty()
     }
-}
-
-/// Which flow a lent one is to the pacer. Its place may be used again, its serial number not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lease {
-    place: usize,
-    serial: u64,
 }
 
 /// When a flow has to be looked after. Ordered by the time alone: this is compared a dozen times

@@ -9,18 +9,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use measure::{Time, tester};
-use mio::net::TcpStream;
 use net::prefetch;
 use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, SinkId};
 
 use super::Worker;
-use super::outputs::Pending;
-use super::sessions::{SessionKey, Slot};
+use super::connections::SegmentTimes;
+use super::inbox::Pending;
+use super::keys::SessionKey;
 use super::sockets::Socket;
 use super::waiting::Queue;
-use super::watch::{Watched, Watcher};
 
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
@@ -184,18 +183,6 @@ impl Rings {
     }
 }
 
-impl Slot {
-    /// Whether media of it has begun.
-    pub(super) fn has_media(&self) -> bool {
-        match &self.client {
-            Some(client) => client.first_media.is_some(),
-            // It receives for a client elsewhere, and no delay of a start-up hangs on what it
-            // hears.
-            None => self.on_ring,
-        }
-    }
-}
-
 /// Counts what comes out of a ring.
 struct Counting<'a> {
     worker: &'a mut Worker,
@@ -222,8 +209,8 @@ impl Take for Counting<'_> {
                 self.run(datagram.to.port(), std::iter::once(*datagram));
             }
             Arrived::Segment(segment) => {
-                if let Some(watcher) = &self.worker.watcher {
-                    watcher.shown(segment);
+                if let Some(times) = self.worker.connections.segment_times() {
+                    times.shown(segment);
                 }
             }
         }
@@ -241,41 +228,15 @@ impl Take for Counting<'_> {
     }
 }
 
+/// Whether media for that local address comes by the ring.
+pub(super) fn cover_by_ring(rings: &mut Option<Rings>, local: IpAddr) -> io::Result<bool> {
+    match rings {
+        Some(rings) => rings.cover(local).map(|()| true),
+        None => Ok(false),
+    }
+}
+
 impl Worker {
-    /// Receives media by a packet ring from now on.
-    pub(super) fn open_ring(&mut self, settings: RingSettings) -> io::Result<()> {
-        let rings = Rings::open(settings)?;
-        if rings.settings.segments {
-            self.watcher = Some(Watcher::new(rings.settings.ports.clone()));
-        }
-        self.rings = Some(rings);
-        Ok(())
-    }
-
-    /// Whether media for that local address comes by the ring.
-    pub(super) fn cover_by_ring(&mut self, local: IpAddr) -> io::Result<bool> {
-        let Some(rings) = &mut self.rings else {
-            return Ok(false);
-        };
-        rings.cover(local)?;
-        Ok(true)
-    }
-
-    /// Begins to connect in such a way that the ring shows the connection's segments, where that is
-    /// wanted and can be had.
-    pub(super) fn connect_watched(
-        &mut self,
-        to: SocketAddr,
-    ) -> io::Result<Option<(TcpStream, Watched)>> {
-        if self.watcher.is_some() && self.cover_by_ring(to.ip()).is_err() {
-            return Ok(None);
-        }
-        match &self.watcher {
-            Some(watcher) => watcher.connect(to),
-            None => Ok(None),
-        }
-    }
-
     /// From now on the ring's packets for that port are that session's.
     pub(super) fn assign_to_ring(&mut self, local: SocketAddr, sink: SinkId, key: SessionKey) {
         let Some(slot) = self.slot(key) else { return };
@@ -291,7 +252,7 @@ impl Worker {
     /// is seen in their memory.
     pub(super) fn rings_due(&self) -> Time {
         match &self.rings {
-            Some(rings) if rings.have_ready(BLOCKS_A_TURN) => self.turn,
+            Some(rings) if rings.have_ready(BLOCKS_A_TURN) => self.runtime.turn,
             _ => Time::NEVER,
         }
     }
@@ -300,8 +261,9 @@ impl Worker {
     pub(super) fn read_rings(&mut self) {
         let Some(rings) = &self.rings else { return };
         // Of connections that are read seldom the ring has to show all in time.
-        let at_once = self.watcher.as_ref().is_some_and(Watcher::hurries);
-        let enough = match at_once || self.clock.now() >= rings.read + GATHER {
+        let at_once = self.connections.segment_times();
+        let at_once = at_once.is_some_and(SegmentTimes::hurries);
+        let enough = match at_once || self.runtime.clock.now() >= rings.read + GATHER {
             true => 1,
             false => BLOCKS_A_TURN,
         };
@@ -321,7 +283,7 @@ impl Worker {
             settings,
             ..
         } = &mut rings;
-        let clock = self.clock.same_start();
+        let clock = self.runtime.clock.same_start();
         for ring in each.iter_mut().flatten() {
             let mut counting = Counting {
                 worker: self,
@@ -330,7 +292,7 @@ impl Worker {
             };
             ring.receive_all(&clock, BLOCKS_A_TURN, &mut counting);
         }
-        rings.read = self.clock.now();
+        rings.read = self.runtime.clock.now();
         self.rings = Some(rings);
         self.settle();
         self.let_go();
@@ -343,8 +305,6 @@ impl Worker {
         target: &mut Target,
         datagrams: impl Iterator<Item = Datagram<'a>>,
     ) {
-        let end = self.window_ends();
-        let population = &mut self.populations[target.population];
         let mut receiver = self.sinks.get_rtp(target.sink);
         for datagram in datagrams {
             // A socket bound to an address gets what is sent to that address.
@@ -353,7 +313,7 @@ impl Worker {
             }
             target.seen += 1;
             if target.peer.is_some_and(|peer| peer != datagram.from.ip()) {
-                self.tester.add(tester::FOREIGN_PACKETS, 1);
+                self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                 continue;
             }
             let arrival = Arrival {
@@ -363,16 +323,16 @@ impl Worker {
                 overhead: datagram.overhead,
             };
             let receiver = receiver.as_deref_mut();
-            let recorder = population.recorder_at(datagram.at, end);
+            let recorder = self.populations.recorder_at(target.population, datagram.at);
             let event = receiver.and_then(|receiver| receiver.packet(&arrival, recorder));
             if let Some(event) = event {
-                self.pending.push_back((
+                self.runtime.inbox.push(
                     target.session,
                     Pending::Media {
                         sink: target.sink,
                         event,
                     },
-                ));
+                );
             }
         }
     }
@@ -397,9 +357,9 @@ impl Worker {
             && let Some(target) = rings.targets.get_mut(index).and_then(Option::take)
         {
             let missed = u64::from(arrived).saturating_sub(target.seen);
-            self.tester.add(tester::RING_MISSED, missed);
-            self.populations[target.population]
-                .recorder
+            self.runtime.tester.add(tester::RING_MISSED, missed);
+            self.populations
+                .recorder(target.population)
                 .add(clients::LOST_IN_TESTER, missed);
         }
         self.ports.release(end.pair);
@@ -409,7 +369,7 @@ impl Worker {
     pub(super) fn collect_ring_drops(&mut self) {
         if let Some(rings) = &mut self.rings {
             let drops = rings.take_drops();
-            self.tester.add(tester::RING_OVERFLOW, drops);
+            self.runtime.tester.add(tester::RING_OVERFLOW, drops);
         }
     }
 }

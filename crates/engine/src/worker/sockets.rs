@@ -4,39 +4,23 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use mio::net::{TcpListener, TcpStream, UdpSocket};
-use mio::{Interest, Token};
+use measure::tester;
+use mio::net::UdpSocket;
 use net::ports::Pair;
-use net::tls::Layer;
-use protocol::session::{
-    ChannelError, ChannelId, Closed, ExchangeEnded, Interface, Port, SinkId, TlsError,
-};
+use protocol::metrics as clients;
+use protocol::session::{ChannelError, ChannelId, Interface, Port, SinkId};
 
+use super::Worker;
 use super::datagrams::DatagramEnd;
+use super::errors::channel_error;
 use super::groups::GroupEnd;
-use super::outputs::Pending;
-use super::secure::Party;
-use super::sessions::{Channel, Peer, SessionKey};
-use super::stream::{State, Stream};
-use super::timers::Task;
-use super::{Acceptor, Resolution, Serving, Worker};
-use crate::messages::Command;
-use crate::resolver::Answer;
+use super::keys::{Place, SessionKey};
+use super::ring::cover_by_ring;
+use super::sessions::{Channel, Peer};
 use crate::trace::TracedSocket;
-
-/// How long a connection whose session has ended may take to send what is queued.
-const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// How many names the look-up cache holds.
-const NAMES: usize = 10_000;
 
 /// A socket of the worker.
 pub(super) enum Socket {
-    Listener {
-        listener: TcpListener,
-        acceptor: usize,
-    },
-    Stream(Stream),
     Udp(UdpEnd),
     Shared(SharedEnd),
     Group(GroupEnd),
@@ -91,279 +75,7 @@ impl SharedEnd {
     }
 }
 
-impl Socket {
-    pub(super) fn is_closing(&self) -> bool {
-        matches!(
-            self,
-            Socket::Stream(Stream {
-                state: State::Closing { .. },
-                ..
-            })
-        )
-    }
-}
-
 impl Worker {
-    pub(super) fn listen(
-        &mut self,
-        listener: std::net::TcpListener,
-        serving: Serving,
-    ) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
-        let acceptor = self.acceptors.len();
-        self.acceptors.push(Acceptor {
-            accept: serving.accept,
-            tls: serving.tls,
-        });
-        self.sending.send_apart(serving.apart);
-        let entry = self.sockets.vacant_entry();
-        self.poll
-            .registry()
-            .register(&mut listener, Token(entry.key()), Interest::READABLE)?;
-        entry.insert(Socket::Listener { listener, acceptor });
-        Ok(())
-    }
-
-    pub(super) fn stop_listening(&mut self) {
-        self.sockets
-            .retain(|_, socket| !matches!(socket, Socket::Listener { .. }));
-        self.datagrams.close();
-    }
-
-    pub(super) fn connect_by_name(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        host: String,
-        port: u16,
-    ) {
-        let Some(slot) = self.slot(key) else { return };
-        slot.set_channel(channel, Channel::Resolving);
-        // A literal with a zone (`fe80::1%eth0`) goes to the resolver, which knows the interfaces.
-        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(literal) => literal.to_owned(),
-            None => host,
-        };
-        if let Ok(address) = host.parse::<IpAddr>() {
-            self.connect(key, channel, vec![SocketAddr::new(address, port)]);
-            return;
-        }
-        match self.resolved.get_mut(&host) {
-            Some(Resolution::Known(addresses)) => {
-                let addresses = with_port(addresses, port);
-                self.connect(key, channel, addresses);
-            }
-            Some(Resolution::Asked(waiting)) => waiting.push((key, channel, port)),
-            None => {
-                let mailbox = self.mailbox.clone();
-                let answer = move |answer| mailbox.tell(Command::Resolved(answer));
-                let asked = self.resolved.len() < NAMES && self.resolver.ask(host.clone(), answer);
-                if asked {
-                    let waiting = vec![(key, channel, port)];
-                    self.resolved.insert(host, Resolution::Asked(waiting));
-                } else {
-                    self.fail_to_open(key, channel, ChannelError::NameNotFound);
-                }
-            }
-        }
-    }
-
-    pub(super) fn resolved(&mut self, answer: Answer) {
-        let Some(Resolution::Asked(waiting)) = self.resolved.remove(&answer.host) else {
-            return;
-        };
-        let addresses: crate::resolver::Addresses = answer.addresses.into();
-        for (key, channel, port) in waiting {
-            self.connect(key, channel, with_port(&addresses, port));
-        }
-        // That nothing is known of a name is not kept: the next client asks again.
-        if !addresses.is_empty() {
-            self.resolved
-                .insert(answer.host, Resolution::Known(addresses));
-        }
-    }
-
-    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
-    /// All that together may take as long as the task says that was set when the channel was asked
-    /// for.
-    fn connect(&mut self, key: SessionKey, channel: ChannelId, mut addresses: Vec<SocketAddr>) {
-        if self
-            .slot(key)
-            .and_then(|slot| slot.channel(channel))
-            .is_none()
-        {
-            return;
-        }
-        let mut layer = match self.layer_of(key, channel) {
-            Ok(layer) => layer,
-            Err(error) => return self.fail_to_open(key, channel, error),
-        };
-        let mut error = ChannelError::NameNotFound;
-        while !addresses.is_empty() {
-            let to = addresses.remove(0);
-            match self.begin_connection(key, channel, to, addresses.clone(), &mut layer) {
-                Ok(()) => return,
-                Err(failed) => error = channel_error(&failed),
-            }
-        }
-        self.fail_to_open(key, channel, error);
-    }
-
-    fn begin_connection(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        to: SocketAddr,
-        others: Vec<SocketAddr>,
-        layer: &mut Option<Layer>,
-    ) -> io::Result<()> {
-        let media = self.has_media(key);
-        let watched = if media {
-            self.connect_watched(to)?
-        } else {
-            None
-        };
-        let (mut socket, watched) = match watched {
-            Some((socket, watched)) => (socket, Some(watched)),
-            None if media => (TcpStream::connect(to)?, None),
-            None => (self.connect_from(key, to)?, None),
-        };
-        socket.set_nodelay(true)?;
-        // To have it costs each packet of this machine a look at the clock.
-        if media {
-            net::stream::ask_arrival_time(&socket)?;
-        }
-        let entry = self.sockets.vacant_entry();
-        let place = entry.key();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll
-            .registry()
-            .register(&mut socket, Token(place), interest)?;
-        let state = State::Connecting {
-            session: key,
-            channel,
-            others,
-        };
-        let mut stream = Stream::new(socket, state);
-        stream.watched = watched;
-        stream.tls = layer.take();
-        let slot = self.sessions.get_mut(key.place);
-        if let Some(slot) = slot.filter(|slot| slot.serial == key.serial) {
-            if let Some(tracer) = &slot.trace {
-                let local = stream.socket.local_addr()?;
-                stream.trace = Some(tracer.connection(self.clock.same_start(), local, to));
-            }
-            slot.set_channel(channel, Channel::Stream(place));
-        }
-        entry.insert(Socket::Stream(stream));
-        Ok(())
-    }
-
-    /// Finds out how a connection attempt went, when its socket became ready.
-    pub(super) fn finish_connecting(&mut self, place: usize) {
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
-            return;
-        };
-        let State::Connecting {
-            session,
-            channel,
-            others,
-        } = &mut stream.state
-        else {
-            return;
-        };
-        let (key, channel) = (*session, *channel);
-        let result = match stream.socket.take_error() {
-            Ok(Some(error)) | Err(error) => Err(error),
-            Ok(None) => stream.socket.peer_addr(),
-        };
-        match result {
-            Ok(remote) => {
-                if let Some(trace) = &mut stream.trace {
-                    trace.opened();
-                }
-                if stream.tls.is_some() {
-                    let party = Party::Client {
-                        session: key,
-                        channel,
-                    };
-                    let since = self.clock.now();
-                    stream.state = State::Securing { party, since };
-                    return match stream.begin_handshake() {
-                        Ok(()) => self.writable(place),
-                        Err(_) => self.lose_stream(place, Closed::Reset),
-                    };
-                }
-                stream.state = State::Open {
-                    session: key,
-                    channel,
-                };
-                let local = stream.socket.local_addr().unwrap_or(remote);
-                let opened = Pending::Opened {
-                    channel,
-                    local,
-                    remote: Some(remote),
-                };
-                self.pending.push_back((key, opened));
-                // What was sent before it stood; that it is writable is told just this once.
-                self.writable(place);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-            Err(error) => {
-                let others = std::mem::take(others);
-                if let Some(trace) = &mut stream.trace
-                    && error.kind() == io::ErrorKind::ConnectionRefused
-                {
-                    trace.broke();
-                }
-                self.sockets.remove(place);
-                if others.is_empty() {
-                    self.fail_to_open(key, channel, channel_error(&error));
-                } else {
-                    self.connect(key, channel, others);
-                }
-            }
-        }
-    }
-
-    pub(super) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
-        match self.slot(key).and_then(|slot| slot.channel(channel)) {
-            Some(Channel::Resolving) => {}
-            Some(Channel::Stream(place)) => match self.sockets.get(place) {
-                Some(Socket::Stream(stream))
-                    if matches!(stream.state, State::Connecting { .. }) =>
-                {
-                    self.sockets.remove(place);
-                }
-                Some(Socket::Stream(stream)) if matches!(stream.state, State::Securing { .. }) => {
-                    self.sockets.remove(place);
-                    let error = ChannelError::Tls(TlsError::TimedOut);
-                    return self.fail_to_open(key, channel, error);
-                }
-                _ => return,
-            },
-            Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. }) | None => {
-                return;
-            }
-        }
-        self.fail_to_open(key, channel, ChannelError::TimedOut);
-    }
-
-    pub(super) fn fail_to_open(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        error: ChannelError,
-    ) {
-        self.count_refused(error);
-        if let Some(slot) = self.slot(key) {
-            slot.forget_channel(channel);
-            self.pending
-                .push_back((key, Pending::OpenFailed { channel, error }));
-        }
-    }
-
     /// A pair of UDP ports for one session alone. Gives the address of the even one.
     pub(super) fn open_pair(
         &mut self,
@@ -376,9 +88,9 @@ impl Worker {
         // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has
         // only the beginning of each.
         let on_ring = match sink {
-            Some(_) if trace.is_none() => self
-                .cover_by_ring(local)
-                .map_err(|error| channel_error(&error))?,
+            Some(_) if trace.is_none() => {
+                cover_by_ring(&mut self.rings, local).map_err(|error| channel_error(&error))?
+            }
             _ => false,
         };
         let pair = match on_ring {
@@ -517,15 +229,15 @@ impl Worker {
             Socket::Shared(end) => Some((&mut end.socket, end.port)),
             Socket::Group(end) => Some((&mut end.socket, end.port)),
             Socket::Datagrams(end) => Some(end.polled()),
-            Socket::Listener { .. } | Socket::Stream(_) => None,
         };
         if let Some((polled, port)) = polled {
-            let poll = match port {
-                Port::Media => &self.poll,
-                Port::Control => &self.unhurried,
-            };
-            poll.registry()
-                .register(polled, Token(place), Interest::READABLE)?;
+            match port {
+                Port::Media => self.runtime.readiness.poll(polled, Place::Socket(place))?,
+                Port::Control => self
+                    .runtime
+                    .readiness
+                    .poll_control(polled, Place::Socket(place))?,
+            }
         }
         entry.insert(socket);
         Ok(place)
@@ -590,34 +302,7 @@ impl Worker {
             Channel::Datagrams {
                 place, accepted, ..
             } => self.drop_datagrams(place, accepted),
-            Channel::Stream(place) => {
-                if self
-                    .drop_exchange(place, &ExchangeEnded::OnPurpose)
-                    .is_some()
-                {
-                    return;
-                }
-                let Some(Socket::Stream(stream)) = self.sockets.get_mut(place) else {
-                    return;
-                };
-                let open = matches!(stream.state, State::Open { .. });
-                if open {
-                    stream.say_goodbye();
-                }
-                if open && !stream.is_drained() {
-                    self.serial += 1;
-                    stream.state = State::Closing {
-                        serial: self.serial,
-                    };
-                    let task = Task::Linger {
-                        socket: place,
-                        serial: self.serial,
-                    };
-                    self.timers.add(self.clock.now() + LINGER, task);
-                } else {
-                    self.sockets.remove(place);
-                }
-            }
+            Channel::Stream(place) => self.close_stream(place),
             Channel::Pair {
                 media,
                 control,
@@ -656,54 +341,6 @@ impl Worker {
         }
     }
 
-    pub(super) fn give_up_closing(&mut self, place: usize, serial: u64) {
-        if let Some(Socket::Stream(Stream {
-            state: State::Closing { serial: ours },
-            ..
-        })) = self.sockets.get(place)
-            && *ours == serial
-        {
-            self.sockets.remove(place);
-        }
-    }
-
-    /// Takes a connection away that broke or was closed by the other side.
-    pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
-        if let Some(Socket::Stream(Stream {
-            state: State::Exchange { .. },
-            ..
-        })) = self.sockets.get(place)
-        {
-            return self.end_exchange(place, ExchangeEnded::Closed(how));
-        }
-        let Some(Socket::Stream(mut stream)) = self.sockets.try_remove(place) else {
-            return;
-        };
-        if let Some(trace) = &mut stream.trace {
-            match how {
-                Closed::End => trace.closed_by_peer(),
-                Closed::Reset => trace.broke(),
-                // Given up by us.
-                Closed::Stuck | Closed::Tls(_) => {}
-            }
-        }
-        match stream.state {
-            State::Securing { party, .. } => self.lost_in_handshake(&stream, party),
-            State::Open { session, channel } => {
-                if let Some(slot) = self.slot(session) {
-                    slot.forget_channel(channel);
-                }
-                self.connection_ended(session, channel, how);
-            }
-            State::Connecting {
-                session, channel, ..
-            } => {
-                self.fail_to_open(session, channel, ChannelError::Refused);
-            }
-            State::Exchange { .. } | State::Closing { .. } => {}
-        }
-    }
-
     /// Takes up how many datagrams the kernel dropped at a socket since the last look.
     pub(super) fn take_drops(&mut self, place: usize) {
         let Some(socket) = self.sockets.get_mut(place) else {
@@ -716,12 +353,43 @@ impl Worker {
             Socket::Shared(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Group(end) => (net::options::drops(&end.socket), &mut end.dropped),
             Socket::Datagrams(end) => (net::options::drops(&end.socket), &mut end.dropped),
-            Socket::Listener { .. } | Socket::Stream(_) => return,
         };
         if let Ok(drops) = drops {
             let lost = drops.wrapping_sub(*taken);
             *taken = drops;
             self.lost_at_socket(place, lost);
+        }
+    }
+
+    /// Counts a socket that could not be had for a want of this machine.
+    pub(super) fn count_refused(&mut self, error: ChannelError) {
+        if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
+            self.runtime.tester.add(tester::SOCKETS_REFUSED, 1);
+        }
+    }
+
+    /// Counts datagrams that the kernel had no room for at one of our sockets.
+    pub(super) fn lost_at_socket(&mut self, place: usize, datagrams: u32) {
+        if datagrams == 0 {
+            return;
+        }
+        let lost = u64::from(datagrams);
+        if let Some(Socket::Group(_)) = self.sockets.get(place) {
+            return self.lost_for_group(place, lost);
+        }
+        self.runtime.tester.add(tester::SOCKET_OVERFLOW, lost);
+        let media = match self.sockets.get(place) {
+            Some(Socket::Udp(end)) if end.sink.is_some() => end.session,
+            Some(Socket::Datagrams(end)) => match end.session() {
+                Some(session) => session,
+                None => return,
+            },
+            _ => return,
+        };
+        if let Some(population) = self.sessions.population(media) {
+            self.populations
+                .recorder(population)
+                .add(clients::LOST_IN_TESTER, lost);
         }
     }
 
@@ -737,18 +405,6 @@ impl Worker {
             self.take_drops(place);
         }
     }
-}
-
-fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
-    addresses
-        .iter()
-        .map(|&address| {
-            // Changed in place, because an IPv6 address may have a zone.
-            let mut address = address;
-            address.set_port(port);
-            address
-        })
-        .collect()
 }
 
 /// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where
@@ -769,22 +425,4 @@ fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io
         net::multicast::send_by(socket, local, index, *hops)?;
     }
     Ok(())
-}
-
-/// What an error of the operating system means for a channel.
-pub(super) fn channel_error(error: &io::Error) -> ChannelError {
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => ChannelError::Refused,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            ChannelError::Unreachable
-        }
-        io::ErrorKind::TimedOut => ChannelError::TimedOut,
-        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => ChannelError::NoPorts,
-        _ => match error.raw_os_error() {
-            Some(EMFILE | ENFILE) => ChannelError::NoFiles,
-            code => ChannelError::Other(code.unwrap_or(0)),
-        },
-    }
 }

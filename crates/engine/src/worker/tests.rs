@@ -1,30 +1,35 @@
 //! A worker with toy sessions, over real sockets of the loopback interface.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use load::{Load, Shape, Share};
-use measure::Window;
 use measure::metric::CounterId;
+use measure::{Recorder, Time, Window, tester};
+use net::ring::RingSettings;
+use net::{Clock, PortRange, ReceiveBatch};
 use protocol::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
 use protocol::media::rtp::receiver::ReceiverConfig;
 use protocol::media::rtp::{RtpFlow, RtpReceiver};
+use protocol::metrics as clients;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, Failure, FlowId, Open, Outcome, Port, Reading, Sink,
+    ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Open, Outcome, Output, Port,
+    Reading, Session, Sink,
 };
 use scenario::{Leave, Pick};
 
 mod conformance;
 mod datagrams;
 pub(super) mod ring;
+mod tasks;
 mod watch;
 
-use super::*;
+use super::{Accept, ClientPlan, EndpointPlan, MakeClient, PopulationPlan, Serving, WINDOW};
 use crate::crew::{Crew, Duty};
-use crate::messages::ClientState;
+use crate::messages::{ClientState, Command, Report};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(0);

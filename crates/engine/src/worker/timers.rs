@@ -6,12 +6,8 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::session::ChannelId;
-use slab::Slab;
 
-use super::secure::Party;
-use super::sessions::{Channel, SessionKey, Slot};
-use super::sockets::Socket;
-use super::stream::State;
+use super::keys::SessionKey;
 
 /// What is to be done when a time comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,50 +45,6 @@ pub(super) enum Task {
         /// Which closing it was: the place may have been used again.
         serial: u64,
     },
-}
-
-impl Task {
-    /// Whether what the task of that time is for is still there and has not come about meanwhile,
-    /// and no other task has taken its place.
-    pub(super) fn is_wanted(
-        &self,
-        at: Time,
-        sessions: &Slab<Slot>,
-        sockets: &Slab<Socket>,
-    ) -> bool {
-        let session = |key: SessionKey| {
-            let slot = sessions.get(key.place);
-            slot.filter(|slot| slot.serial == key.serial)
-        };
-        let state = |place: usize| match sockets.get(place) {
-            Some(Socket::Stream(stream)) => Some(&stream.state),
-            _ => None,
-        };
-        match *self {
-            Task::Deadline(key) => session(key).is_some_and(|slot| slot.armed == at),
-            Task::Leave(key) | Task::Cut(key) => session(key).is_some(),
-            Task::Connect {
-                session: key,
-                channel,
-            } => match session(key).and_then(|slot| slot.channel(channel)) {
-                Some(Channel::Resolving) => true,
-                Some(Channel::Stream(place)) => matches!(
-                    state(place),
-                    Some(State::Connecting { .. } | State::Securing { .. })
-                ),
-                Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. })
-                | None => false,
-            },
-            Task::Accept { socket } => sockets.contains(socket),
-            Task::Handshake { socket, serial } => matches!(
-                state(socket),
-                Some(State::Securing { party: Party::Server { serial: own, .. }, .. }) if *own == serial
-            ),
-            Task::Linger { socket, serial } => {
-                matches!(state(socket), Some(State::Closing { serial: own }) if *own == serial)
-            }
-        }
-    }
 }
 
 /// How many tasks there are at least before those that nobody wants any more are looked for.
@@ -157,20 +109,7 @@ pub(super) fn beat_at(next: Time, every: Duration, at: Time) -> Time {
 
 #[cfg(test)]
 mod tests {
-    use protocol::session::{Context, Input, Session};
-
     use super::*;
-
-    /// A session that does nothing.
-    struct Idle;
-
-    impl Session for Idle {
-        fn handle(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
-
-        fn deadline(&self) -> Option<Time> {
-            None
-        }
-    }
 
     fn leave(serial: u64) -> Task {
         Task::Leave(SessionKey { place: 0, serial })
@@ -213,38 +152,6 @@ mod tests {
         let wanted = |at: Time, task: &Task| at > Time::from_nanos(1) && *task != leave(2);
         assert_eq!(timers.next(wanted), Time::from_nanos(3));
         assert_eq!(timers.tasks.len(), 2);
-    }
-
-    #[test]
-    fn a_task_is_wanted_as_long_as_what_it_is_for_has_not_come_about() {
-        let (mut sessions, sockets) = (Slab::new(), Slab::new());
-        let place = sessions.insert(Slot::new(3, Box::new(Idle), 0, None));
-        let (session, channel) = (SessionKey { place, serial: 3 }, ChannelId(9));
-        let (at, later) = (Time::from_nanos(5), Time::from_nanos(7));
-        sessions[place].armed = at;
-        sessions[place].set_channel(channel, Channel::Resolving);
-        let deadline = Task::Deadline(session);
-        let connect = Task::Connect { session, channel };
-        let leave = Task::Leave(session);
-        let wanted = |task: Task, at, sessions: &_| task.is_wanted(at, sessions, &sockets);
-        assert!(wanted(deadline, at, &sessions));
-        assert!(!wanted(deadline, later, &sessions), "another is before it");
-        assert!(wanted(connect, later, &sessions));
-        sessions[place].forget_channel(channel);
-        assert!(!wanted(connect, later, &sessions), "it stands, or failed");
-        assert!(wanted(leave, later, &sessions));
-        let other = Task::Leave(SessionKey { place, serial: 4 });
-        assert!(!wanted(other, later, &sessions));
-        sessions.remove(place);
-        assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));
-        let (socket, serial) = (0, 1);
-        for task in [
-            Task::Accept { socket },
-            Task::Handshake { socket, serial },
-            Task::Linger { socket, serial },
-        ] {
-            assert!(!wanted(task, later, &sessions), "{task:?}");
-        }
     }
 
     #[test]

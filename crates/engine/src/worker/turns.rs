@@ -12,11 +12,11 @@ use std::io;
 use std::time::Duration;
 
 use measure::Time;
-use mio::{Interest, Token};
 use net::batch::ReceiveBatch;
 
 use super::Worker;
-use super::sessions::{Channel, SessionKey};
+use super::keys::{Place, SessionKey};
+use super::sessions::Channel;
 use super::sockets::Socket;
 
 /// How often a socket is read.
@@ -116,7 +116,7 @@ impl Worker {
         if end.in_turn || end.was_fast || end.trace.is_some() || room < ROOM {
             return;
         }
-        if self.poll.registry().deregister(&mut end.socket).is_err() {
+        if self.runtime.readiness.forget(&mut end.socket).is_err() {
             return;
         }
         end.in_turn = true;
@@ -130,7 +130,7 @@ impl Worker {
             level: 0,
         });
         if let Some(slot) = self.slot(key) {
-            slot.in_turns = true;
+            slot.in_batches = true;
         }
     }
 
@@ -194,7 +194,7 @@ impl Worker {
     pub(super) fn hear_media_first(&mut self, key: SessionKey) {
         self.hear_groups_first(key);
         self.hear_datagrams_first(key, false);
-        let Some(slot) = self.slot(key).filter(|slot| slot.in_turns) else {
+        let Some(slot) = self.slot(key).filter(|slot| slot.in_batches) else {
             return;
         };
         let own = |(_, channel): &(_, Channel)| match *channel {
@@ -216,7 +216,7 @@ impl Worker {
         let Some(mut batch) = self.turns.batch.take() else {
             return Verdict::Goes(0);
         };
-        let clock = self.clock.same_start();
+        let clock = self.runtime.clock.same_start();
         let (mut count, mut bytes) = (0, 0);
         let verdict = loop {
             let filled = match self.sockets.get(place) {
@@ -264,11 +264,10 @@ impl Worker {
             Some(Socket::Group(end)) => (&mut end.socket, &mut end.in_turn, &mut end.was_fast),
             _ => return,
         };
-        let registry = self.poll.registry();
-        let polled = registry.register(socket, Token(place), Interest::READABLE);
+        let polled = self.runtime.readiness.poll(socket, Place::Socket(place));
         // Where that is refused, it stays as it is: read seldom is better than never.
         *in_turn = polled.is_err();
         *was_fast = true;
-        self.unread.push(place);
+        self.runtime.readiness.read_later(Place::Socket(place));
     }
 }

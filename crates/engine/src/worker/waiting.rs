@@ -16,9 +16,9 @@ use measure::{Run, Time};
 use protocol::session::{ChannelId, Closed, Input, Port};
 
 use super::Worker;
-use super::outputs::Pending;
+use super::inbox::Pending;
+use super::keys::SessionKey;
 use super::ring::Mark;
-use super::sessions::SessionKey;
 
 /// How long anything waits for the ring at most. That long only where the kernel's count of what
 /// arrived and ours do not agree.
@@ -170,7 +170,7 @@ impl Worker {
     /// Passes on what has waited for the rings and need not any more, for as long as the loop can
     /// bear it: where thousands of sessions end together, it is much.
     pub(super) fn let_go(&mut self) {
-        self.let_go_until(self.clock.now() + LETTING_GO);
+        self.let_go_until(self.runtime.clock.now() + LETTING_GO);
     }
 
     /// Passes on all that has waited for the rings and need not any more.
@@ -185,7 +185,7 @@ impl Worker {
         {
             self.hear(&waiting);
             self.settle();
-            if self.clock.now() >= end {
+            if self.runtime.clock.now() >= end {
                 break;
             }
         }
@@ -195,7 +195,7 @@ impl Worker {
     pub(super) fn can_let_go(&self) -> bool {
         self.rings.as_ref().is_some_and(|rings| {
             let first = rings.waiting.first();
-            first.is_some_and(|mark| rings.reached(mark) || self.turn >= mark.at + PATIENCE)
+            first.is_some_and(|mark| rings.reached(mark) || self.runtime.turn >= mark.at + PATIENCE)
         })
     }
 
@@ -248,8 +248,9 @@ impl Worker {
                 channel,
                 how,
             } => {
-                self.pending
-                    .push_back((session, Pending::Closed { channel, how }));
+                self.runtime
+                    .inbox
+                    .push(session, Pending::Closed { channel, how });
             }
             Waiting::End {
                 place,
@@ -283,7 +284,7 @@ impl Worker {
     /// Until when the rings have to be read for all to be counted that has arrived; nothing if they
     /// have been.
     fn mark(&mut self) -> Option<Mark> {
-        let now = self.clock.now();
+        let now = self.runtime.clock.now();
         let rings = self.rings.as_mut()?;
         let mark = rings.mark(now);
         (!rings.waiting.is_empty() || !rings.reached(&mark)).then_some(mark)

@@ -3,7 +3,6 @@
 use protocol::testing::conformance::{Case, Log, Server, cases};
 
 use super::*;
-use crate::messages::Command;
 
 /// A worker with nothing to do.
 fn idle() -> Duty {

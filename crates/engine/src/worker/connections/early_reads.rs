@@ -11,8 +11,8 @@ use std::ops::Range;
 use measure::Time;
 use mio::net::TcpStream;
 
-/// How much is read at a time: all that is there, as a rule ([`super::watch`]), in one call.
-pub(super) const CHUNK: usize = 640 * 1024;
+/// How much is read at a time: all that is there, as a rule ([`super::segment_times`]), in one call.
+pub(crate) const CHUNK: usize = 640 * 1024;
 
 /// How many chunks one connection may have: what 1 Gb/s brings in 20 ms, as they are filled by half
 /// when the kernel tells.
@@ -24,30 +24,30 @@ const OF_ALL: usize = 64;
 /// How many are kept for later use.
 const SPARE: usize = 4;
 
-/// Memory for what is held, of all connections of a worker.
+/// Memory for what is early, of all connections of a worker.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(crate) struct Room {
     spare: Vec<Vec<u8>>,
     lent: usize,
 }
 
 /// What is held of one connection, in its order.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(crate) struct EarlyReads {
     chunks: VecDeque<Chunk>,
 }
 
 /// Some of the bytes, and by when they had come.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     memory: Vec<u8>,
     within: Range<usize>,
-    pub(super) by: Time,
+    pub(crate) by: Time,
 }
 
-/// What became of a connection when all that was there was to be held.
+/// What became of a connection when all that was there was to be early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holding {
+pub(crate) enum Holding {
     /// Nothing more is there.
     All,
     /// There is no room for more.
@@ -68,7 +68,7 @@ impl Room {
     }
 
     /// Nobody needs it any more.
-    pub(super) fn take_back(&mut self, chunk: Chunk) {
+    pub(crate) fn take_back(&mut self, chunk: Chunk) {
         self.keep(chunk.memory);
     }
 
@@ -81,14 +81,14 @@ impl Room {
 }
 
 impl Chunk {
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.within.clone()]
     }
 }
 
-impl Held {
+impl EarlyReads {
     /// Reads what is there of a connection.
-    pub(super) fn read(&mut self, socket: &TcpStream, room: &mut Room, now: Time) -> Holding {
+    pub(crate) fn read(&mut self, socket: &TcpStream, room: &mut Room, now: Time) -> Holding {
         while self.chunks.len() < OF_ONE {
             let Some(mut memory) = room.lend() else {
                 return Holding::Full;
@@ -118,12 +118,12 @@ impl Held {
     }
 
     /// Takes the first bytes.
-    pub(super) fn take(&mut self) -> Option<Chunk> {
+    pub(crate) fn take(&mut self) -> Option<Chunk> {
         self.chunks.pop_front()
     }
 
     /// Puts back what was taken last, of which so many bytes are done with.
-    pub(super) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut Room) {
+    pub(crate) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut Room) {
         chunk.within.start += done;
         if chunk.within.is_empty() {
             room.take_back(chunk);
@@ -133,7 +133,7 @@ impl Held {
     }
 
     /// Lets go of all.
-    pub(super) fn clear(&mut self, room: &mut Room) {
+    pub(crate) fn clear(&mut self, room: &mut Room) {
         for chunk in self.chunks.drain(..) {
             room.take_back(chunk);
         }
@@ -157,18 +157,23 @@ mod tests {
         (TcpStream::from_std(ours), theirs)
     }
 
-    impl Held {
+    impl EarlyReads {
         fn len(&self) -> usize {
             self.chunks.iter().map(|chunk| chunk.within.len()).sum()
         }
     }
 
-    /// Reads until as many bytes are held, or it is full, ended or broken.
-    fn read_until(held: &mut Held, bytes: usize, ours: &TcpStream, room: &mut Room) -> Holding {
+    /// Reads until as many bytes are early, or it is full, ended or broken.
+    fn read_until(
+        early: &mut EarlyReads,
+        bytes: usize,
+        ours: &TcpStream,
+        room: &mut Room,
+    ) -> Holding {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            let holding = held.read(ours, room, Time::ZERO);
-            if holding != Holding::All || held.len() >= bytes {
+            let holding = early.read(ours, room, Time::ZERO);
+            if holding != Holding::All || early.len() >= bytes {
                 return holding;
             }
             assert!(Instant::now() < deadline, "it does not arrive");
@@ -179,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_held_comes_out_in_its_order_however_it_is_taken() {
         let (ours, mut theirs) = pair();
-        let (mut held, mut room) = (Held::default(), Room::default());
+        let (mut early, mut room) = (EarlyReads::default(), Room::default());
         let sent: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
         let expected = sent.clone();
         let sender = std::thread::spawn(move || {
@@ -187,43 +192,43 @@ mod tests {
             theirs
         });
         assert_eq!(
-            read_until(&mut held, 300_000, &ours, &mut room),
+            read_until(&mut early, 300_000, &ours, &mut room),
             Holding::All
         );
         let mut taken = Vec::new();
         for part in (1..).map(|n| n * 1000) {
-            let Some(chunk) = held.take() else { break };
+            let Some(chunk) = early.take() else { break };
             let count = chunk.bytes().len().min(part);
             taken.extend_from_slice(&chunk.bytes()[..count]);
-            held.put_back(chunk, count, &mut room);
-            assert_eq!(taken.len() + held.len(), expected.len());
+            early.put_back(chunk, count, &mut room);
+            assert_eq!(taken.len() + early.len(), expected.len());
         }
         assert!(taken == expected);
-        assert_eq!((held.len(), room.lent), (0, 0));
+        assert_eq!((early.len(), room.lent), (0, 0));
         drop(sender.join().expect("it sent all"));
-        assert_eq!(read_until(&mut held, 1, &ours, &mut room), Holding::Ended);
+        assert_eq!(read_until(&mut early, 1, &ours, &mut room), Holding::Ended);
         assert_eq!(room.lent, 0);
     }
 
     #[test]
     fn what_is_held_is_bounded() {
         let (ours, mut theirs) = pair();
-        let (mut held, mut room) = (Held::default(), Room::default());
+        let (mut early, mut room) = (EarlyReads::default(), Room::default());
         let sender = std::thread::spawn(move || {
             // Until nobody reads any more.
             while theirs.write_all(&[7; CHUNK]).is_ok() {}
         });
         let all = OF_ONE * CHUNK;
         assert_eq!(
-            read_until(&mut held, usize::MAX, &ours, &mut room),
+            read_until(&mut early, usize::MAX, &ours, &mut room),
             Holding::Full
         );
-        assert!(held.len() <= all && room.lent == OF_ONE);
-        held.clear(&mut room);
-        assert_eq!((held.len(), room.lent, room.spare.len()), (0, 0, SPARE));
+        assert!(early.len() <= all && room.lent == OF_ONE);
+        early.clear(&mut room);
+        assert_eq!((early.len(), room.lent, room.spare.len()), (0, 0, SPARE));
         room.lent = OF_ALL;
-        assert_eq!(held.read(&ours, &mut room, Time::ZERO), Holding::Full);
-        assert_eq!(held.len(), 0);
+        assert_eq!(early.read(&ours, &mut room, Time::ZERO), Holding::Full);
+        assert_eq!(early.len(), 0);
         drop(ours);
         sender.join().expect("it ended");
     }

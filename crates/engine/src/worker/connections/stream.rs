@@ -9,41 +9,52 @@ use mio::net::TcpStream;
 use net::tls::{Fault, Layer, Taken};
 use protocol::session::ChannelId;
 
-use super::secure::Party;
-use super::sessions::SessionKey;
-use super::watch::Watched;
+use super::super::keys::{ACCEPTED, SessionKey};
+use super::segment_times::Watched;
 use crate::trace::TracedConnection;
 
 /// What may wait in front of a connection that takes nothing. A control message is some hundred
 /// bytes; of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
-pub(super) const SEND_QUEUE_BYTES: usize = 256 * 1024;
+pub(crate) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 
 /// What control may take beyond that, so that a stream which is ahead of its receiver does not
 /// close the channel. Who runs out of this as well is stuck.
-pub(super) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
+pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
 /// A TCP connection.
 #[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) socket: TcpStream,
-    pub(super) state: State,
+pub(crate) struct Stream {
+    pub(crate) socket: TcpStream,
+    pub(crate) state: State,
     /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet
     /// to be read of it no other event announces.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// Hears all that is read and written, of a client that is traced.
-    pub(super) trace: Option<Box<TracedConnection>>,
+    pub(crate) trace: Option<Box<TracedConnection>>,
     /// That the ring watches it; none where it does not.
-    pub(super) watched: Option<Watched>,
+    pub(crate) watched: Option<Watched>,
     /// What seals and opens its bytes; none of a plain connection.
-    pub(super) tls: Option<Layer>,
+    pub(crate) tls: Option<Layer>,
     /// Whether it is to a Unix socket.
-    pub(super) unix: bool,
+    pub(crate) unix: bool,
     queue: VecDeque<u8>,
+}
+
+/// Whose handshake it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Party {
+    /// A session's that asked for the connection.
+    Client {
+        session: SessionKey,
+        channel: ChannelId,
+    },
+    /// One that was accepted; it has no session before it stands.
+    Server { acceptor: usize, serial: u64 },
 }
 
 /// How far a connection is.
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// The handshake is under way; further addresses to try if it fails.
     Connecting {
         session: SessionKey,
@@ -64,7 +75,7 @@ pub(super) enum State {
 }
 
 impl Stream {
-    pub(super) fn new(socket: TcpStream, state: State) -> Stream {
+    pub(crate) fn new(socket: TcpStream, state: State) -> Stream {
         Stream {
             socket,
             state,
@@ -77,18 +88,27 @@ impl Stream {
         }
     }
 
+    /// Who hears what comes. Nobody hears of a handshake. What still comes at the end is of no
+    /// interest; that the other side has closed is.
+    pub(crate) fn hearer(&self) -> (SessionKey, ChannelId) {
+        match self.state {
+            State::Open { session, channel } => (session, channel),
+            _ => (SessionKey::NOBODY, ACCEPTED),
+        }
+    }
+
     /// Whether it stands, and its session has not done with it.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
     /// Queues control bytes; says whether there was room.
-    pub(super) fn queue_control(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn queue_control(&mut self, bytes: &[u8]) -> bool {
         self.put([bytes], SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES)
     }
 
     /// Queues media; says whether there was room.
-    pub(super) fn queue(&mut self, parts: [&[u8]; 2]) -> bool {
+    pub(crate) fn queue(&mut self, parts: [&[u8]; 2]) -> bool {
         self.put(parts, SEND_QUEUE_BYTES)
     }
 
@@ -121,7 +141,7 @@ impl Stream {
     }
 
     /// Opens what a connection over TLS brought. See [`Layer::open`].
-    pub(super) fn open_sealed(
+    pub(crate) fn open_sealed(
         &mut self,
         bytes: &[u8],
         runs: &[Run],
@@ -135,7 +155,7 @@ impl Stream {
     }
 
     /// Begins the handshake: its first message is queued.
-    pub(super) fn begin_handshake(&mut self) -> io::Result<()> {
+    pub(crate) fn begin_handshake(&mut self) -> io::Result<()> {
         match &mut self.tls {
             Some(layer) => layer.flush(&mut self.queue),
             None => Ok(()),
@@ -144,7 +164,7 @@ impl Stream {
 
     /// Queues that nothing more is sent, where it is over TLS, and sends it if the connection takes
     /// it.
-    pub(super) fn say_goodbye(&mut self) {
+    pub(crate) fn say_goodbye(&mut self) {
         if let Some(layer) = &mut self.tls
             && layer.close(&mut self.queue).is_ok()
         {
@@ -154,14 +174,14 @@ impl Stream {
     }
 
     /// How many bytes wait for the connection to take them.
-    pub(super) fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
     /// Sends a message if the connection takes it, or at least its beginning, whose rest is then
     /// queued. Says whether it did. While anything is queued it takes none.
     #[inline]
-    pub(super) fn send_message(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    pub(crate) fn send_message(&mut self, bytes: &[u8]) -> io::Result<bool> {
         if !self.queue.is_empty() {
             return Ok(false);
         }
@@ -183,7 +203,7 @@ impl Stream {
     }
 
     /// Sends bytes, and queues what the connection does not take. Whoever calls it sees to a bound.
-    pub(super) fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let plain = self.tls.is_none() && self.trace.is_none();
         if plain && self.queue.is_empty() {
             return match self.send_message(bytes)? {
@@ -203,12 +223,12 @@ impl Stream {
         self.flush()
     }
 
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Sends as much as the connection takes.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.queue.is_empty() {
             let (front, back) = self.queue.as_slices();
             let traced = self.trace.as_ref().filter(|_| self.tls.is_none());
@@ -235,5 +255,17 @@ impl Stream {
             self.queue = VecDeque::new();
         }
         Ok(())
+    }
+}
+
+/// Has a trace hear what was read, as many pieces as there are times.
+#[cold]
+pub(crate) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
+    let mut begin = 0;
+    for together in runs.chunk_by(|one, next| one.at == next.at) {
+        if let Some(last) = together.last() {
+            trace.received(&bytes[begin..last.end], last.at);
+            begin = last.end;
+        }
     }
 }

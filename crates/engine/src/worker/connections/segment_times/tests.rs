@@ -22,8 +22,8 @@ fn segment(port: u16, sequence: u32, syn: bool) -> Segment {
 }
 
 /// A watcher with connections from so many ports.
-fn watching(ports: u16) -> Watcher {
-    let watcher = Watcher::new(FIRST..=FIRST + 39);
+fn watching(ports: u16) -> SegmentTimes {
+    let watcher = SegmentTimes::new(FIRST..=FIRST + 39);
     for port in FIRST..FIRST + ports {
         watcher.watch.borrow_mut().open(port, to());
     }
@@ -31,13 +31,13 @@ fn watching(ports: u16) -> Watcher {
 }
 
 /// How many bytes of a connection are known to have come, without anything being taken in.
-fn known(watcher: &Watcher, port: u16) -> Option<usize> {
+fn known(watcher: &SegmentTimes, port: u16) -> Option<usize> {
     let mut watch = watcher.watch.borrow_mut();
     let segments = &watch.connection(port)?.segments;
     segments.is_known().then(|| segments.unread())
 }
 
-fn aside(watcher: &Watcher) -> usize {
+fn aside(watcher: &SegmentTimes) -> usize {
     watcher.watch.borrow().aside.iter().map(Vec::len).sum()
 }
 

@@ -1,21 +1,17 @@
-//! What a worker measures of itself: its thread, its descriptors and ports, what it lost.
+//! What a worker measures of itself: its thread, its descriptors and ports, as the kernel has them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use measure::{Recorder, Time, tester};
-use protocol::metrics as clients;
-use protocol::session::ChannelError;
-
-use super::Worker;
-use super::sockets::Socket;
+use net::PortRange;
 
 /// Over less than this no use of the processor is worked out: the figure would be chance.
 const CPU_SPAN: Duration = Duration::from_millis(100);
 
 /// What this thread used of a processor, and how long it waited for one.
-pub(super) struct Thread {
+pub(super) struct ThreadStats {
     cpu_nanos: u64,
     /// What the kernel accounts for this very thread; none where it does not.
     schedstat: Option<File>,
@@ -24,11 +20,11 @@ pub(super) struct Thread {
     at: Time,
 }
 
-impl Thread {
+impl ThreadStats {
     /// The calling thread, as it stands now.
-    pub(super) fn new() -> Thread {
+    pub(super) fn new() -> ThreadStats {
         let schedstat = File::open("/proc/thread-self/schedstat").ok();
-        Thread {
+        ThreadStats {
             cpu_nanos: net::clock::thread_cpu_nanos(),
             waited_nanos: schedstat.as_ref().and_then(waited),
             schedstat,
@@ -38,7 +34,7 @@ impl Thread {
 
     /// Takes up what was used and waited, and what the thread that sends for it used. Of windows
     /// that are closed late, one right after the other, each is given the same share.
-    fn take(&mut self, now: Time, pacer: impl FnOnce() -> u64, recorder: &mut Recorder) {
+    pub(super) fn take(&mut self, now: Time, pacer: impl FnOnce() -> u64, recorder: &mut Recorder) {
         let span = now.since(self.at);
         if span < CPU_SPAN {
             return;
@@ -78,62 +74,19 @@ fn parse_waited(text: &str) -> Option<u64> {
     (ran > 0).then_some(waited)
 }
 
-impl Worker {
-    /// Takes up what the thread used and waited, and how much of its descriptors and ports is
-    /// taken.
-    pub(super) fn look_at_itself(&mut self) {
-        let now = self.clock.now();
-        let pacer = || self.sending.take_pacer_cpu();
-        self.thread.take(now, pacer, &mut self.tester);
-        // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost;
-        // before, it is 0, and reading the folder would cost milliseconds with thousands of
-        // clients. Then what is known is the sockets.
-        let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
-        let open = open.max(self.sockets.len() as u64);
-        self.tester.set(tester::FILE_DESCRIPTORS, open as f64);
-        match net::files::limit() {
-            Some(limit) => {
-                let share = open as f64 / limit.max(1) as f64;
-                self.tester.set(tester::FILE_DESCRIPTORS_SHARE, share);
-            }
-            None => self.tester.set(tester::FILE_DESCRIPTORS_SHARE, 0.0),
-        }
-        if self.ports.pairs() > 0 {
-            let share = self.ports.pairs_taken() as f64 / self.ports.pairs() as f64;
-            self.tester.set(tester::PORTS_SHARE, share);
-        }
-    }
-
-    /// Counts a socket that could not be had for a want of this machine.
-    pub(super) fn count_refused(&mut self, error: ChannelError) {
-        if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
-            self.tester.add(tester::SOCKETS_REFUSED, 1);
-        }
-    }
-
-    /// Counts datagrams that the kernel had no room for at one of our sockets.
-    pub(super) fn lost_at_socket(&mut self, place: usize, datagrams: u32) {
-        if datagrams == 0 {
-            return;
-        }
-        let lost = u64::from(datagrams);
-        if let Some(Socket::Group(_)) = self.sockets.get(place) {
-            return self.lost_for_group(place, lost);
-        }
-        self.tester.add(tester::SOCKET_OVERFLOW, lost);
-        let media = match self.sockets.get(place) {
-            Some(Socket::Udp(end)) if end.sink.is_some() => end.session,
-            Some(Socket::Datagrams(end)) => match end.session() {
-                Some(session) => session,
-                None => return,
-            },
-            _ => return,
-        };
-        if let Some(slot) = self.sessions.get(media.place) {
-            self.populations[slot.population]
-                .recorder
-                .add(clients::LOST_IN_TESTER, lost);
-        }
+/// Takes up how much of its descriptors and pairs of ports a worker has taken.
+pub(super) fn take_shares(sockets: usize, ports: &PortRange, recorder: &mut Recorder) {
+    // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost; before,
+    // it is 0, and reading the folder would cost milliseconds with thousands of clients. Then what
+    // is known is the sockets.
+    let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
+    let open = open.max(sockets as u64);
+    recorder.set(tester::FILE_DESCRIPTORS, open as f64);
+    let share = net::files::limit().map_or(0.0, |limit| open as f64 / limit.max(1) as f64);
+    recorder.set(tester::FILE_DESCRIPTORS_SHARE, share);
+    if ports.pairs() > 0 {
+        let share = ports.pairs_taken() as f64 / ports.pairs() as f64;
+        recorder.set(tester::PORTS_SHARE, share);
     }
 }
 
@@ -153,7 +106,7 @@ mod tests {
     #[test]
     fn a_thread_that_works_is_seen_to() {
         let clock = net::Clock::start();
-        let mut thread = Thread::new();
+        let mut thread = ThreadStats::new();
         let mut recorder = Recorder::new(measure::TESTER_CATALOGUE);
         while clock.now() < Time::ZERO + 2 * CPU_SPAN {
             std::hint::spin_loop();

@@ -1,0 +1,203 @@
+//! Clients begin and leave as the plan wants, and sessions come to their end.
+
+use std::time::Duration;
+
+use load::Action;
+use measure::Time;
+use protocol::metrics as clients;
+use protocol::session::{Failure, Input, Outcome, Session};
+use scenario::Leave;
+
+use super::keys::SessionKey;
+use super::populations::Beginning;
+use super::sessions::{Client, Slot};
+use super::timers::Task;
+use super::{Phase, Worker};
+use crate::messages::Report;
+
+/// How long sessions are told to stop before the loop looks at its sockets again.
+const STOPPING: Duration = Duration::from_millis(5);
+
+/// How many clients are begun before the loop looks at its sockets again: beginning one costs some
+/// tens of microseconds, and a thousand at once must not keep what arrives waiting.
+const BEGIN_AT_ONCE: usize = 64;
+
+/// In how many windows the rows of all clients that live are sent once.
+const LIVING_EVERY: u64 = 10;
+
+impl Worker {
+    pub(super) fn start_and_stop_clients(&mut self, now: Time) {
+        for index in 0..self.populations.count() {
+            for _ in 0..BEGIN_AT_ONCE {
+                match self.populations.next_action(index, now) {
+                    Some(Action::Start {
+                        slot,
+                        generation,
+                        due,
+                    }) => {
+                        self.begin_client(index, slot, generation, due);
+                    }
+                    Some(Action::Stop { slot }) => {
+                        if let Some(key) = self.populations.of_slot(index, slot) {
+                            self.stop_session(key, now);
+                        }
+                    }
+                    Some(Action::TurnAway { .. }) => {
+                        let recorder = self.populations.recorder(index);
+                        recorder.add(clients::TURNED_AWAY, 1);
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn begin_client(&mut self, index: usize, slot: u64, generation: u32, due: Time) {
+        let begun = self.runtime.clock.now();
+        let (planned, tester) = ((slot, generation, due), &mut self.runtime.tester);
+        let beginning = self.populations.begin_client(index, planned, begun, tester);
+        let Some(Beginning {
+            client,
+            session,
+            leave,
+            trace,
+        }) = beginning
+        else {
+            return;
+        };
+        let session = match session {
+            Ok(session) => session,
+            Err(detail) => {
+                let failure = Failure {
+                    reason: "invalid_url",
+                    detail,
+                };
+                self.client_ended(index, client, Outcome::Failed(failure));
+                return;
+            }
+        };
+        let key = self.add_session(session, index, Some(client));
+        if let Some(slot) = self.slot(key) {
+            slot.trace = trace;
+        }
+        self.populations.began(index, slot, key);
+        if let Leave::After(stay) = leave {
+            self.runtime.timers.add(due + stay, Task::Leave(key));
+        }
+        self.deliver(key, Input::Start { due });
+    }
+
+    pub(super) fn add_session(
+        &mut self,
+        session: Box<dyn Session>,
+        population: usize,
+        client: Option<Client>,
+    ) -> SessionKey {
+        let serial = self.runtime.next_serial();
+        let slot = Slot::new(serial, session, population, client);
+        self.sessions.add(slot)
+    }
+
+    /// Says what the trace of a client has not, where it is traced.
+    pub(super) fn trace_misses(&mut self, key: SessionKey, what: &str) {
+        let Some(slot) = self.slot(key).filter(|slot| slot.trace.is_some()) else {
+            return;
+        };
+        let population = slot.population;
+        let number = slot.client.as_ref().map_or(0, |client| client.slot);
+        let name = self.populations.name(population);
+        let text = format!("the trace of {name}/{number} has not {what}");
+        self.note("trace_incomplete", Some(population), text);
+    }
+
+    /// Tells a session to come to its end, and sees to it that it does.
+    pub(super) fn stop_session(&mut self, key: SessionKey, now: Time) {
+        let until = self.sessions.time_to_stop(now);
+        self.stop_session_until(key, until);
+    }
+
+    fn stop_session_until(&mut self, key: SessionKey, until: Time) {
+        let Some(slot) = self.slot(key) else { return };
+        if !slot.stopping {
+            slot.stopping = true;
+            self.runtime.timers.add(until, Task::Cut(key));
+            self.deliver(key, Input::Stop { until });
+            self.connections.leaves(key);
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, until: Time) {
+        self.phase = self.phase.max(Phase::Stopping);
+        self.populations.close();
+        self.listeners.close();
+        self.datagrams.close();
+        self.sessions.stop_all(until);
+        self.stop_some();
+    }
+
+    /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands
+    /// that takes longer.
+    pub(super) fn stop_some(&mut self) {
+        let turn_ends = self.runtime.clock.now() + STOPPING;
+        while let Some((key, until)) = self.sessions.next_to_stop() {
+            self.stop_session_until(key, until);
+            if self.runtime.clock.now() >= turn_ends {
+                break;
+            }
+        }
+    }
+
+    /// Ends every session where it stands.
+    pub(super) fn end_all_now(&mut self) {
+        self.populations.close();
+        for key in self.sessions.keys() {
+            self.end_session_now(key);
+        }
+    }
+
+    /// Sends the rows of some of the clients that live, others in each window: every client's comes
+    /// round once in so many windows.
+    pub(super) fn report_the_living(&mut self) {
+        let first = usize::try_from(self.windows.index() % LIVING_EVERY).unwrap_or(0);
+        let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
+        for slot in self.sessions.some(first, step) {
+            let Some(client) = &slot.client else { continue };
+            let mut state = client.state(self.populations.name(slot.population).to_owned());
+            state.streams = slot.session.streams(&mut self.sinks);
+            self.links.report(Report::Client(Box::new(state)));
+        }
+    }
+
+    /// Ends a session that did not come to an end in the time it was given.
+    pub(super) fn cut_session(&mut self, key: SessionKey) {
+        let Some(slot) = self.slot(key) else { return };
+        let population = slot.population;
+        let who = slot
+            .client
+            .as_ref()
+            .map(|client| client.url.clone())
+            .unwrap_or_default();
+        self.note(
+            "session_cut",
+            Some(population),
+            format!("{who}: not ended in time, cut off"),
+        );
+        self.end_session_now(key);
+    }
+
+    /// Tells a session that no time is left, so that it hands in its figures and takes its sinks
+    /// and flows away; and takes it away itself where it does not obey.
+    fn end_session_now(&mut self, key: SessionKey) {
+        self.catch_up(key);
+        let until = self.runtime.clock.now();
+        self.deliver(key, Input::Stop { until });
+        self.end_session(key, Outcome::Stopped);
+    }
+
+    /// Counts how a client ended and lets the plan know.
+    pub(super) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
+        let ended = self.runtime.clock.now();
+        let state = self.populations.client_ended(index, client, outcome, ended);
+        self.links.report(Report::Client(Box::new(state)));
+    }
+}

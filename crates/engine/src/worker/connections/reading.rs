@@ -1,0 +1,234 @@
+//! Reading one connection, step by step: what each read brings, and whether there is another.
+
+use std::io;
+
+use measure::{Run, Time};
+use net::stream::Read;
+use protocol::session::ChannelId;
+
+use super::super::keys::{Place, SessionKey};
+use super::super::runtime::Runtime;
+use super::early_reads::Chunk;
+use super::segment_times::Watched;
+use super::stream::{State, trace_runs};
+use super::{Connections, READ_BYTES, Wanted};
+
+/// How many reads a connection gets before the others have their turn.
+const READS_A_TURN: usize = 4;
+
+/// How many reads of handshakes there may be in a turn of the loop: each costs as much as hundreds
+/// of packets, and a thousand clients at once must not keep what arrives waiting.
+const HANDSHAKES_A_TURN: usize = 16;
+
+/// A connection that is being read.
+pub(crate) struct Reading {
+    pub(crate) place: usize,
+    wanted: Wanted,
+    /// How many bytes are still wanted.
+    left: usize,
+    reads: usize,
+    buffer: Vec<u8>,
+    runs: Vec<Run>,
+    /// What was read earlier, where that is what is heard now, and whose it was.
+    early: Option<(Chunk, SessionKey, ChannelId)>,
+    /// How many bytes the last read brought, and how many it could.
+    count: usize,
+    most: usize,
+    /// Whether the other side had ended the connection before it.
+    ended: bool,
+}
+
+/// What a read has brought.
+pub(crate) enum Step {
+    /// Bytes for a session; the last of them came then.
+    Bytes {
+        session: SessionKey,
+        channel: ChannelId,
+        at: Time,
+    },
+    /// Bytes that are to be opened.
+    Sealed,
+    /// The other side has ended it.
+    Ended,
+    /// It broke.
+    Broken,
+    /// There is nothing more to read.
+    Done,
+}
+
+impl Reading {
+    /// What the last read has brought.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.early {
+            Some((chunk, ..)) => &chunk.bytes()[..self.count],
+            None => &self.buffer[..self.count],
+        }
+    }
+
+    /// When it came.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Whether the connection may be read seldom from now on: it was read because there was
+    /// something, and not because something was known to have come.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.early.is_none() && self.wanted == Wanted::All
+    }
+}
+
+impl Connections {
+    /// Begins to read a connection; nothing where nothing is wanted.
+    pub(crate) fn begin_reading(&mut self, place: usize, wanted: Wanted) -> Option<Reading> {
+        let left = match wanted {
+            Wanted::Known(count) => count,
+            Wanted::All => usize::MAX,
+            Wanted::Nothing => return None,
+        };
+        Some(Reading {
+            place,
+            wanted,
+            left,
+            reads: 0,
+            buffer: std::mem::take(&mut self.buffers.read),
+            runs: std::mem::take(&mut self.buffers.runs),
+            early: None,
+            count: 0,
+            most: 0,
+            ended: false,
+        })
+    }
+
+    /// Takes the memory back.
+    pub(crate) fn end_reading(&mut self, reading: Reading) {
+        self.buffers.read = reading.buffer;
+        self.buffers.runs = reading.runs;
+    }
+
+    /// Reads once.
+    pub(crate) fn read_once(&mut self, reading: &mut Reading, runtime: &mut Runtime) -> Step {
+        let place = reading.place;
+        let read = loop {
+            reading.reads += 1;
+            let Some(stream) = self.streams.get_mut(place) else {
+                return Step::Done;
+            };
+            if matches!(stream.state, State::Securing { .. }) {
+                self.handshakes += 1;
+                if self.handshakes > HANDSHAKES_A_TURN {
+                    runtime.readiness.read_later(Place::Connection(place));
+                    return Step::Done;
+                }
+            }
+            let (session, channel) = match stream.state {
+                State::Connecting { .. } | State::Exchange { .. } => return Step::Done,
+                _ => stream.hearer(),
+            };
+            // What was read before the ring had shown it.
+            if let Some(chunk) = stream.watched.as_mut().and_then(Watched::take_early) {
+                let count = reading.left.min(chunk.bytes().len());
+                let at = chunk.by;
+                reading.early = Some((chunk, session, channel));
+                let exact = false;
+                break Read { count, at, exact };
+            }
+            if stream.watched.as_ref().is_some_and(Watched::broke) {
+                return Step::Broken;
+            }
+            reading.ended = stream.ended;
+            reading.most = reading.left.min(READ_BYTES);
+            let buffer = &mut reading.buffer[..reading.most];
+            let result = match reading.wanted {
+                Wanted::Known(_) => {
+                    net::stream::read_untimed(&stream.socket, buffer).map(|count| Read {
+                        count,
+                        at: runtime.turn,
+                        exact: false,
+                    })
+                }
+                _ => net::stream::read(&stream.socket, buffer, &runtime.clock),
+            };
+            match result {
+                Ok(Read { count: 0, .. }) => return Step::Ended,
+                Ok(read) => break read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Wanted::Known(_) = reading.wanted {
+                        self.came_short(place, runtime.clock.now());
+                    }
+                    return Step::Done;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Step::Broken,
+            }
+        };
+        reading.count = read.count;
+        self.take_in(reading, read)
+    }
+
+    /// Finds out when what was read came.
+    fn take_in(&mut self, reading: &mut Reading, read: Read) -> Step {
+        let Some(stream) = self.streams.get_mut(reading.place) else {
+            return Step::Done;
+        };
+        let Read { count, at, exact } = read;
+        reading.runs.clear();
+        match &mut stream.watched {
+            Some(watched) => watched.take(count, at, exact, &mut reading.runs),
+            None => net::segments::not_seen(count, at, exact, &mut reading.runs),
+        }
+        if stream.tls.is_some() {
+            // Of what comes over TLS a trace hears when it has been opened.
+            return Step::Sealed;
+        }
+        if let Some(trace) = &mut stream.trace {
+            trace_runs(trace, reading.bytes(), &reading.runs);
+        }
+        let (session, channel) = stream.hearer();
+        Step::Bytes {
+            session,
+            channel,
+            at: reading.runs.last().map_or(at, |run| run.at),
+        }
+    }
+
+    /// What a read has brought was heard; says whether there is to be another.
+    pub(crate) fn goes_on(&mut self, reading: &mut Reading, runtime: &mut Runtime) -> bool {
+        let place = reading.place;
+        if let Wanted::Known(_) = reading.wanted {
+            reading.left -= reading.count;
+            if reading.count < reading.most {
+                self.came_short(place, runtime.clock.now());
+                return false;
+            }
+            return reading.left > 0;
+        }
+        // A read that leaves room has taken all there was, so that what comes now comes with an
+        // event of its own, as does the end; but not an end that was there already.
+        if reading.count < reading.most && !reading.ended {
+            return false;
+        }
+        if reading.reads >= READS_A_TURN {
+            runtime.readiness.read_later(Place::Connection(place));
+            return false;
+        }
+        true
+    }
+
+    /// What was read earlier was heard, where it was that. What is left of it is put back, unless
+    /// the place is another's by now. Says whether more is wanted.
+    pub(crate) fn put_back(&mut self, reading: &mut Reading) -> Option<bool> {
+        let (chunk, session, channel) = reading.early.take()?;
+        let same = self.is_of(reading.place, session, channel);
+        let stream = self.streams.get_mut(reading.place).filter(|_| same);
+        match stream.and_then(|stream| stream.watched.as_mut()) {
+            Some(watched) => watched.put_back(chunk, reading.count),
+            None => {
+                if let Some(times) = &self.segment_times {
+                    times.forget(chunk);
+                }
+            }
+        }
+        reading.left -= reading.count;
+        Some(reading.left > 0)
+    }
+}

@@ -1,0 +1,40 @@
+//! What errors mean for a channel.
+
+use std::io;
+
+use net::tls::Reason;
+use protocol::session::{ChannelError, TlsError};
+
+/// What an error of the operating system means for a channel.
+pub(super) fn channel_error(error: &io::Error) -> ChannelError {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ChannelError::Refused,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            ChannelError::Unreachable
+        }
+        io::ErrorKind::TimedOut => ChannelError::TimedOut,
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => ChannelError::NoPorts,
+        _ => match error.raw_os_error() {
+            Some(EMFILE | ENFILE) => ChannelError::NoFiles,
+            code => ChannelError::Other(code.unwrap_or(0)),
+        },
+    }
+}
+
+/// What a fault means for a channel.
+pub(super) fn tls_error(reason: Reason) -> TlsError {
+    match reason {
+        Reason::Expired => TlsError::Expired,
+        Reason::NotYetValid => TlsError::NotYetValid,
+        Reason::UnknownIssuer => TlsError::UnknownIssuer,
+        Reason::WrongName => TlsError::WrongName,
+        Reason::BadCertificate => TlsError::BadCertificate,
+        Reason::Incompatible => TlsError::Incompatible,
+        Reason::Alert(number) => TlsError::Alert(number),
+        Reason::NotTls => TlsError::NotTls,
+        Reason::Broken => TlsError::Broken,
+        Reason::Unusable => TlsError::Unusable,
+    }
+}

@@ -1,0 +1,115 @@
+//! The listeners of reference servers.
+
+use std::io;
+
+use mio::net::{TcpListener, TcpStream};
+use net::tls::Layer;
+use protocol::session::Session;
+
+use super::config::{Accept, Serving};
+use super::keys::Place;
+use super::runtime::Runtime;
+
+/// How many connections are accepted before others have their turn.
+const ACCEPTED_A_TURN: usize = 1024;
+
+/// What becomes of the connections of one listener.
+struct Acceptor {
+    accept: Accept,
+    tls: Option<net::tls::Server>,
+}
+
+/// The listeners of a worker, and what becomes of what they accept.
+#[derive(Default)]
+pub(super) struct Listeners {
+    /// None once they are closed.
+    listeners: Vec<TcpListener>,
+    /// As many, for as long as the worker is.
+    acceptors: Vec<Acceptor>,
+}
+
+/// What an attempt to accept a connection brought.
+pub(super) enum Accepting {
+    One(TcpStream),
+    /// None waits.
+    Nothing,
+    Failed {
+        error: io::Error,
+        /// Whether the others that wait can be had at once.
+        goes_on: bool,
+    },
+}
+
+impl Listeners {
+    pub(super) fn add(
+        &mut self,
+        runtime: &Runtime,
+        listener: std::net::TcpListener,
+        serving: Serving,
+    ) -> io::Result<()> {
+        if let Some(tls) = &serving.tls {
+            tls.warm_up();
+        }
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        let place = Place::Listener(self.listeners.len());
+        runtime.readiness.poll(&mut listener, place)?;
+        self.listeners.push(listener);
+        self.acceptors.push(Acceptor {
+            accept: serving.accept,
+            tls: serving.tls,
+        });
+        Ok(())
+    }
+
+    /// Whether there were any, closed or not.
+    pub(super) fn are_any(&self) -> bool {
+        !self.acceptors.is_empty()
+    }
+
+    pub(super) fn is_open(&self, place: usize) -> bool {
+        place < self.listeners.len()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.listeners.len()
+    }
+
+    /// Accepts no more connections.
+    pub(super) fn close(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// Accepts a connection, the one of that number in a row.
+    pub(super) fn accept(&self, place: usize, number: usize, runtime: &mut Runtime) -> Accepting {
+        let Some(listener) = self.listeners.get(place) else {
+            return Accepting::Nothing;
+        };
+        if number >= ACCEPTED_A_TURN {
+            runtime.readiness.read_later(Place::Listener(place));
+            return Accepting::Nothing;
+        }
+        match listener.accept() {
+            Ok((socket, _)) => Accepting::One(socket),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepting::Nothing,
+            // A connection that was gone again, or no descriptor left: the others still wait, and
+            // are not told of a second time.
+            Err(error) => Accepting::Failed {
+                goes_on: error.kind() == io::ErrorKind::ConnectionAborted,
+                error,
+            },
+        }
+    }
+
+    /// TLS for a connection of that listener; nothing where it is a plain one.
+    pub(super) fn layer(&self, place: usize) -> io::Result<Option<Layer>> {
+        let tls = self.acceptors[place].tls.as_ref();
+        let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
+        layer.transpose()
+    }
+
+    /// The session of a connection of that listener.
+    pub(super) fn session(&self, place: usize, number: u64) -> Box<dyn Session> {
+        (self.acceptors[place].accept)(number)
+    }
+}

@@ -1,0 +1,398 @@
+//! The populations of a worker: their plans, their figures, and which clients are there.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use load::{Action, Share};
+use measure::{Catalogue, Recorder, Time, Window, health, tester};
+use protocol::metrics as clients;
+use protocol::session::{Outcome, Session};
+use scenario::{Leave, Pick};
+
+use super::keys::SessionKey;
+use super::sessions::Client;
+use super::windows::WINDOW;
+use crate::messages::ClientState;
+use crate::trace::{Traced, Tracer};
+
+/// What one worker is to do for a population.
+pub(crate) struct PopulationPlan {
+    pub(crate) name: String,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) clients: Option<ClientPlan>,
+}
+
+/// The clients of a population on one worker.
+pub(crate) struct ClientPlan {
+    pub(crate) share: Share,
+    pub(crate) urls: Vec<String>,
+    pub(crate) pick: Pick,
+    pub(crate) leave: Leave,
+    pub(crate) client: MakeClient,
+    /// What they speak TLS with, where a URL asks for it.
+    pub(crate) tls: Arc<net::tls::Client>,
+    /// Whether they send or receive media.
+    pub(crate) media: bool,
+    /// The addresses of this machine that connections come from; none where its routes decide.
+    pub(crate) sources: Vec<IpAddr>,
+    /// The clients that are traced, whichever worker plays them.
+    pub(crate) traced: Traced,
+}
+
+/// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not
+/// do.
+pub(crate) type MakeClient =
+    Arc<dyn Fn(&str, u64) -> Result<Box<dyn Session>, String> + Send + Sync>;
+
+/// A population on one worker, at work.
+struct Population {
+    name: String,
+    recorder: Recorder,
+    /// What came after the end of the running window, where that is over and not handed over yet.
+    next: Recorder,
+    active: Level,
+    playing: Level,
+    plan: Option<ClientPlan>,
+    by_slot: HashMap<u64, SessionKey>,
+}
+
+/// A number that goes up and down, and the most it was in the running window.
+#[derive(Default)]
+struct Level {
+    now: u64,
+    most: u64,
+}
+
+impl Level {
+    fn rise(&mut self) {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+    }
+
+    fn fall(&mut self) {
+        self.now -= 1;
+    }
+
+    /// The most it was in the window that ends now.
+    fn take_most(&mut self) -> f64 {
+        std::mem::replace(&mut self.most, self.now) as f64
+    }
+}
+
+/// What a client begins with.
+pub(super) struct Beginning {
+    pub(super) client: Client,
+    /// Its session, or why its URL will not do.
+    pub(super) session: Result<Box<dyn Session>, String>,
+    pub(super) leave: Leave,
+    pub(super) trace: Option<Tracer>,
+}
+
+/// The populations of a worker, by their number.
+pub(super) struct Populations {
+    each: Vec<Population>,
+    seed: u64,
+    worker: u32,
+    workers: u64,
+    /// How many clients have begun.
+    begun: u64,
+    window_ends: Time,
+}
+
+impl Populations {
+    /// The populations of a worker with that number, one of so many.
+    pub(super) fn new(
+        plans: Vec<PopulationPlan>,
+        seed: u64,
+        worker: u32,
+        workers: usize,
+    ) -> Populations {
+        let population = |plan: PopulationPlan| Population {
+            name: plan.name,
+            recorder: Recorder::new(plan.catalogue),
+            next: Recorder::new(plan.catalogue),
+            active: Level::default(),
+            playing: Level::default(),
+            plan: plan.clients,
+            by_slot: HashMap::new(),
+        };
+        Populations {
+            each: plans.into_iter().map(population).collect(),
+            seed,
+            worker,
+            workers: workers as u64,
+            begun: 0,
+            window_ends: Time::ZERO + WINDOW,
+        }
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.each.len()
+    }
+
+    pub(super) fn name(&self, index: usize) -> &str {
+        &self.each[index].name
+    }
+
+    /// What counts in the running window.
+    #[inline]
+    pub(super) fn recorder(&mut self, index: usize) -> &mut Recorder {
+        &mut self.each[index].recorder
+    }
+
+    /// What counts a packet that came then: the running window's, or the next one's, where the
+    /// running one is over and not handed over yet.
+    #[inline]
+    pub(super) fn recorder_at(&mut self, index: usize, at: Time) -> &mut Recorder {
+        let population = &mut self.each[index];
+        match at < self.window_ends {
+            true => &mut population.recorder,
+            false => &mut population.next,
+        }
+    }
+
+    /// What its clients speak TLS with; nothing where there are no clients.
+    pub(super) fn tls(&self, index: usize) -> Option<&net::tls::Client> {
+        self.each[index].plan.as_ref().map(|plan| &*plan.tls)
+    }
+
+    /// Does what TLS needs once, before the run begins.
+    pub(super) fn warm_up(&self) {
+        (0..self.count())
+            .filter_map(|index| self.tls(index))
+            .for_each(net::tls::Client::warm_up);
+    }
+
+    /// Whether its clients send or receive media. A server's side counts as one that does.
+    pub(super) fn has_media(&self, index: usize) -> bool {
+        self.each[index].plan.as_ref().is_none_or(|plan| plan.media)
+    }
+
+    /// The addresses of this machine that its connections come from.
+    pub(super) fn sources(&self, index: usize) -> &[IpAddr] {
+        let plan = self.each[index].plan.as_ref();
+        plan.map_or(&[][..], |plan| &plan.sources)
+    }
+
+    /// When a client is to begin or to leave next.
+    pub(super) fn next_due(&self) -> Time {
+        let plans = self.each.iter().filter_map(|each| each.plan.as_ref());
+        let due = plans.filter_map(|plan| plan.share.next_due()).min();
+        due.unwrap_or(Time::NEVER)
+    }
+
+    /// Whether no client will begin any more.
+    pub(super) fn is_finished(&self) -> bool {
+        let mut plans = self.each.iter().filter_map(|each| each.plan.as_ref());
+        plans.all(|plan| plan.share.is_finished())
+    }
+
+    /// Begins no more clients.
+    pub(super) fn close(&mut self) {
+        let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
+        plans.for_each(|plan| plan.share.close());
+    }
+
+    /// What the plan of a population wants done.
+    pub(super) fn next_action(&mut self, index: usize, now: Time) -> Option<Action> {
+        self.each[index].plan.as_mut()?.share.next_action(now)
+    }
+
+    /// The client in that slot of the plan.
+    pub(super) fn of_slot(&self, index: usize, slot: u64) -> Option<SessionKey> {
+        self.each[index].by_slot.get(&slot).copied()
+    }
+
+    /// Begins a client that the plan wants.
+    pub(super) fn begin_client(
+        &mut self,
+        index: usize,
+        (slot, generation, due): (u64, u32, Time),
+        begun: Time,
+        tester: &mut Recorder,
+    ) -> Option<Beginning> {
+        let seed = protocol::mix::mix(&[self.seed, index as u64, slot, u64::from(generation)]);
+        let population = &mut self.each[index];
+        let plan = population.plan.as_ref()?;
+        let place = match plan.pick {
+            Pick::Random => protocol::mix::mix(&[seed, 1]),
+            Pick::InTurn => slot + u64::from(generation),
+            Pick::Own => slot,
+        };
+        let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
+        let session = (plan.client)(&url, seed);
+        let (leave, trace) = (plan.leave, plan.traced.get(&slot).cloned());
+        population.recorder.add(clients::STARTED, 1);
+        let late = begun.since(due);
+        population
+            .recorder
+            .record(clients::START_LATENESS, late.as_nanos() as u64);
+        if late > health::LATE_START {
+            tester.add(tester::NOT_STARTED_IN_TIME, 1);
+        }
+        population.active.rise();
+        self.begun += 1;
+        let client = Client {
+            // Unique without asking the other workers.
+            id: (self.begun - 1) * self.workers + u64::from(self.worker),
+            slot,
+            generation,
+            url,
+            due,
+            begun,
+            first_media: None,
+            streams: Vec::new(),
+            described: None,
+        };
+        Some(Beginning {
+            client,
+            session,
+            leave,
+            trace,
+        })
+    }
+
+    /// The client in that slot of the plan has that session.
+    pub(super) fn began(&mut self, index: usize, slot: u64, key: SessionKey) {
+        self.each[index].by_slot.insert(slot, key);
+    }
+
+    /// The media of one more client has begun.
+    pub(super) fn plays(&mut self, index: usize) {
+        self.each[index].playing.rise();
+    }
+
+    /// Counts how a client ended, and lets the plan know. Gives its row.
+    pub(super) fn client_ended(
+        &mut self,
+        index: usize,
+        client: Client,
+        outcome: Outcome,
+        ended: Time,
+    ) -> ClientState {
+        let population = &mut self.each[index];
+        match &outcome {
+            Outcome::Completed => population.recorder.add(clients::COMPLETED, 1),
+            Outcome::Stopped => population.recorder.add(clients::STOPPED, 1),
+            Outcome::Failed(failure) => {
+                population.recorder.add(clients::FAILED, 1);
+                population.recorder.fail(failure.reason);
+            }
+        }
+        population.active.fall();
+        if client.first_media.is_some() {
+            population.playing.fall();
+        }
+        population.by_slot.remove(&client.slot);
+        if let Some(plan) = &mut population.plan {
+            plan.share.ended(client.slot, ended);
+        }
+        let mut state = client.state(population.name.clone());
+        state.ended = Some((ended, outcome));
+        state.streams = client.streams;
+        state.described = client.described;
+        state
+    }
+
+    /// Takes the figures of the running window; the next one ends at `next_ends`.
+    pub(super) fn take_windows(&mut self, next_ends: Time) -> Vec<Window> {
+        self.window_ends = next_ends;
+        let take = |population: &mut Population| {
+            let (active, playing) = (&mut population.active, &mut population.playing);
+            let recorder = &mut population.recorder;
+            recorder.set(clients::ACTIVE, active.take_most());
+            recorder.set(clients::PLAYING, playing.take_most());
+            recorder.take_window_before(&mut population.next)
+        };
+        self.each.iter_mut().map(take).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use load::{Load, Shape};
+    use protocol::registry::RTSP_PROTOCOL;
+
+    use super::*;
+
+    fn populations() -> Populations {
+        let load = Load {
+            shape: Shape::AtOnce { clients: 2 },
+            rejoin: false,
+        };
+        let plan = PopulationPlan {
+            name: "toys".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: Some(ClientPlan {
+                share: Share::new(&load, 0, 1),
+                urls: vec!["one".to_owned(), "two".to_owned()],
+                pick: Pick::InTurn,
+                leave: Leave::AtEnd,
+                tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
+                client: Arc::new(|_, _| Err("no URL".to_owned())),
+                traced: Traced::default(),
+                media: false,
+                sources: Vec::new(),
+            }),
+        };
+        Populations::new(vec![plan], 1, 2, 3)
+    }
+
+    #[test]
+    fn clients_begin_as_planned_and_are_counted_when_they_end() {
+        let mut populations = populations();
+        let mut own = Recorder::new(tester::TESTER_CATALOGUE);
+        let late = Time::ZERO + Duration::from_secs(10);
+        let mut begun = Vec::new();
+        while let Some(Action::Start {
+            slot,
+            generation,
+            due,
+        }) = populations.next_action(0, late)
+        {
+            let client = (slot, generation, due);
+            begun.extend(populations.begin_client(0, client, late, &mut own));
+        }
+        let seen = begun.iter().map(|b| (b.client.id, &*b.client.url));
+        assert_eq!(seen.collect::<Vec<_>>(), [(2, "one"), (5, "two")]);
+        assert!(!populations.is_finished());
+        for beginning in begun {
+            let client = beginning.client;
+            populations.began(0, client.slot, SessionKey::NOBODY);
+            assert!(populations.of_slot(0, client.slot).is_some());
+            let slot = client.slot;
+            let state = populations.client_ended(0, client, Outcome::Completed, late);
+            assert_eq!(state.ended, Some((late, Outcome::Completed)));
+            assert!(populations.of_slot(0, slot).is_none());
+        }
+        assert!(populations.is_finished());
+        let window = &populations.take_windows(late)[0];
+        let count = |id: measure::CounterId| window.counters[usize::from(id.0)];
+        assert_eq!((count(clients::STARTED), count(clients::COMPLETED)), (2, 2));
+        let late = own.take_window().counters[usize::from(tester::NOT_STARTED_IN_TIME.0)];
+        assert_eq!(late, 2);
+    }
+
+    #[test]
+    fn what_came_after_the_end_of_a_window_counts_in_the_next() {
+        let mut populations = populations();
+        let end = Time::ZERO + WINDOW;
+        let before = Time::from_nanos(end.as_nanos() - 1);
+        for at in [before, end] {
+            let recorder = populations.recorder_at(0, at);
+            recorder.add(clients::LOST_IN_TESTER, 1);
+        }
+        for ends in [end + WINDOW, end + 2 * WINDOW] {
+            let window = &populations.take_windows(ends)[0];
+            let lost = window.counters[usize::from(clients::LOST_IN_TESTER.0)];
+            assert_eq!(lost, 1);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the parts of a worker have in common: the clock, the polls, what is to be done later, what
+//! sessions are to hear, and what the tester counts of itself.
+
+use std::io;
+
+use crossbeam_channel::Sender;
+use measure::{Recorder, Time, tester};
+use net::{Clock, Waker};
+
+use super::inbox::Inbox;
+use super::notes::Notes;
+use super::readiness::Readiness;
+use super::timers::Timers;
+use crate::messages::Report;
+
+/// What is handed to every part that needs more than its own state.
+pub(super) struct Runtime {
+    pub(super) clock: Clock,
+    pub(super) readiness: Readiness,
+    pub(super) timers: Timers,
+    pub(super) inbox: Inbox,
+    /// What the tester counts of itself.
+    pub(super) tester: Recorder,
+    pub(super) notes: Notes,
+    /// When the running turn of the loop began.
+    pub(super) turn: Time,
+    serial: u64,
+}
+
+impl Runtime {
+    pub(super) fn new(waker: &Waker, reports: Sender<Report>) -> io::Result<Runtime> {
+        Ok(Runtime {
+            clock: Clock::start(),
+            readiness: Readiness::new(waker)?,
+            timers: Timers::default(),
+            inbox: Inbox::default(),
+            tester: Recorder::new(tester::TESTER_CATALOGUE),
+            notes: Notes::new(reports),
+            turn: Time::ZERO,
+            serial: 0,
+        })
+    }
+
+    /// A number that nothing else on this worker has.
+    pub(super) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// The number that [`Runtime::next_serial`] gives next.
+    pub(super) fn coming_serial(&self) -> u64 {
+        self.serial + 1
+    }
+
+    /// Notes something that is about no population, or about the one of that name.
+    pub(super) fn note(&mut self, kind: &'static str, subject: Option<&str>, text: String) {
+        self.notes.add(self.clock.now(), kind, subject, text);
+    }
+}

@@ -1,0 +1,288 @@
+//! The connections of sessions: asked for, refused, lost.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use net::tls::{Fault, Layer};
+use protocol::metrics as clients;
+use protocol::session::{ChannelError, ChannelId, Closed, ExchangeEnded, TlsError};
+
+use super::Worker;
+use super::connections::{NotConnected, Party, State, Stream, Wish};
+use super::errors::{channel_error, tls_error};
+use super::inbox::Pending;
+use super::keys::SessionKey;
+use super::names::{Asking, LookUp};
+use super::ring::cover_by_ring;
+use super::sessions::Channel;
+use super::timers::Task;
+use crate::resolver::Answer;
+
+/// The ends of a Unix socket, which have no addresses.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+impl Worker {
+    pub(super) fn open_stream(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        (host, port): (String, u16),
+        timeout: Duration,
+    ) {
+        let task = Task::Connect {
+            session: key,
+            channel,
+        };
+        let now = self.runtime.clock.now();
+        self.runtime.timers.add(now + timeout, task);
+        let Some(slot) = self.slot(key) else { return };
+        slot.set_channel(channel, Channel::Resolving);
+        let asking = Asking {
+            session: key,
+            channel,
+            port,
+        };
+        match self.names.look_up(host, asking) {
+            LookUp::Known(addresses) => self.connect(key, channel, addresses),
+            LookUp::Asked => {}
+            LookUp::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
+        }
+    }
+
+    pub(super) fn resolved(&mut self, answer: Answer) {
+        for (asking, addresses) in self.names.answered(answer) {
+            self.connect(asking.session, asking.channel, addresses);
+        }
+    }
+
+    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
+    /// All that together may take as long as the task says that was set when the channel was asked
+    /// for.
+    pub(super) fn connect(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        mut addresses: Vec<SocketAddr>,
+    ) {
+        let slot = self.sessions.get(key);
+        if slot.and_then(|slot| slot.channel(channel)).is_none() {
+            return;
+        }
+        let mut layer = match self.layer_of(key, channel) {
+            Ok(layer) => layer,
+            Err(error) => return self.fail_to_open(key, channel, error),
+        };
+        let mut error = ChannelError::NameNotFound;
+        while !addresses.is_empty() {
+            let to = addresses.remove(0);
+            match self.begin_connection(key, channel, to, addresses.clone(), &mut layer) {
+                Ok(place) => {
+                    if let Some(slot) = self.slot(key) {
+                        slot.set_channel(channel, Channel::Stream(place));
+                    }
+                    return;
+                }
+                Err(NotConnected::Other(failed)) => error = channel_error(&failed),
+                Err(NotConnected::NoPorts(failed, text)) => {
+                    let population = self.sessions.population(key);
+                    self.note("no_ports", population, text);
+                    error = channel_error(&failed);
+                }
+            }
+        }
+        self.fail_to_open(key, channel, error);
+    }
+
+    fn begin_connection(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        to: SocketAddr,
+        others: Vec<SocketAddr>,
+        layer: &mut Option<Layer>,
+    ) -> Result<usize, NotConnected> {
+        let population = self.sessions.population(key);
+        let media = population.is_none_or(|population| self.populations.has_media(population));
+        let watches = media && self.connections.segment_times().is_some();
+        let wish = Wish {
+            session: key,
+            channel,
+            population,
+            media,
+            sources: population.map_or(&[][..], |index| self.populations.sources(index)),
+            tracer: self.sessions.get(key).and_then(|slot| slot.trace.as_ref()),
+            shown: watches && cover_by_ring(&mut self.rings, to.ip()).is_ok(),
+        };
+        let (connections, runtime) = (&mut self.connections, &mut self.runtime);
+        connections.connect(runtime, &wish, to, others, layer)
+    }
+
+    /// TLS for a channel that is about to be connected; nothing where it is to be a plain one.
+    pub(super) fn layer_of(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+    ) -> Result<Option<Layer>, ChannelError> {
+        let Some(slot) = self.slot(key) else {
+            return Ok(None);
+        };
+        let Some(name) = slot.secured(channel) else {
+            return Ok(None);
+        };
+        let population = slot.population;
+        let made = match self.populations.tls(population) {
+            Some(tls) => tls.layer(&name),
+            None => return Err(ChannelError::Tls(TlsError::Unusable)),
+        };
+        made.map(Some).map_err(|fault| {
+            self.note("tls_failed", Some(population), format!("{name}: {fault}"));
+            ChannelError::Tls(tls_error(fault.reason))
+        })
+    }
+
+    pub(super) fn connect_unix(&mut self, key: SessionKey, channel: ChannelId, path: &Path) {
+        let connections = &mut self.connections;
+        match connections.connect_unix(&self.runtime, key, channel, path) {
+            Ok(place) => {
+                if let Some(slot) = self.slot(key) {
+                    slot.set_channel(channel, Channel::Stream(place));
+                }
+                let opened = Pending::Opened {
+                    channel,
+                    local: NOWHERE,
+                    remote: None,
+                };
+                self.runtime.inbox.push(key, opened);
+            }
+            Err(error) => self.fail_to_open(key, channel, channel_error(&error)),
+        }
+    }
+
+    pub(super) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
+        let slot = self.sessions.get(key);
+        let error = match slot.and_then(|slot| slot.channel(channel)) {
+            Some(Channel::Resolving) => Some(ChannelError::TimedOut),
+            Some(Channel::Stream(place)) => self.connections.give_up_connecting(place),
+            _ => None,
+        };
+        if let Some(error) = error {
+            self.fail_to_open(key, channel, error);
+        }
+    }
+
+    pub(super) fn give_up_handshake(&mut self, place: usize, serial: u64) {
+        if let Some(from) = self.connections.give_up_handshake(place, serial) {
+            self.note_handshake(from, &TlsError::TimedOut);
+        }
+    }
+
+    pub(super) fn fail_to_open(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        error: ChannelError,
+    ) {
+        self.count_refused(error);
+        if let Some(slot) = self.slot(key) {
+            slot.forget_channel(channel);
+            let failed = Pending::OpenFailed { channel, error };
+            self.runtime.inbox.push(key, failed);
+        }
+    }
+
+    /// Closes a connection, handed over or not.
+    pub(super) fn close_stream(&mut self, place: usize) {
+        let ended = self.drop_exchange(place, &ExchangeEnded::OnPurpose);
+        if ended.is_none() {
+            self.connections.close(place, &mut self.runtime);
+        }
+    }
+
+    /// Takes a connection away that broke or was closed by the other side.
+    pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
+        let state = self.connections.get(place).map(|stream| &stream.state);
+        if matches!(state, Some(State::Exchange { .. })) {
+            return self.end_exchange(place, ExchangeEnded::Closed(how));
+        }
+        let Some(stream) = self.connections.lose(place, how) else {
+            return;
+        };
+        match stream.state {
+            State::Securing { party, .. } => self.lost_in_handshake(&stream, party),
+            State::Open { session, channel } => {
+                if let Some(slot) = self.slot(session) {
+                    slot.forget_channel(channel);
+                }
+                self.connection_ended(session, channel, how);
+            }
+            State::Connecting {
+                session, channel, ..
+            } => {
+                self.fail_to_open(session, channel, ChannelError::Refused);
+            }
+            State::Exchange { .. } | State::Closing { .. } => {}
+        }
+    }
+
+    /// The connection of a handshake has ended.
+    fn lost_in_handshake(&mut self, stream: &Stream, party: Party) {
+        match party {
+            Party::Client { session, channel } => {
+                self.fail_to_open(session, channel, ChannelError::Tls(TlsError::Closed));
+            }
+            Party::Server { .. } => {
+                self.note_handshake(stream.socket.peer_addr().ok(), &TlsError::Closed);
+            }
+        }
+    }
+
+    /// TLS of a connection failed, in its handshake or after.
+    pub(super) fn tls_failed(&mut self, place: usize, fault: &Fault) {
+        let Some(stream) = self.connections.remove(place) else {
+            return;
+        };
+        let error = tls_error(fault.reason);
+        let remote = stream.socket.peer_addr().ok();
+        let key = match stream.state {
+            State::Securing {
+                party: Party::Client { session, channel },
+                ..
+            } => {
+                self.fail_to_open(session, channel, ChannelError::Tls(error));
+                session
+            }
+            State::Open { session, channel } => {
+                if let Some(slot) = self.slot(session) {
+                    slot.forget_channel(channel);
+                }
+                self.connection_ended(session, channel, Closed::Tls(error));
+                session
+            }
+            _ => return self.note_handshake(remote, fault),
+        };
+        let subject = self.slot(key).map(|slot| slot.population);
+        let to = remote.map_or_else(String::new, |remote| format!("{remote}: "));
+        self.note("tls_failed", subject, format!("{to}{fault}"));
+    }
+
+    /// Says that a client of ours as a server came to no TLS.
+    fn note_handshake(&mut self, from: Option<SocketAddr>, why: &dyn std::fmt::Display) {
+        let from = from.map_or_else(|| "a client".to_owned(), |from| from.to_string());
+        self.note("tls_failed", None, format!("{from}: {why}"));
+    }
+
+    /// A connection was ended by the other side without a word of TLS.
+    pub(super) fn count_cut_off(&mut self, place: usize) {
+        let Some(stream) = self.connections.get(place) else {
+            return;
+        };
+        if let State::Open { session, .. } = stream.state
+            && stream.tls.is_some()
+            && let Some(population) = self.sessions.population(session)
+        {
+            let recorder = self.populations.recorder(population);
+            recorder.add(clients::TLS_CUT_OFF, 1);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Which tasks are still wanted.
+
+use super::super::connections::Connections;
+use super::super::is_wanted;
+use super::super::keys::SessionKey;
+use super::super::listeners::Listeners;
+use super::super::sessions::{Channel, Sessions, Slot};
+use super::super::timers::Task;
+use super::*;
+
+#[test]
+fn a_task_is_wanted_as_long_as_what_it_is_for_has_not_come_about() {
+    let mut sessions = Sessions::new(Duration::ZERO);
+    let (connections, listeners) = (Connections::new(None, 1, 1), Listeners::default());
+    let session = sessions.add(Slot::new(3, toy(|_, _, _| {}), 0, None));
+    let channel = ChannelId(9);
+    let (at, later) = (Time::from_nanos(5), Time::from_nanos(7));
+    let slot = sessions.get_mut(session).expect("it is there");
+    slot.armed = at;
+    slot.set_channel(channel, Channel::Resolving);
+    let deadline = Task::Deadline(session);
+    let connect = Task::Connect { session, channel };
+    let leave = Task::Leave(session);
+    let wanted =
+        |task: Task, at, sessions: &_| is_wanted(at, &task, sessions, &connections, &listeners);
+    assert!(wanted(deadline, at, &sessions));
+    assert!(!wanted(deadline, later, &sessions), "another is before it");
+    assert!(wanted(connect, later, &sessions));
+    let slot = sessions.get_mut(session).expect("it is there");
+    slot.forget_channel(channel);
+    assert!(!wanted(connect, later, &sessions), "it stands, or failed");
+    assert!(wanted(leave, later, &sessions));
+    let place = session.place;
+    let other = Task::Leave(SessionKey { place, serial: 4 });
+    assert!(!wanted(other, later, &sessions));
+    sessions.remove(session);
+    assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));
+    let (socket, serial) = (0, 1);
+    for task in [
+        Task::Accept { socket },
+        Task::Handshake { socket, serial },
+        Task::Linger { socket, serial },
+    ] {
+        assert!(!wanted(task, later, &sessions), "{task:?}");
+    }
+}

@@ -1,5 +1,8 @@
 //! The repository's rules, as tests: what ARCHITECTURE.md says of the crates holds.
 
+#[path = "layout/circles.rs"]
+mod circles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,18 +149,20 @@ fn has_heading(text: &str, name: &str) -> bool {
 
 /// The code of a source file: without comments, and without tests, which are written below it.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let end = [
-        "#[cfg(test)]\nmod tests {",
-        "#[cfg(test)]\npub(crate) mod tests {",
-    ]
-    .iter()
-    .filter_map(|mark| text.find(mark))
-    .min()
-    .unwrap_or(text.len());
-    text[..end]
+    without_tests(text)
         .lines()
         .enumerate()
         .map(|(index, line)| (index + 1, without_comment(line)))
+}
+
+/// A source file up to its tests.
+fn without_tests(text: &str) -> &str {
+    let marks = [
+        "#[cfg(test)]\nmod tests {",
+        "#[cfg(test)]\npub(crate) mod tests {",
+    ];
+    let end = marks.iter().filter_map(|mark| text.find(mark)).min();
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// A line up to its comment. What follows a colon is a URL.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use net::ports::DEFAULT_RANGE;
 use net::ring::{Brief, Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
-use protocol::apart::Ports;
-use protocol::session::{FIRST_BYTES, MORE_IF, WHOLE_IF};
+use protocol::apart::{NEEDS, Ports};
+use protocol::session::Needs;
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
@@ -27,6 +27,8 @@ pub(crate) struct Reception {
     datagrams: bool,
     /// Whether media comes in connections as well, whose segments a ring can show.
     segments: bool,
+    /// How much of a datagram is read; none where no media comes in datagrams.
+    needs: Option<Needs>,
     /// Whether the beginnings of payloads are looked at, for time codes.
     time_codes: bool,
 }
@@ -102,6 +104,11 @@ impl Reception {
             hint,
             datagrams: udp,
             segments,
+            needs: scenario
+                .populations
+                .iter()
+                .filter_map(|population| population.config.protocol().datagrams)
+                .reduce(Needs::and),
             time_codes: scenario
                 .populations
                 .iter()
@@ -143,6 +150,7 @@ impl Reception {
             hint: None,
             datagrams: true,
             segments: false,
+            needs: Some(NEEDS),
             time_codes: false,
         })
     }
@@ -169,7 +177,7 @@ impl Reception {
     pub(crate) fn ring(&self, ports: &PortRange) -> Option<RingSettings> {
         match self.path {
             Path::Ring(bytes) => {
-                let usual = settings(bytes, ports.ports()?, self.time_codes);
+                let usual = settings(bytes, ports.ports()?, self.needs, self.time_codes);
                 Some(RingSettings {
                     segments: self.segments,
                     block_timeout: if self.datagrams {
@@ -304,22 +312,27 @@ fn program() -> String {
 fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
     // The port does not matter: that a ring can be had is what is looked at.
-    match PacketRing::open(&settings(bytes, 0..=0, false)) {
+    match PacketRing::open(&settings(bytes, 0..=0, None, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(WhyNot::NotAllowed),
         Err(error) => Err(WhyNot::Refused(error)),
     }
 }
 
-/// A ring that keeps of each packet what a receiver of media needs: of nearly all the fixed header
-/// alone, unless `time_codes` are looked for, which stand at the beginnings of payloads.
-pub(crate) fn settings(bytes: usize, ports: RangeInclusive<u16>, time_codes: bool) -> RingSettings {
+/// A ring that keeps of each packet what the sinks need: of nearly all the header alone, unless
+/// `time_codes` are looked for, which stand at the beginnings of payloads.
+pub(crate) fn settings(
+    bytes: usize,
+    ports: RangeInclusive<u16>,
+    needs: Option<Needs>,
+    time_codes: bool,
+) -> RingSettings {
     RingSettings {
         bytes,
-        whole_if: WHOLE_IF,
-        brief: (!time_codes).then_some(Brief {
-            unless: MORE_IF,
-            bytes: FIRST_BYTES,
+        whole_if: needs.map_or(0, |needs| needs.whole_if),
+        brief: needs.filter(|_| !time_codes).map(|needs| Brief {
+            unless: needs.more_if,
+            bytes: needs.first,
         }),
         ..RingSettings::new(Family::V4, ports)
     }
@@ -339,6 +352,7 @@ mod tests {
                 hint: None,
                 datagrams,
                 segments: true,
+                needs: None,
                 time_codes: false,
             };
             reception

@@ -12,7 +12,7 @@ use measure::Catalogue;
 use crate::apart::MediaConfig;
 use crate::media::source::SourceConfig;
 use crate::reference::ReferenceServer;
-use crate::session::Session;
+use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
 
 /// A protocol that clients speak.
@@ -26,6 +26,9 @@ pub struct Protocol {
     pub default_port: u16,
     /// The metrics that its populations have.
     pub catalogue: Catalogue,
+    /// How much the sinks of its clients' datagrams read of each; none where all media comes in
+    /// connections.
+    pub datagrams: Option<Needs>,
     /// Reads a URL. The error says why no client can be sent there.
     pub read_url: fn(&str) -> Result<Location, String>,
     /// By what a server that was started shows that it serves a URL; none where it cannot be asked.

@@ -9,10 +9,9 @@
 //!
 //! * **Control**: bytes and datagrams go into [`Session::handle`], bytes come out as
 //!   [`Output::Send`]. May allocate; costs what a request costs.
-//! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both are
-//!   plain structs that live beside all others of their worker, in [`Sinks`] and [`Flows`]; the
-//!   engine updates them packet by packet without calling the session, which hears only of a
-//!   [`MediaEvent`]. Where media and control share a byte stream (RTSP's interleaved frames) the
+//! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both live
+//!   beside all others of their worker, in [`Sinks`] and [`Flows`]; the engine updates them packet
+//!   by packet without calling the session, which hears only of a [`MediaEvent`]. Where media and control share a byte stream (RTSP's interleaved frames) the
 //!   session takes the stream apart and hands the packets to its sinks itself: the read was a batch
 //!   already.
 
@@ -24,15 +23,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Recorder, Run, Time};
-use slab::Slab;
 
-use crate::media::rtp::{RtpReceiver, StreamSummary};
+use crate::media::rtp::StreamSummary;
 
 mod datagrams;
 pub mod exchange;
 mod flows;
 mod record;
 pub mod schedule;
+mod sinks;
 
 pub use crate::tls::TlsError;
 pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
@@ -40,6 +39,7 @@ pub use exchange::{Ended as ExchangeEnded, Exchange};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
 pub use record::Record;
 pub use schedule::Pace;
+pub use sinks::{Arrival, MediaEvent, Needs, Sink, SinkId, Sinks};
 
 /// One side of one conversation.
 pub trait Session {
@@ -521,45 +521,6 @@ pub struct Note {
     pub text: String,
 }
 
-/// Something that happened in a sink and that its session must act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MediaEvent {
-    /// The first packet has arrived.
-    First {
-        /// When.
-        at: Time,
-    },
-    /// The first packet has arrived of the position that the receiver was told of last
-    /// ([`RtpReceiver::turned`]), as far as what the server said of it tells.
-    Position {
-        /// When.
-        at: Time,
-    },
-    /// The media's clock jumped, in a stream that has changed its position.
-    ClockJumped {
-        /// When the first packet came after it.
-        at: Time,
-    },
-    /// The stream began anew with another source.
-    SourceChanged {
-        /// The new synchronisation source.
-        ssrc: u32,
-    },
-}
-
-/// A packet of media, as a worker hands it to a sink.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// When it arrived.
-    pub at: Time,
-    /// Its first bytes: all, or as many as were captured.
-    pub bytes: &'a [u8],
-    /// How long it really is, from the first of `bytes`.
-    pub length: usize,
-    /// What it took on the wire beyond that: the headers of IP and UDP, or the framing in a stream.
-    pub overhead: usize,
-}
-
 /// Finds out when bytes of a read came, from its runs, one after the other.
 #[derive(Clone, Debug)]
 pub struct Times<'a> {
@@ -584,107 +545,5 @@ impl<'a> Times<'a> {
             self.runs = rest;
         }
         (self.by, false)
-    }
-}
-
-/// A place in [`Sinks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SinkId {
-    place: usize,
-    /// Which of those that had the place: it is used again.
-    serial: u64,
-}
-
-/// A receiver of media that is updated packet by packet.
-#[derive(Debug)]
-pub enum Sink {
-    /// A stream of RTP.
-    Rtp(Box<RtpReceiver>),
-}
-
-/// Of a packet of media in whose first byte any of these bits is set, a receiver needs the last
-/// byte too: how much padding there is (RFC 3550, 5.1: P). Of others the headers are enough.
-pub const WHOLE_IF: u8 = 0x20;
-
-/// Where none of these bits is set, nor one of [`WHOLE_IF`], a receiver needs no more than the
-/// first [`FIRST_BYTES`]: there are no contributing sources and no extension (RFC 3550, 5.1: CC and
-/// X).
-pub const MORE_IF: u8 = 0x1f;
-
-/// The fixed header of RTP (RFC 3550, 5.1).
-pub const FIRST_BYTES: u8 = 12;
-
-/// All receivers of one worker, side by side.
-#[derive(Debug, Default)]
-pub struct Sinks {
-    places: Slab<(u64, Sink)>,
-    serial: u64,
-}
-
-impl Sinks {
-    /// Adds a receiver.
-    pub fn insert(&mut self, sink: Sink) -> SinkId {
-        self.serial += 1;
-        SinkId {
-            place: self.places.insert((self.serial, sink)),
-            serial: self.serial,
-        }
-    }
-
-    /// Counts a packet. Costs some tens of nanoseconds, allocates nothing. A packet for a receiver
-    /// that was taken out is in no figure.
-    #[inline]
-    pub fn packet(
-        &mut self,
-        id: SinkId,
-        arrival: &Arrival<'_>,
-        recorder: &mut Recorder,
-    ) -> Option<MediaEvent> {
-        self.get_rtp(id)?.packet(arrival, recorder)
-    }
-
-    /// The RTP receiver in that place, unless it was taken out.
-    #[inline]
-    pub fn peek_rtp(&self, id: SinkId) -> Option<&RtpReceiver> {
-        match self.places.get(id.place) {
-            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => Some(receiver),
-            _ => None,
-        }
-    }
-
-    /// The same, to be changed.
-    #[inline]
-    pub fn get_rtp(&mut self, id: SinkId) -> Option<&mut RtpReceiver> {
-        match self.places.get_mut(id.place) {
-            Some((serial, Sink::Rtp(receiver))) if *serial == id.serial => Some(receiver),
-            _ => None,
-        }
-    }
-
-    /// The RTP receiver in that place.
-    ///
-    /// # Panics
-    /// If it was taken out: only its session does that.
-    pub fn rtp(&mut self, id: SinkId) -> &mut RtpReceiver {
-        match &mut self.places[id.place] {
-            (serial, Sink::Rtp(receiver)) if *serial == id.serial => receiver,
-            _ => panic!("a session uses a sink that it took out"),
-        }
-    }
-
-    /// Takes a receiver out.
-    ///
-    /// # Panics
-    /// If it was taken out already: only its session does that.
-    pub fn remove(&mut self, id: SinkId) -> Sink {
-        assert!(self.contains(id), "a session takes a sink out twice");
-        self.places.remove(id.place).1
-    }
-
-    /// Whether a receiver is in that place.
-    pub fn contains(&self, id: SinkId) -> bool {
-        self.places
-            .get(id.place)
-            .is_some_and(|(serial, _)| *serial == id.serial)
     }
 }

@@ -15,7 +15,7 @@ use protocol::media::rtp::{
 use protocol::metrics::CLIENTS;
 use protocol::session::{
     Arrival, ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, MediaEvent, Note,
-    Open, Outcome, Output, Port, Record, Session, Sink, SinkId,
+    Open, Outcome, Output, Port, Record, Session, SinkId,
 };
 use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
 
@@ -67,8 +67,8 @@ impl Client {
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if let Some(sink) = self.sink.take() {
-            cx.sinks.rtp(sink).finish(cx.recorder);
-            cx.sinks.remove(sink);
+            cx.sinks.get::<RtpReceiver>(sink).finish(cx.recorder);
+            cx.sinks.remove::<RtpReceiver>(sink);
         }
         cx.out.push_back(Output::Ended(outcome));
     }
@@ -90,7 +90,7 @@ impl Session for Client {
                     payload_types: vec![],
                     playout_buffer: Duration::from_secs(1),
                 });
-                self.sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+                self.sink = Some(cx.sinks.insert(receiver));
                 cx.out.push_back(Output::Open {
                     channel: CONNECTION,
                     open: Open::Tcp {

@@ -196,7 +196,7 @@ impl Take for Counting<'_> {
         for port in ports {
             let place = usize::from(port.wrapping_sub(self.first)) / 2;
             if let Some(Some(target)) = self.targets.get(place)
-                && let Some(receiver) = self.worker.sinks.peek_rtp(target.sink)
+                && let Some(receiver) = self.worker.sinks.peek(target.sink)
             {
                 prefetch(receiver);
             }
@@ -305,7 +305,7 @@ impl Worker {
         target: &mut Target,
         datagrams: impl Iterator<Item = Datagram<'a>>,
     ) {
-        let mut receiver = self.sinks.get_rtp(target.sink);
+        let mut sink = self.sinks.sink(target.sink);
         for datagram in datagrams {
             // A socket bound to an address gets what is sent to that address.
             if !target.local.is_unspecified() && target.local != datagram.to.ip() {
@@ -322,9 +322,9 @@ impl Worker {
                 length: datagram.length,
                 overhead: datagram.overhead,
             };
-            let receiver = receiver.as_deref_mut();
+            let sink = sink.as_deref_mut();
             let recorder = self.populations.recorder_at(target.population, datagram.at);
-            let event = receiver.and_then(|receiver| receiver.packet(&arrival, recorder));
+            let event = sink.and_then(|sink| sink.packet(&arrival, recorder));
             if let Some(event) = event {
                 self.runtime.inbox.push(
                     target.session,

@@ -17,7 +17,7 @@ use protocol::metrics as clients;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{
     ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Open, Outcome, Output, Port,
-    Reading, Session, Sink,
+    Reading, Session,
 };
 use scenario::{Leave, Pick};
 
@@ -549,7 +549,7 @@ fn what_left_over_udp_is_what_a_sink_counts() {
                             payload_types: Vec::new(),
                             playout_buffer: Duration::ZERO,
                         });
-                        sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+                        sink = Some(cx.sinks.insert(receiver));
                         cx.out.push_back(pair(sink, false));
                         cx.out.push_back(listen("sent"));
                     }
@@ -560,10 +560,10 @@ fn what_left_over_udp_is_what_a_sink_counts() {
                     }
                     Input::Deadline => {
                         let (sent, give_up) = sent.as_ref().expect("told");
-                        let counts = *cx.sinks.rtp(sink.expect("made")).counts();
+                        let counts = *cx.sinks.get::<RtpReceiver>(sink.expect("made")).counts();
                         let counted = format!("{} {}", counts.received, counts.duplicated);
                         if counted == *sent {
-                            cx.sinks.remove(sink.expect("made"));
+                            cx.sinks.remove::<RtpReceiver>(sink.expect("made"));
                             cx.out.push_back(Output::Ended(Outcome::Completed));
                         } else if cx.now > *give_up {
                             cx.out.push_back(failed("differs", (counted, sent)));

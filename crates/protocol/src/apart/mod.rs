@@ -15,6 +15,7 @@ mod receiver;
 #[cfg(test)]
 mod tests;
 
+pub use crate::media::rtp::NEEDS;
 pub use config::{MediaConfig, Ports};
 pub use link::{Heard, Link};
 pub use proof::{Secret, challenge_of, proof};

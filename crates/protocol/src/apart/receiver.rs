@@ -21,7 +21,7 @@ use super::proof::{Secret, challenge_of, proves};
 use crate::media::rtcp::{self, Interval, Packet};
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
 use crate::session::{
-    ChannelId, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sink, SinkId,
+    ChannelId, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, SinkId,
     bind_beside,
 };
 
@@ -284,7 +284,7 @@ impl Receiver {
                 },
             ) => {
                 if let Some(stream) = self.stream(stream) {
-                    let receiver = cx.sinks.rtp(stream.sink);
+                    let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
                     receiver.set_base(sequence, rtptime, cx.recorder);
                 }
             }
@@ -312,7 +312,7 @@ impl Receiver {
             payload_types: wanted.payload_types.clone(),
             playout_buffer: Duration::from_nanos(wanted.playout_buffer),
         });
-        let sink = cx.sinks.insert(Sink::Rtp(Box::new(receiver)));
+        let sink = cx.sinks.insert(receiver);
         let channel = ChannelId(self.next_channel);
         self.next_channel += 1;
         let every = Duration::from_nanos(wanted.every).clamp(*EVERY.start(), *EVERY.end());
@@ -377,7 +377,7 @@ impl Receiver {
     fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         for packet in rtcp::packets(bytes) {
             let stream = &mut self.streams[index];
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             match packet {
                 Ok(Packet::SenderReport { info, .. }) => {
                     receiver.sender_report(&info, at, cx.recorder);
@@ -424,7 +424,10 @@ impl Receiver {
             if stream.bye || stream.control_port == 0 {
                 continue;
             }
-            let block = cx.sinks.rtp(stream.sink).report_block(cx.now);
+            let block = cx
+                .sinks
+                .get::<RtpReceiver>(stream.sink)
+                .report_block(cx.now);
             let mut bytes = Vec::with_capacity(80);
             rtcp::write_receiver_report(&mut bytes, self.ssrc, &[block]);
             rtcp::write_cname(&mut bytes, self.ssrc, &format!("{:08x}", self.ssrc));
@@ -437,7 +440,7 @@ impl Receiver {
     }
 
     fn state(stream: &Stream, cx: &mut Context<'_>) -> StreamState {
-        let receiver = cx.sinks.rtp(stream.sink);
+        let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
         let arrivals = receiver.first_arrival().zip(receiver.last_arrival());
         StreamState {
             stream: stream.wanted.stream,
@@ -463,13 +466,13 @@ impl Receiver {
         }
         let mut states = Vec::new();
         for stream in std::mem::take(&mut self.streams) {
-            cx.sinks.rtp(stream.sink).finish(cx.recorder);
+            cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
             states.push(Receiver::state(&stream, cx));
             if stream.stands {
                 let channel = stream.channel;
                 cx.out.push_back(Output::Close { channel });
             }
-            cx.sinks.remove(stream.sink);
+            cx.sinks.remove::<RtpReceiver>(stream.sink);
             self.terms.give_back();
         }
         if self.phase == Phase::Open {

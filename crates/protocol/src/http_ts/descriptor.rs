@@ -23,6 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["http", "https"],
     default_port: Url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
+    datagrams: None,
     read_url,
     probe: None,
     server: &SERVER,

@@ -23,6 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: url::SCHEMES,
     default_port: DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
+    datagrams: None,
     read_url,
     probe: None,
     server: &SERVER,

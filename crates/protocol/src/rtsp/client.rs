@@ -39,7 +39,7 @@ use super::metrics as m;
 use super::url::{Url, UrlError};
 use crate::apart::Link;
 use crate::auth::Authenticator;
-use crate::media::rtp::StreamSummary;
+use crate::media::rtp::{RtpReceiver, StreamSummary};
 use crate::media::source::Source;
 use crate::metrics as clients;
 use crate::session::{
@@ -696,7 +696,7 @@ impl Client {
     fn summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         self.streams
             .iter()
-            .map(|s| StreamSummary::new(s.kind, s.url.clone(), sinks.rtp(s.sink)))
+            .map(|s| StreamSummary::new(s.kind, s.url.clone(), sinks.get::<RtpReceiver>(s.sink)))
             .collect()
     }
 

@@ -15,7 +15,7 @@ use crate::apart::MediaConfig;
 use crate::descriptor::{
     Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
 };
-use crate::media::rtp::metrics::RTP;
+use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{Source, SourceConfig};
 use crate::metrics::CLIENTS;
 use crate::session::Session;
@@ -27,6 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["rtsp", "rtsps"],
     default_port: url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
+    datagrams: Some(rtp::NEEDS),
     read_url,
     probe: Some(Probe {
         request: |url| {

@@ -2,9 +2,9 @@
 
 use crate::reception;
 use net::ring::{self, Family, PacketRing};
-use protocol::media::rtp::StreamSummary;
+use protocol::media::rtp::{NEEDS, StreamSummary};
 use protocol::media::sdp::MediaKind;
-use protocol::session::{MediaEvent, WHOLE_IF};
+use protocol::session::MediaEvent;
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
                 payload_types: Vec::new(),
                 playout_buffer: Duration::ZERO,
             });
-            sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+            sink = Some(cx.sinks.insert(receiver));
             cx.out.push_back(pair(sink, false));
         }
         Input::Opened { local, .. } => {
@@ -54,7 +54,7 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
             ..
         } => cx.out.push_back(Output::Playing { at }),
         Input::Datagram { .. } => {
-            let Sink::Rtp(mut receiver) = cx.sinks.remove(sink.expect("made"));
+            let mut receiver = cx.sinks.remove::<RtpReceiver>(sink.expect("made"));
             receiver.finish(cx.recorder);
             let summary = StreamSummary::new(MediaKind::Video, "", &receiver);
             let mut told = told.lock().expect("nobody panics with it");
@@ -99,8 +99,9 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             in_real_time: false,
             serving: Vec::new(),
             endpoints: Vec::new(),
-            ring: (worker == 0)
-                .then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
+            ring: (worker == 0).then(|| {
+                reception::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+            }),
             ports,
         }
     });
@@ -223,7 +224,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = reception::settings(8 << 20, media.port..=media.port, false);
+    let settings = reception::settings(8 << 20, media.port..=media.port, Some(NEEDS), false);
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {
@@ -253,7 +254,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
                 at,
                 ..
             } = *datagram;
-            let padded = bytes[0] & WHOLE_IF != 0;
+            let padded = bytes[0] & NEEDS.whole_if != 0;
             assert_eq!(
                 bytes.len() == length,
                 padded,
@@ -347,7 +348,9 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
             in_real_time: false,
             serving: Vec::new(),
             endpoints: Vec::new(),
-            ring: ring.then(|| reception::settings(8 << 20, ports.ports().expect("some"), false)),
+            ring: ring.then(|| {
+                reception::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+            }),
             ports,
         };
         let mut sender = None;
@@ -401,7 +404,7 @@ fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
                 payload_types: Vec::new(),
                 playout_buffer: Duration::ZERO,
             });
-            sink = Some(cx.sinks.insert(Sink::Rtp(Box::new(receiver))));
+            sink = Some(cx.sinks.insert(receiver));
             cx.out.push_back(pair(sink, false));
         }
         Input::Opened { local, .. } => {
@@ -421,7 +424,7 @@ fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
             *deadline = None;
         }
         Input::Datagram { .. } => {
-            let Sink::Rtp(mut receiver) = cx.sinks.remove(sink.expect("made"));
+            let mut receiver = cx.sinks.remove::<RtpReceiver>(sink.expect("made"));
             receiver.finish(cx.recorder);
             cx.out.push_back(Output::Ended(Outcome::Completed));
         }

@@ -19,3 +19,14 @@ pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_EVERY;
 pub use served::{Departure, ServedStream};
 pub use summary::StreamSummary;
+
+use crate::session::Needs;
+
+/// What an [`RtpReceiver`] reads of a packet (RFC 3550, 5.1). Of padding (P) it needs the last byte,
+/// which says how long that is. Without contributing sources (CC) and extension (X) the fixed
+/// header is enough.
+pub const NEEDS: Needs = Needs {
+    whole_if: 0x20,
+    more_if: 0x1f,
+    first: header::FIXED_LENGTH as u8,
+};

@@ -11,7 +11,7 @@ use super::metrics as m;
 use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
 use super::sequence::{MAX_DROPOUT, Place, Sequence};
-use crate::session::{Arrival, MediaEvent};
+use crate::session::{Arrival, MediaEvent, Sink};
 use mediagen::time_code::TimeCode;
 
 mod report;
@@ -214,6 +214,12 @@ impl PayloadTypes {
     #[inline]
     fn has(self, kind: u8) -> bool {
         self.0[usize::from(kind >> 6 & 1)] & 1 << (kind % 64) != 0
+    }
+}
+
+impl Sink for RtpReceiver {
+    fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        RtpReceiver::packet(self, arrival, recorder)
     }
 }
 

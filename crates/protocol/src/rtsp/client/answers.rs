@@ -19,7 +19,7 @@ use crate::rtsp::headers::{
     Cast, Lower, Ports, Range, RtpInfo, Session as SessionId, Transport, parse_methods,
 };
 use crate::rtsp::url;
-use crate::session::{Context, Open, Outcome, Output, Port, Sink, beside, bind_beside};
+use crate::session::{Context, Open, Outcome, Output, Port, beside, bind_beside};
 
 impl Client {
     pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
@@ -237,7 +237,7 @@ impl Client {
                 Some(wall_clock) if media.is_h264() => receiver.with_time_codes(wall_clock),
                 _ => receiver,
             };
-            let sink = cx.sinks.insert(Sink::Rtp(Box::new(receiver)));
+            let sink = cx.sinks.insert(receiver);
             self.streams.push(Stream {
                 kind: media.kind,
                 url: url::control(&self.base, media.control.as_deref()),
@@ -426,7 +426,7 @@ impl Client {
                 continue;
             }
             let stream = &self.streams[index];
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             match stream.group {
                 Some(_) => receiver.hint_base(seq),
                 None => receiver.set_base(seq, rtptime, cx.recorder),

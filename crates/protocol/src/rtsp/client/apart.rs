@@ -13,6 +13,7 @@ use super::request::Pending;
 use super::{Client, Phase};
 use crate::apart::messages::{Asked, Wanted};
 use crate::apart::{Heard, Link};
+use crate::media::rtp::RtpReceiver;
 use crate::media::sdp::Description;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
@@ -168,15 +169,19 @@ impl Client {
                 // Nothing comes before it was asked for.
                 let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
                 if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
-                    let counts = *cx.sinks.rtp(sink).counts();
-                    cx.sinks.rtp(sink).mirror(Some((at, at)), counts);
+                    let counts = *cx.sinks.get::<RtpReceiver>(sink).counts();
+                    cx.sinks
+                        .get::<RtpReceiver>(sink)
+                        .mirror(Some((at, at)), counts);
                     self.media_event(cx, stream, MediaEvent::First { at });
                 }
             }
             Heard::Seen { arrivals, state } => {
                 if let Some(stream) = self.streams.get(usize::from(state.stream)) {
                     let arrivals = arrivals.map(|(first, last)| (first, last.min(cx.now)));
-                    cx.sinks.rtp(stream.sink).mirror(arrivals, state.counts);
+                    cx.sinks
+                        .get::<RtpReceiver>(stream.sink)
+                        .mirror(arrivals, state.counts);
                 }
             }
             Heard::Bye { stream, at } => {

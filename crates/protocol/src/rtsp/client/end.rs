@@ -6,6 +6,7 @@ use measure::Time;
 
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
+use crate::media::rtp::RtpReceiver;
 use crate::media::silence;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
@@ -99,7 +100,7 @@ impl Client {
         let (first, last) = self.arrivals(cx)?;
         // The longest of any stream: to which of them the last packets belonged is not known.
         let gaps = self.streams.iter().map(|stream| {
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             receiver.longest_gap()
         });
         let gap = gaps.max().unwrap_or_default();
@@ -145,7 +146,7 @@ impl Client {
         if self.ending.is_none() {
             if failure == Failure::MediaStopped {
                 for stream in self.streams.iter().filter(|stream| stream.bye.is_none()) {
-                    let receiver = cx.sinks.rtp(stream.sink);
+                    let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
                     receiver.fell_silent(cx.now, cx.recorder);
                 }
             }
@@ -205,11 +206,11 @@ impl Client {
             if let Some(channel) = stream.channel {
                 cx.out.push_back(Output::Close { channel });
             }
-            cx.sinks.rtp(stream.sink).finish(cx.recorder);
+            cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
         }
         let summaries = self.summaries(cx.sinks);
         for stream in std::mem::take(&mut self.streams) {
-            cx.sinks.remove(stream.sink);
+            cx.sinks.remove::<RtpReceiver>(stream.sink);
         }
         for summary in &summaries {
             if summary.first_arrival.is_none() && self.first_media.is_some() {

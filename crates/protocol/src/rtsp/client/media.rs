@@ -8,6 +8,7 @@ use rand::Rng;
 use super::multicast::{Described, Group};
 use super::{Client, Phase};
 use crate::media::rtcp::{self, Interval, Packet};
+use crate::media::rtp::RtpReceiver;
 use crate::media::rtp::metrics as rtp;
 use crate::media::sdp::MediaKind;
 use crate::rtsp::failure::Failure;
@@ -148,7 +149,7 @@ impl Client {
     pub(super) fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         let own = self.ssrc;
         let stream = &mut self.streams[index];
-        let receiver = cx.sinks.rtp(stream.sink);
+        let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
         for packet in rtcp::packets(bytes) {
             match packet {
                 Ok(Packet::SenderReport { info, .. }) => {
@@ -214,7 +215,7 @@ impl Client {
             let next = cx.now + self.report_interval(index, false);
             let stream = &mut self.streams[index];
             stream.report = Some(next);
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             if receiver.ssrc().is_none() || stream.bye.is_some() {
                 continue;
             }
@@ -245,7 +246,7 @@ impl Client {
     pub(super) fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
         let mut arrivals = None;
         for stream in &self.streams {
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             if let (Some(first), Some(last)) =
                 (receiver.position_arrival(), receiver.last_arrival())
             {
@@ -270,7 +271,14 @@ impl Client {
         for stream in &self.streams {
             match stream.bye {
                 Some(at) => last = last.max(Some(at)),
-                None if cx.sinks.rtp(stream.sink).first_arrival().is_some() => return None,
+                None if cx
+                    .sinks
+                    .get::<RtpReceiver>(stream.sink)
+                    .first_arrival()
+                    .is_some() =>
+                {
+                    return None;
+                }
                 None => {}
             }
         }
@@ -295,7 +303,7 @@ impl Client {
         let (first, last) = self.arrivals(cx)?;
         let mut came = last.since(first);
         for stream in &self.streams {
-            let receiver = cx.sinks.rtp(stream.sink);
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             if receiver.last_arrival().is_some() {
                 // Of what another machine receives the timestamps are not known.
                 came = came.max(receiver.played()?);

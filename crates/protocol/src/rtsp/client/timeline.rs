@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::request::Pending;
 use super::{Client, Phase};
-use crate::media::rtp::Position;
+use crate::media::rtp::{Position, RtpReceiver};
 use crate::rtsp::actions::{Action, LeaveEarly, Play, Scale, Speed};
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::failure::Failure;
@@ -395,7 +395,7 @@ impl Client {
             headers.insert(0, ("Range", range.to_string()));
         }
         for stream in &self.streams {
-            cx.sinks.rtp(stream.sink).turn();
+            cx.sinks.get::<RtpReceiver>(stream.sink).turn();
         }
         let url = self.aggregate.clone();
         let due = match wish.kind {
@@ -455,7 +455,7 @@ impl Client {
             }
             Doing::Asking(wish) => {
                 for stream in &self.streams {
-                    cx.sinks.rtp(stream.sink).stayed(cx.recorder);
+                    cx.sinks.get::<RtpReceiver>(stream.sink).stayed(cx.recorder);
                 }
                 let stood = timeline.stands;
                 timeline.due = Some(at);
@@ -511,7 +511,7 @@ impl Client {
             return;
         }
         let untrue = self.streams.iter().any(|stream| {
-            let clock = cx.sinks.rtp(stream.sink).clock_at_position();
+            let clock = cx.sinks.get::<RtpReceiver>(stream.sink).clock_at_position();
             clock.is_some_and(|(media, took)| {
                 took >= JUDGED && (media / took / stated - 1.0).abs() > 0.25
             })
@@ -596,7 +596,10 @@ impl Client {
                 own_times: stream.has_own_times(),
                 said,
             };
-            let event = cx.sinks.rtp(stream.sink).turned(position, cx.recorder);
+            let event = cx
+                .sinks
+                .get::<RtpReceiver>(stream.sink)
+                .turned(position, cx.recorder);
             if let Some(event) = event {
                 self.media_event(cx, index, event);
             }

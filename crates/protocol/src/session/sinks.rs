@@ -1,0 +1,220 @@
+//! What receives media packet by packet, without the session.
+
+use std::any::Any;
+use std::fmt;
+
+use measure::{Recorder, Time};
+use slab::Slab;
+
+/// A receiver of media that is updated packet by packet. It belongs to one worker, and to the
+/// session that made it, which reads it by its own type: see [`Sinks::get`].
+pub trait Sink: Any + fmt::Debug {
+    /// Counts a packet. Costs some tens of nanoseconds and allocates nothing.
+    fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent>;
+}
+
+/// Something that happened in a sink and that its session must act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaEvent {
+    /// The first packet has arrived.
+    First {
+        /// When.
+        at: Time,
+    },
+    /// The first packet has arrived of the position that the receiver was told of last, as far as
+    /// what the server said of it tells.
+    Position {
+        /// When.
+        at: Time,
+    },
+    /// The media's clock jumped, in a stream that has changed its position.
+    ClockJumped {
+        /// When the first packet came after it.
+        at: Time,
+    },
+    /// The stream began anew with another source.
+    SourceChanged {
+        /// The new synchronisation source.
+        ssrc: u32,
+    },
+}
+
+/// A packet of media, as a worker hands it to a sink.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When it arrived.
+    pub at: Time,
+    /// Its first bytes: all, or as many as were captured.
+    pub bytes: &'a [u8],
+    /// How long it really is, from the first of `bytes`.
+    pub length: usize,
+    /// What it took on the wire beyond that: the headers of IP and UDP, or the framing in a stream.
+    pub overhead: usize,
+}
+
+/// How much of each datagram a kind of sink reads. Its first byte tells: so a filter in the kernel
+/// can keep no more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The whole datagram, where any of these bits is set in its first byte.
+    pub whole_if: u8,
+    /// More than the first [`Needs::first`] bytes, up to some 80 of the payload, where any of these
+    /// is set.
+    pub more_if: u8,
+    /// How many bytes are enough else.
+    pub first: u8,
+}
+
+impl Needs {
+    /// What sinks of both kinds need.
+    pub fn and(self, other: Needs) -> Needs {
+        Needs {
+            whole_if: self.whole_if | other.whole_if,
+            more_if: self.more_if | other.more_if,
+            first: self.first.max(other.first),
+        }
+    }
+}
+
+/// A place in [`Sinks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SinkId {
+    place: usize,
+    /// Which of those that had the place: it is used again.
+    serial: u64,
+}
+
+/// All receivers of one worker, side by side.
+#[derive(Debug, Default)]
+pub struct Sinks {
+    places: Slab<(u64, Box<dyn Sink>)>,
+    serial: u64,
+}
+
+impl Sinks {
+    /// Adds a receiver.
+    pub fn insert(&mut self, sink: impl Sink) -> SinkId {
+        self.serial += 1;
+        SinkId {
+            place: self.places.insert((self.serial, Box::new(sink))),
+            serial: self.serial,
+        }
+    }
+
+    /// Counts a packet. A packet for a receiver that was taken out is in no figure.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        id: SinkId,
+        arrival: &Arrival<'_>,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        self.sink(id)?.packet(arrival, recorder)
+    }
+
+    /// The receiver in that place, of whatever kind, unless it was taken out.
+    #[inline]
+    pub fn sink(&mut self, id: SinkId) -> Option<&mut dyn Sink> {
+        match self.places.get_mut(id.place) {
+            Some((serial, sink)) if *serial == id.serial => Some(&mut **sink),
+            _ => None,
+        }
+    }
+
+    /// The same, to be looked at.
+    #[inline]
+    pub fn peek(&self, id: SinkId) -> Option<&dyn Sink> {
+        match self.places.get(id.place) {
+            Some((serial, sink)) if *serial == id.serial => Some(&**sink),
+            _ => None,
+        }
+    }
+
+    /// The receiver in that place, as its session made it.
+    ///
+    /// # Panics
+    /// If it was taken out, or is of another type: only its session does that.
+    pub fn get<T: Sink>(&mut self, id: SinkId) -> &mut T {
+        let sink: Option<&mut dyn Any> = self.sink(id).map(|sink| sink as _);
+        sink.and_then(|sink| sink.downcast_mut())
+            .expect("a session uses the sinks that it made, until it takes them out")
+    }
+
+    /// Takes a receiver out.
+    ///
+    /// # Panics
+    /// If it was taken out already, or is of another type: only its session does that.
+    pub fn remove<T: Sink>(&mut self, id: SinkId) -> Box<T> {
+        assert!(self.contains(id), "a session takes a sink out twice");
+        let sink: Box<dyn Any> = self.places.remove(id.place).1;
+        sink.downcast()
+            .expect("a session knows the sinks that it made")
+    }
+
+    /// Whether a receiver is in that place.
+    pub fn contains(&self, id: SinkId) -> bool {
+        self.peek(id).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts packets, and says when the first came.
+    #[derive(Debug, Default)]
+    struct Bytes(usize);
+
+    impl Sink for Bytes {
+        fn packet(&mut self, arrival: &Arrival<'_>, _: &mut Recorder) -> Option<MediaEvent> {
+            let first = self.0 == 0;
+            self.0 += arrival.length;
+            first.then_some(MediaEvent::First { at: arrival.at })
+        }
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Sink for Nothing {
+        fn packet(&mut self, _: &Arrival<'_>, _: &mut Recorder) -> Option<MediaEvent> {
+            None
+        }
+    }
+
+    #[test]
+    fn sinks_of_several_kinds_stand_side_by_side() {
+        let mut recorder = Recorder::new(measure::Catalogue(&[]));
+        let mut sinks = Sinks::default();
+        let ids = [sinks.insert(Bytes::default()), sinks.insert(Nothing)];
+        let arrival = Arrival {
+            at: Time::from_nanos(5),
+            bytes: b"ab",
+            length: 7,
+            overhead: 0,
+        };
+        let first = Some(MediaEvent::First { at: arrival.at });
+        for expected in [[first, None], [None, None]] {
+            let events = ids.map(|id| sinks.packet(id, &arrival, &mut recorder));
+            assert_eq!(events, expected);
+        }
+        assert_eq!(sinks.get::<Bytes>(ids[0]).0, 14);
+        assert_eq!(sinks.remove::<Bytes>(ids[0]).0, 14);
+        assert!(!sinks.contains(ids[0]) && sinks.contains(ids[1]));
+        // Its place is another's now.
+        let other = sinks.insert(Bytes::default());
+        assert_eq!(sinks.packet(ids[0], &arrival, &mut recorder), None);
+        assert_eq!(sinks.get::<Bytes>(other).0, 0);
+    }
+
+    #[test]
+    fn a_ring_keeps_what_all_kinds_of_sinks_need() {
+        let needs = |whole_if, more_if, first| Needs {
+            whole_if,
+            more_if,
+            first,
+        };
+        let both = needs(0x20, 0x1f, 12).and(needs(0x80, 1, 16));
+        assert_eq!(both, needs(0xa0, 0x1f, 16));
+    }
+}

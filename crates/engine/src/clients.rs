@@ -14,10 +14,10 @@ use crate::worker::MakeClient;
 /// What the clients of a population speak TLS with. What that needs is read now where a URL asks
 /// for it, and else when a server sends a client on to one that does.
 pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
-    let config = population.config.tls();
+    let config = population.config.tls().cloned().unwrap_or_default();
     let tls = net::tls::Client::new(net::tls::Trust {
         anybody: !config.verify,
-        authorities: config.ca.clone(),
+        authorities: config.ca,
     });
     let protocol = population.config.protocol();
     if population.urls.iter().any(|url| protocol.is_secure(url)) {

@@ -72,8 +72,10 @@ pub trait Keys: Debug + Send + Sync {
     /// Whether the values make sense; if not, which key is wrong, and why.
     fn check(&self) -> Result<(), (&'static str, String)>;
 
-    /// How the clients speak TLS, where a URL asks for it.
-    fn tls(&self) -> &TlsConfig;
+    /// How the clients speak TLS, where a URL asks for it; none where the protocol knows no TLS.
+    fn tls(&self) -> Option<&TlsConfig> {
+        None
+    }
 
     /// What must hold of every population beside the thresholds of
     /// [`measure::threshold::unwritten`], unless the scenario has another threshold on the same
@@ -82,7 +84,9 @@ pub trait Keys: Debug + Send + Sync {
 
     /// All paths that the scenario names, to be changed: they are relative to its file, which
     /// whoever reads that knows.
-    fn paths_mut(&mut self) -> Vec<&mut PathBuf>;
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
+    }
 
     /// Makes what the clients have in common. It may take some seconds. `file` is what
     /// [`Keys::source_file`] holds.

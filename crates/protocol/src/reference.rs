@@ -294,8 +294,10 @@ pub trait Serve: Debug + Send + Sync {
     fn url(&self, address: SocketAddr, tls: bool) -> String;
 
     /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws.
-    fn session(&self, number: u64) -> Box<dyn Session>;
+    /// the seed, what it draws. Of a server with an [`Serve::endpoint`] none is asked for.
+    fn session(&self, _number: u64) -> Box<dyn Session> {
+        unreachable!("who listens on UDP ports alone accepts no connection")
+    }
 
     /// What answers on a UDP port, of a server that listens there and for no connections. Each
     /// worker, by its number, has one.

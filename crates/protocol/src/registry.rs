@@ -14,23 +14,25 @@ use crate::session::Session;
 /// Makes the list, and the one type that holds the keys of any of them.
 ///
 /// A line names the protocol's folder. That has a `PROTOCOL`, and a `config::ClientConfig` that
-/// implements [`Keys`]: its keys in a scenario, with their defaults.
+/// implements [`Keys`]: its keys in a scenario, with their defaults. What stands above a line, such
+/// as a `cfg`, holds for all that is made of it.
 macro_rules! protocols {
-    ($( $(#[$doc:meta])* $NAME:ident = $folder:ident as $Variant:ident; )+) => {
-        $( $(#[$doc])* pub use crate::$folder::PROTOCOL as $NAME; )+
+    ($( $(#[$meta:meta])* $NAME:ident = $folder:ident as $Variant:ident; )+) => {
+        $( $(#[$meta])* pub use crate::$folder::PROTOCOL as $NAME; )+
 
         /// All protocols.
-        pub static PROTOCOLS: &[&Protocol] = &[$( &$NAME ),+];
+        pub static PROTOCOLS: &[&Protocol] = &[$( $(#[$meta])* &$NAME ),+];
 
         /// The modules of this crate that are a protocol's own, in the order of [`PROTOCOLS`].
-        pub const FOLDERS: &[&str] = &[$( stringify!($folder) ),+];
+        pub const FOLDERS: &[&str] = &[$( $(#[$meta])* stringify!($folder) ),+];
 
         /// The configuration of a population's clients, whatever protocol they speak: read it as
         /// its [`Keys`].
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum ClientConfig {
-            $( #[doc = concat!("Of `", stringify!($folder), "`.")]
+            $( $(#[$meta])*
+            #[doc = concat!("Of `", stringify!($folder), "`.")]
             $Variant(crate::$folder::config::ClientConfig), )+
         }
 
@@ -38,20 +40,21 @@ macro_rules! protocols {
             type Target = dyn Keys;
 
             fn deref(&self) -> &Self::Target {
-                match self { $( ClientConfig::$Variant(keys) => keys, )+ }
+                match self { $( $(#[$meta])* ClientConfig::$Variant(keys) => keys, )+ }
             }
         }
 
         impl DerefMut for ClientConfig {
             fn deref_mut(&mut self) -> &mut Self::Target {
-                match self { $( ClientConfig::$Variant(keys) => keys, )+ }
+                match self { $( $(#[$meta])* ClientConfig::$Variant(keys) => keys, )+ }
             }
         }
 
         impl Protocol {
             /// The configuration where no key is written.
             pub fn default_config(&self) -> ClientConfig {
-                $( if self.name == $NAME.name {
+                $( $(#[$meta])*
+                if self.name == $NAME.name {
                     return ClientConfig::$Variant(Default::default());
                 } )+
                 unreachable!("{} is not in the registry", self.name)
@@ -64,7 +67,8 @@ macro_rules! protocols {
                 deserializer: D,
             ) -> Result<ClientConfig, D::Error> {
                 match self.default_config() {
-                    $( ClientConfig::$Variant(_) => {
+                    $( $(#[$meta])*
+                    ClientConfig::$Variant(_) => {
                         Deserialize::deserialize(deserializer).map(ClientConfig::$Variant)
                     } )+
                 }
@@ -74,7 +78,8 @@ macro_rules! protocols {
             /// generator.
             pub fn config_schema(&self, generator: &mut SchemaGenerator) -> Schema {
                 match self.default_config() {
-                    $( ClientConfig::$Variant(_) => {
+                    $( $(#[$meta])*
+                    ClientConfig::$Variant(_) => {
                         crate::$folder::config::ClientConfig::json_schema(generator)
                     } )+
                 }

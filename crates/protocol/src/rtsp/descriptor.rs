@@ -60,8 +60,8 @@ impl Keys for ClientConfig {
         ClientConfig::check(self)
     }
 
-    fn tls(&self) -> &TlsConfig {
-        &self.tls
+    fn tls(&self) -> Option<&TlsConfig> {
+        Some(&self.tls)
     }
 
     fn unwritten(&self) -> &'static [&'static str] {

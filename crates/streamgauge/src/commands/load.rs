@@ -122,12 +122,13 @@ mod tests {
             "cam.local",
         ];
         let scenario = read(&line).expect("it is a good line");
-        let tls = scenario.populations[0].config.tls();
+        let tls = scenario.populations[0].config.tls().expect("it knows TLS");
         assert!(tls.verify);
         assert_eq!(tls.ca.as_deref(), Some(std::path::Path::new("own.pem")));
         assert_eq!(tls.server_name.as_deref(), Some("cam.local"));
         let scenario = read(&["rtsps://h/a", "--tls-no-verify"]).expect("it is a good line");
-        assert!(!scenario.populations[0].config.tls().verify);
+        let tls = scenario.populations[0].config.tls().expect("it knows TLS");
+        assert!(!tls.verify);
     }
 
     #[test]

@@ -25,12 +25,7 @@ const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "protocol",
-        &[
-            "media::rtp::receiver",
-            "media::rtp::summary",
-            "media::ts::checker",
-            "session",
-        ],
+        &["media::rtp::summary", "media::ts::checker", "session"],
         "the contract names its sinks, which tell sessions what came",
     ),
     (
@@ -51,19 +46,15 @@ const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
     (
         "engine",
         &[
+            "worker::arrivals",
+            "worker::config",
             "worker::datagrams",
-            "worker::flows",
             "worker::groups",
-            "worker::outputs",
-            "worker::pacer",
-            "worker::receive",
-            "worker::secure",
-            "worker::sessions",
+            "worker::listeners",
+            "worker::ring",
             "worker::sockets",
-            "worker::stream",
-            "worker::timers",
             "worker::turns",
-            "worker::watch",
+            "worker::waiting",
         ],
         "every part of the loop has the whole worker",
     ),

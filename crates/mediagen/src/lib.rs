@@ -7,6 +7,7 @@
 mod audio;
 pub mod clip;
 pub mod file;
+pub mod frame_rate;
 pub mod h264;
 pub mod steps;
 pub mod time_code;

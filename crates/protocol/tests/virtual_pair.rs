@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Catalogue, Group, Time};
-use mediagen::clip::{Clip, FrameRate};
+use mediagen::clip::Clip;
+use mediagen::frame_rate::FrameRate;
 use mediagen::h264::H264Settings;
 use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{

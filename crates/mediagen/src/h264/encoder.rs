@@ -3,7 +3,7 @@
 use super::bits::{BitWriter, nal_unit};
 use super::packets::{MTU_MIN, aggregate_bytes, cut_bytes, longest_within, payload_bytes};
 use super::picture::{Canvas, FRAME_NUM_BITS, QP, Slot};
-use crate::clip::FrameRate;
+use crate::frame_rate::FrameRate;
 
 /// How much larger an IDR picture is than the others, where the rate allows the choice. Real
 /// encoders at a constant bit rate show bursts of about that size.

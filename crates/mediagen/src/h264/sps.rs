@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::clip::FrameRate;
+    use crate::frame_rate::FrameRate;
     use crate::h264::{H264Settings, H264Stream};
 
     #[test]

@@ -7,7 +7,7 @@ pub mod packet;
 pub mod reel;
 pub mod sections;
 pub mod stamp;
-mod synthetic;
+pub mod synthetic;
 pub mod tables;
 
 #[cfg(any(test, fuzzing))]

@@ -2,9 +2,6 @@
 
 use super::packet::{NULL_PID, PACKET, PCR_HZ, PCR_WRAP};
 
-pub use super::looped::FileError;
-pub use super::synthetic::SyntheticError;
-
 /// How many transport packets a datagram has: as many as an Ethernet frame takes, the stamp among
 /// them.
 pub const PACKETS: usize = 7;

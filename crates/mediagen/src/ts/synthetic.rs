@@ -7,7 +7,7 @@ use super::reel::{
 };
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
-use crate::clip::FrameRate;
+use crate::frame_rate::FrameRate;
 use crate::h264::{H264Settings, H264Stream, SettingsError};
 
 /// Number of the programme, and PIDs of its map and its video.

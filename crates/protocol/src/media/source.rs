@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rtp::Pacing;
-use mediagen::clip::{Clip, FrameRate};
+use mediagen::clip::Clip;
 use mediagen::file;
+use mediagen::frame_rate::FrameRate;
 use mediagen::h264::H264Settings;
 
 /// What is published: a made video, with a tone beside it where one is wanted; or a file, over and

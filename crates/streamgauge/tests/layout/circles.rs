@@ -14,16 +14,6 @@ use super::{ORDER, is_test, root, sources, without_tests};
 /// no circle any more.
 const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
     (
-        "mediagen",
-        &["clip", "h264::encoder"],
-        "the encoder has the frame rate of clips",
-    ),
-    (
-        "mediagen",
-        &["ts::looped", "ts::reel", "ts::synthetic"],
-        "a reel passes on the errors of what makes it",
-    ),
-    (
         "protocol",
         &["media::rtp::summary", "media::ts::checker", "session"],
         "the contract names its sinks, which tell sessions what came",

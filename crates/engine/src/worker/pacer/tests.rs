@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
-use mediagen::clip::FrameRate;
+use mediagen::frame_rate::FrameRate;
 use mediagen::h264::H264Settings;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};

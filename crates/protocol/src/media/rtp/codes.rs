@@ -119,7 +119,7 @@ mod tests {
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
-    use mediagen::clip::FrameRate;
+    use mediagen::frame_rate::FrameRate;
     use mediagen::h264::H264Settings;
 
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);

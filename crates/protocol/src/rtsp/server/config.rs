@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::ServerFaults;
 use crate::media::rtp::Pacing;
-use mediagen::clip::FrameRate;
+use mediagen::frame_rate::FrameRate;
 
 /// What carries the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,7 +14,7 @@ use crate::reference::{
     line, parses,
 };
 use crate::session::{Record, Session};
-use mediagen::clip::FrameRate;
+use mediagen::frame_rate::FrameRate;
 
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use mediagen::clip::FrameRate;
+use mediagen::frame_rate::FrameRate;
 use mediagen::h264::H264Settings;
 
 fn clip() -> Arc<Clip> {

@@ -4,9 +4,10 @@ use std::time::Duration;
 use measure::Time;
 use proptest::prelude::*;
 
+use mediagen::ts::looped::FileError;
 use mediagen::ts::looped::time_in;
 use mediagen::ts::packet::{Header, NULL_PID, PACKET};
-use mediagen::ts::reel::{FileError, NULL, Reel, TIME_WRAP, read_time};
+use mediagen::ts::reel::{NULL, Reel, TIME_WRAP, read_time};
 use mediagen::ts::stamp::STAMP_PID;
 use mediagen::ts::tables::{packets as cut, pmt};
 

@@ -1,9 +1,11 @@
 //! What protocols share: media formats, receivers that measure, sources that send.
 
 pub mod described;
+pub mod frames;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
+mod shared;
 pub(crate) mod silence;
 pub mod source;
 pub mod ts;

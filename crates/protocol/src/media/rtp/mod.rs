@@ -1,10 +1,8 @@
 //! RTP (RFC 3550): what a receiver measures, what a sender makes.
 
-mod codes;
 pub mod faults;
 pub mod flow;
 pub mod header;
-mod jitter;
 pub mod metrics;
 mod outage;
 mod playout;
@@ -20,7 +18,14 @@ pub use report::REPORT_EVERY;
 pub use served::{Departure, ServedStream};
 pub use summary::StreamSummary;
 
+use crate::media::shared::figures;
 use crate::session::Needs;
+use metrics as m;
+
+/// What counts under the names of [`metrics`].
+struct Rtp;
+
+figures!(Rtp);
 
 /// What an [`RtpReceiver`] reads of a packet (RFC 3550, 5.1). Of padding (P) it needs the last byte,
 /// which says how long that is. Without contributing sources (CC) and extension (X) the fixed

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::codes::Codes;
-use super::metrics::{FRAMES, FRAMES_BROKEN, STALL_TIME, STALLS};
+use super::Rtp;
+use super::metrics::FRAMES_BROKEN;
+use crate::media::shared::{Codes, Playing};
 
 /// How many frames are open at once. Packets reordered over more frames than this break theirs.
 const OPEN: usize = 8;
@@ -92,39 +93,17 @@ pub(super) struct Playout {
     /// The other open frames in the order in which they began, round and round: most frames are
     /// only put in, and taken out again, so that no more than they are looked at.
     older: [Frame; OLDER],
-    /// Nanoseconds of one unit of the media's clock.
-    unit: f64,
-    buffer: f64,
+    playing: Playing,
+    broken: u64,
     /// Whether any frame ended in the marker bit, so that all of them should.
     marks: bool,
-    clock: Option<Clock>,
-    needed: f64,
-    frames: u64,
-    broken: u64,
-    stalls: u64,
-}
-
-/// When frames play.
-#[derive(Debug)]
-struct Clock {
-    /// Arrival of the first whole frame.
-    first_arrived: Time,
-    /// Timestamp of the whole frame before, and how far it lies after the first in nanoseconds.
-    timestamp: u32,
-    position: f64,
-    /// How long playing has stood still so far.
-    stalled: f64,
 }
 
 impl Playout {
     pub(super) fn new(clock_rate: u32, buffer: Duration) -> Playout {
         Playout {
-            unit: if clock_rate == 0 {
-                0.0
-            } else {
-                1e9 / f64::from(clock_rate)
-            },
-            buffer: buffer.as_nanos() as f64,
+            playing: Playing::new(clock_rate, buffer),
+            broken: 0,
             newest: None,
             closed: None,
             first: 0,
@@ -133,11 +112,6 @@ impl Playout {
             timestamps: [0; OLDER],
             older: [Frame::default(); OLDER],
             marks: false,
-            clock: None,
-            needed: 0.0,
-            frames: 0,
-            broken: 0,
-            stalls: 0,
             codes: None,
         }
     }
@@ -160,13 +134,12 @@ impl Playout {
 
     /// Frames whole and broken, and stalls, so far.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
-        (self.frames, self.broken, self.stalls)
+        (self.playing.frames(), self.broken, self.playing.stalls())
     }
 
-    /// The smallest delay with which every whole frame so far would have played in time; `None`
-    /// before the first.
-    pub(super) fn needed(&self) -> Option<Duration> {
-        (self.frames > 0).then(|| Duration::from_nanos(self.needed.round() as u64))
+    /// How the whole frames so far play.
+    pub(super) fn playing(&self) -> &Playing {
+        &self.playing
     }
 
     /// Takes the first copy of a packet in; `base` is the stream's lowest sequence number,
@@ -244,7 +217,7 @@ impl Playout {
             self.close_lowest(base, recorder);
         }
         self.closed = None;
-        self.clock = None;
+        self.playing.restart();
     }
 
     /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at
@@ -253,18 +226,7 @@ impl Playout {
         while self.newest.is_some() {
             self.close_lowest(base, recorder);
         }
-        let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
-            return;
-        };
-        // The last frame is shown for as long as the others were.
-        let shown = clock.position / self.frames.saturating_sub(1).max(1) as f64;
-        let late = until.nanos_from(clock.first_arrived) as f64 - clock.position - shown;
-        let stall = late - self.buffer - clock.stalled;
-        if stall >= 1.0 {
-            self.stalls += 1;
-            recorder.add(STALLS, 1);
-            recorder.record(STALL_TIME, stall.round() as u64);
-        }
+        self.playing.silent_until::<Rtp>(until, recorder);
     }
 
     /// Takes the open frame out that has the lowest number, and says whether another begins right
@@ -337,12 +299,11 @@ impl Playout {
         self.marks |= frame.is_marked();
         let ends = frame.is_marked() || followed || (last && !self.marks);
         if begins && frame.is_contiguous() && ends {
-            self.frames += 1;
-            recorder.add(FRAMES, 1);
             if self.codes.is_some() {
                 self.close_code(&frame, true, recorder);
             }
-            self.play(&frame, recorder);
+            self.playing
+                .frame::<Rtp>(frame.arrived, frame.timestamp, recorder);
         } else if !(begins && frame.is_contiguous() && last) {
             self.broken += 1;
             recorder.add(FRAMES_BROKEN, 1);
@@ -356,34 +317,8 @@ impl Playout {
     fn close_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
         let Some(codes) = &mut self.codes else { return };
         match whole {
-            true => codes.whole(frame.timestamp, frame.arrived, recorder),
-            false => codes.cut_off(frame.timestamp, recorder),
-        }
-    }
-
-    fn play(&mut self, frame: &Frame, recorder: &mut Recorder) {
-        let Some(clock) = &mut self.clock else {
-            self.clock = Some(Clock {
-                first_arrived: frame.arrived,
-                timestamp: frame.timestamp,
-                position: 0.0,
-                stalled: 0.0,
-            });
-            return;
-        };
-        // Signed: a frame may be shown before one that was sent before it.
-        let step = frame.timestamp.wrapping_sub(clock.timestamp) as i32;
-        clock.timestamp = frame.timestamp;
-        clock.position += f64::from(step) * self.unit;
-        let late = frame.arrived.nanos_from(clock.first_arrived) as f64 - clock.position;
-        self.needed = self.needed.max(late);
-        let stall = late - self.buffer - clock.stalled;
-        // Less than a nanosecond is the rounding of these sums.
-        if stall >= 1.0 && self.unit > 0.0 {
-            clock.stalled += stall;
-            self.stalls += 1;
-            recorder.add(STALLS, 1);
-            recorder.record(STALL_TIME, stall.round() as u64);
+            true => codes.whole::<Rtp>(frame.timestamp, frame.arrived, recorder),
+            false => codes.cut_off::<Rtp>(frame.timestamp, recorder),
         }
     }
 }

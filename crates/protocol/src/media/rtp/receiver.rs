@@ -5,12 +5,13 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use serde::{Deserialize, Serialize};
 
+use super::Rtp;
 use super::header::{FIXED_LENGTH, Header};
-use super::jitter::Jitter;
 use super::metrics as m;
 use super::outage::{Clocks, Moment};
 use super::playout::{FramePacket, Playout};
 use super::sequence::{MAX_DROPOUT, Place, Sequence};
+use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};
 use mediagen::time_code::TimeCode;
 
@@ -100,9 +101,7 @@ pub struct RtpReceiver {
     counts: StreamCounts,
     payload_types: PayloadTypes,
     /// Said of what has arrived only.
-    last_arrival: Time,
-    /// In nanoseconds.
-    longest_gap: u64,
+    arrivals: Arrivals,
     jitter: Jitter,
     stray: Option<Stray>,
     /// The position that plays, where it is not the first: few clients seek.
@@ -238,8 +237,7 @@ impl RtpReceiver {
             base: Base::Unsaid,
             began: 0,
             first_arrival: None,
-            last_arrival: Time::ZERO,
-            longest_gap: 0,
+            arrivals: Arrivals::default(),
             report: Report::default(),
             finished: false,
         }
@@ -333,7 +331,7 @@ impl RtpReceiver {
             && let Some(payload) = arrival.bytes.get(header.payload_offset..)
             && let Some(code) = TimeCode::find(payload)
         {
-            codes.code(header.timestamp, code, recorder);
+            codes.code::<Rtp>(header.timestamp, code, recorder);
         }
     }
 
@@ -479,7 +477,8 @@ impl RtpReceiver {
         }
         self.began = packet.timestamp;
         if self.first_arrival.is_none() {
-            (self.first_arrival, self.last_arrival) = (Some(packet.at), packet.at);
+            self.first_arrival = Some(packet.at);
+            self.arrivals.begin(packet.at);
         }
         self.first_copy::<true>(packet, extended, 1, 0, recorder);
         self.compare_base(self.base, packet.timestamp, recorder);
@@ -592,10 +591,9 @@ impl RtpReceiver {
     #[inline(always)]
     fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
         self.arrived();
-        let gap = packet.at.nanos_from(self.last_arrival).max(0) as u64;
-        self.longest_gap = self.longest_gap.max(gap);
-        self.last_arrival = self.last_arrival.max(packet.at);
-        self.jitter.packet(packet.at, packet.timestamp, recorder);
+        self.arrivals.packet(packet.at);
+        self.jitter
+            .packet::<Rtp>(packet.at, packet.timestamp, recorder);
     }
 
     /// What was counted so far.
@@ -635,7 +633,7 @@ impl RtpReceiver {
 
     /// When the last packet came.
     pub fn last_arrival(&self) -> Option<Time> {
-        self.first_arrival.map(|_| self.last_arrival)
+        self.first_arrival.map(|_| self.arrivals.last())
     }
 
     /// Interarrival jitter as it is now (RFC 3550, A.8).
@@ -651,13 +649,13 @@ impl RtpReceiver {
 
     /// The longest time without a packet so far.
     pub fn longest_gap(&self) -> Duration {
-        Duration::from_nanos(self.longest_gap)
+        self.arrivals.longest_gap()
     }
 
     /// The smallest delay with which every whole frame so far would have played in time. The last
     /// eight frames are judged by [`RtpReceiver::finish`].
     pub fn playout_buffer(&self) -> Option<Duration> {
-        self.playout.needed()
+        self.playout.playing().needed()
     }
 
     /// Frames whole, frames broken and stalls so far.
@@ -672,7 +670,7 @@ impl RtpReceiver {
         self.counts = counts;
         if let Some((first, last)) = arrivals {
             self.first_arrival.get_or_insert(first);
-            self.last_arrival = self.last_arrival.max(last);
+            self.arrivals.begin(last.max(self.arrivals.last()));
         }
     }
 
@@ -716,19 +714,15 @@ impl RtpReceiver {
                 recorder.add(m::LOST_TAIL_KNOWN, 1);
             }
         }
-        if let Some((until, last)) = silent_until.zip(self.last_arrival()) {
-            let gap = until.nanos_from(last).max(0) as u64;
-            self.longest_gap = self.longest_gap.max(gap);
+        if let Some((until, _)) = silent_until.zip(self.first_arrival) {
+            self.arrivals.silent_until(until);
         }
         if self.first_arrival.is_some()
             && (silent_until.is_some() || self.first_arrival != self.last_arrival())
         {
-            recorder.record(m::LONGEST_GAP, self.longest_gap);
+            recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
         }
-        if let Some(needed) = self.playout.needed() {
-            let needed = needed.as_nanos();
-            recorder.record(m::PLAYOUT_BUFFER, u64::try_from(needed).unwrap_or(u64::MAX));
-        }
+        self.playout.playing().finish::<Rtp>(recorder);
     }
 }
 

@@ -15,6 +15,7 @@ use measure::{Recorder, Time};
 use serde::Serialize;
 
 use super::metrics as m;
+use crate::media::shared::Arrivals;
 use crate::session::Times;
 use mediagen::steps;
 use mediagen::ts::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
@@ -167,8 +168,7 @@ pub struct Checker {
     /// for.
     pieces: Vec<(usize, Time, bool)>,
     first_arrival: Option<Time>,
-    last_arrival: Option<Time>,
-    longest_gap: Duration,
+    arrivals: Arrivals,
     random_access: Option<Time>,
     counts: TsCounts,
     /// How much of `counts` has been added to the recorder.
@@ -199,8 +199,7 @@ impl Checker {
             held: Vec::new(),
             pieces: Vec::new(),
             first_arrival: None,
-            last_arrival: None,
-            longest_gap: Duration::ZERO,
+            arrivals: Arrivals::default(),
             random_access: None,
             counts: TsCounts::default(),
             added: TsCounts::default(),
@@ -345,12 +344,11 @@ impl Checker {
     fn arrived(&mut self, (at, exact): (Time, bool)) -> Time {
         self.counts.ts_packets += 1;
         self.timed_by_reading += u64::from(!exact);
-        if self.last_arrival != Some(at) {
-            match self.last_arrival {
-                Some(last) => self.longest_gap = self.longest_gap.max(at.since(last)),
-                None => self.first_arrival = Some(at),
-            }
-            self.last_arrival = Some(at);
+        if self.first_arrival.is_none() {
+            self.first_arrival = Some(at);
+            self.arrivals.begin(at);
+        } else if self.arrivals.last() != at {
+            self.arrivals.packet(at);
         }
         at
     }
@@ -507,8 +505,8 @@ impl Checker {
 
     /// Nothing came any more up to `until`, though it was to: that gap counts.
     pub fn fell_silent(&mut self, until: Time) {
-        if let Some(last) = self.last_arrival {
-            self.longest_gap = self.longest_gap.max(until.since(last));
+        if self.first_arrival.is_some() {
+            self.arrivals.silent_until(until);
         }
     }
 
@@ -523,7 +521,7 @@ impl Checker {
         }
         self.add(recorder);
         if self.first_arrival.is_some() {
-            recorder.record(m::LONGEST_GAP, self.longest_gap.as_nanos() as u64);
+            recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
         }
     }
 
@@ -563,12 +561,12 @@ impl Checker {
 
     /// When the last packet came.
     pub fn last_arrival(&self) -> Option<Time> {
-        self.last_arrival
+        self.first_arrival.map(|_| self.arrivals.last())
     }
 
     /// The longest time without a packet.
     pub fn longest_gap(&self) -> Duration {
-        self.longest_gap
+        self.arrivals.longest_gap()
     }
 
     /// How many bytes have come before the first packet, and none of them is one.

@@ -308,7 +308,7 @@ impl RtpReceiver {
             turn.first = Some(packet.moment());
         }
         // The time that nothing was to come is no gap.
-        self.last_arrival = packet.at;
+        self.arrivals.begin(packet.at);
         self.judge_stray(recorder);
         self.jitter.restart();
         let clock_rate = self.clock_rate;

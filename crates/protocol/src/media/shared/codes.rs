@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::metrics as m;
+use super::Figures;
 use mediagen::time_code::TimeCode;
 
 /// How many frames may be open with their codes at once: more than frames are.
@@ -16,21 +16,21 @@ const AHEAD_MAX: u32 = 100_000;
 
 /// The time codes of a stream.
 #[derive(Debug)]
-pub(super) struct Codes {
+pub(crate) struct Codes {
     /// The wall clock when time began, in nanoseconds since 1970.
     began: u64,
     source: Option<u32>,
     highest: u32,
     /// Whether frames before the next that comes were not to come.
     breaks_off: bool,
-    /// RTP timestamp and time of the codes whose frames are not closed yet, and where the next is
+    /// timestamp and time of the codes whose frames are not closed yet, and where the next is
     /// put.
     open: [Option<(u32, u64)>; OPEN],
     next: usize,
 }
 
 impl Codes {
-    pub(super) fn new(wall_clock: Duration) -> Codes {
+    pub(crate) fn new(wall_clock: Duration) -> Codes {
         Codes {
             began: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
             source: None,
@@ -41,18 +41,23 @@ impl Codes {
         }
     }
 
-    /// Takes in the code of the frame with this RTP timestamp.
-    pub(super) fn code(&mut self, timestamp: u32, code: TimeCode, recorder: &mut Recorder) {
+    /// Takes in the code of the frame with this timestamp.
+    pub(crate) fn code<M: Figures>(
+        &mut self,
+        timestamp: u32,
+        code: TimeCode,
+        recorder: &mut Recorder,
+    ) {
         let ahead = code.number.wrapping_sub(self.highest);
         if self.source != Some(code.source) {
             self.source = Some(code.source);
-            self.begin(code.number, recorder);
+            self.begin::<M>(code.number, recorder);
         } else if (1..=AHEAD_MAX).contains(&ahead) {
             self.highest = code.number;
             let missed = std::mem::take(&mut self.breaks_off);
-            recorder.add(m::FRAMES_PUBLISHED, if missed { 1 } else { ahead.into() });
+            recorder.add(M::FRAMES_PUBLISHED, if missed { 1 } else { ahead.into() });
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
-            self.begin(code.number, recorder);
+            self.begin::<M>(code.number, recorder);
         } else {
             // One of before, out of its order, or once more.
             let known = self.open.iter().flatten();
@@ -65,14 +70,14 @@ impl Codes {
     }
 
     /// Frames up to the next that comes are not missed: the client had paused, or goes elsewhere.
-    pub(super) fn break_off(&mut self) {
+    pub(crate) fn break_off(&mut self) {
         self.breaks_off = true;
     }
 
-    fn begin(&mut self, number: u32, recorder: &mut Recorder) {
+    fn begin<M: Figures>(&mut self, number: u32, recorder: &mut Recorder) {
         self.breaks_off = false;
         self.highest = number;
-        recorder.add(m::FRAMES_PUBLISHED, 1);
+        recorder.add(M::FRAMES_PUBLISHED, 1);
     }
 
     fn take(&mut self, timestamp: u32) -> Option<u64> {
@@ -83,27 +88,32 @@ impl Codes {
         found.take().map(|(_, nanos)| nanos)
     }
 
-    /// The frame with this RTP timestamp has come whole.
-    pub(super) fn whole(&mut self, timestamp: u32, arrived: Time, recorder: &mut Recorder) {
+    /// The frame with this timestamp has come whole.
+    pub(crate) fn whole<M: Figures>(
+        &mut self,
+        timestamp: u32,
+        arrived: Time,
+        recorder: &mut Recorder,
+    ) {
         let Some(sent) = self.take(timestamp) else {
             return;
         };
-        recorder.add(m::FRAMES_DELIVERED, 1);
+        recorder.add(M::FRAMES_DELIVERED, 1);
         match self
             .began
             .saturating_add(arrived.as_nanos())
             .checked_sub(sent)
         {
-            Some(delay) => recorder.record(m::FRAME_DELAY, delay),
-            None => recorder.add(m::TIME_CODES_AHEAD, 1),
+            Some(delay) => recorder.record(M::FRAME_DELAY, delay),
+            None => recorder.add(M::TIME_CODES_AHEAD, 1),
         }
     }
 
-    /// The frame with this RTP timestamp was cut off by the end of the stream: nobody can say what
+    /// The frame with this timestamp was cut off by the end of the stream: nobody can say what
     /// became of it.
-    pub(super) fn cut_off(&mut self, timestamp: u32, recorder: &mut Recorder) {
+    pub(crate) fn cut_off<M: Figures>(&mut self, timestamp: u32, recorder: &mut Recorder) {
         if self.take(timestamp).is_some() {
-            recorder.take_back(m::FRAMES_PUBLISHED, 1);
+            recorder.take_back(M::FRAMES_PUBLISHED, 1);
         }
     }
 }
@@ -114,13 +124,18 @@ mod tests {
 
     use measure::Catalogue;
 
+    use super::super::figures;
     use super::*;
     use crate::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing, RtpFlow};
+    use crate::media::rtp::metrics as m;
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
     use mediagen::frame_rate::FrameRate;
     use mediagen::h264::H264Settings;
+
+    struct Own;
+    figures!(Own);
 
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
@@ -225,7 +240,7 @@ mod tests {
                 number,
                 nanos,
             };
-            codes.code(number * 3600, code, &mut recorder);
+            codes.code::<Own>(number * 3600, code, &mut recorder);
             recorder.counter(m::FRAMES_PUBLISHED)
         };
         assert_eq!(come(10, &mut codes), 1);

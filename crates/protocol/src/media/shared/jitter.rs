@@ -2,7 +2,7 @@
 
 use measure::{Recorder, Time};
 
-use super::metrics::{EARLY, JITTER, LATENESS};
+use super::{Figures, unit};
 
 /// The estimator, in nanoseconds.
 ///
@@ -11,7 +11,7 @@ use super::metrics::{EARLY, JITTER, LATENESS};
 /// media's clock; this one keeps fractions, so that it does not depend on how coarse that clock is.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Jitter {
+pub(crate) struct Jitter {
     /// Nanoseconds of one unit of the media's clock.
     unit: f64,
     previous: Option<(Time, u32)>,
@@ -21,14 +21,9 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    pub(super) fn new(clock_rate: u32) -> Jitter {
+    pub(crate) fn new(clock_rate: u32) -> Jitter {
         Jitter {
-            // A description may state a clock of 0; nothing can be measured in it.
-            unit: if clock_rate == 0 {
-                0.0
-            } else {
-                1e9 / f64::from(clock_rate)
-            },
+            unit: unit(clock_rate),
             previous: None,
             estimate: 0.0,
             sum: 0.0,
@@ -37,13 +32,13 @@ impl Jitter {
     }
 
     /// Begins anew with another source; the mean goes on over all.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.previous = None;
         self.estimate = 0.0;
     }
 
     #[inline(always)]
-    pub(super) fn packet(&mut self, at: Time, timestamp: u32, recorder: &mut Recorder) {
+    pub(crate) fn packet<M: Figures>(&mut self, at: Time, timestamp: u32, recorder: &mut Recorder) {
         let previous = self.previous.replace((at, timestamp));
         let Some((previous_at, previous_timestamp)) = previous else {
             return;
@@ -59,23 +54,27 @@ impl Jitter {
         self.estimate += (size - self.estimate) / 16.0;
         self.sum += self.estimate;
         self.count += 1;
-        recorder.record_together(JITTER, rounded(self.estimate));
-        let side = if difference < 0.0 { EARLY } else { LATENESS };
+        recorder.record_together(M::JITTER, rounded(self.estimate));
+        let side = if difference < 0.0 {
+            M::EARLY
+        } else {
+            M::LATENESS
+        };
         recorder.record_together(side, rounded(size));
     }
 
     /// The estimate now, in nanoseconds.
-    pub(super) fn nanos(&self) -> f64 {
+    pub(crate) fn nanos(&self) -> f64 {
         self.estimate
     }
 
     /// Mean of the estimates after each packet, in nanoseconds.
-    pub(super) fn mean_nanos(&self) -> Option<f64> {
+    pub(crate) fn mean_nanos(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
     /// The estimate now, in units of the media's clock.
-    pub(super) fn in_clock(&self) -> u32 {
+    pub(crate) fn in_clock(&self) -> u32 {
         if self.unit == 0.0 {
             return 0;
         }

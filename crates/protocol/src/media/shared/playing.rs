@@ -1,0 +1,132 @@
+//! Whether frames would have played in time.
+
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use super::{Figures, unit};
+
+/// Plays whole frames by the media's clock, from the arrival of the first on.
+#[derive(Debug)]
+pub(crate) struct Playing {
+    /// Nanoseconds of one unit of the media's clock.
+    unit: f64,
+    /// The playout buffer for which stalls are counted, in nanoseconds.
+    buffer: f64,
+    clock: Option<Clock>,
+    needed: f64,
+    frames: u64,
+    stalls: u64,
+}
+
+/// When frames play.
+#[derive(Debug)]
+struct Clock {
+    /// Arrival of the first whole frame.
+    first_arrived: Time,
+    /// Timestamp of the whole frame before, and how far it lies after the first in nanoseconds.
+    timestamp: u32,
+    position: f64,
+    /// How long playing has stood still so far.
+    stalled: f64,
+}
+
+impl Playing {
+    pub(crate) fn new(clock_rate: u32, buffer: Duration) -> Playing {
+        Playing {
+            unit: unit(clock_rate),
+            buffer: buffer.as_nanos() as f64,
+            clock: None,
+            needed: 0.0,
+            frames: 0,
+            stalls: 0,
+        }
+    }
+
+    /// Frames so far.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Stalls so far.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls
+    }
+
+    /// The smallest delay with which every frame so far would have played in time; `None` before
+    /// the first.
+    pub(crate) fn needed(&self) -> Option<Duration> {
+        (self.frames > 0).then(|| Duration::from_nanos(self.needed.round() as u64))
+    }
+
+    /// The media's clock begins anew.
+    pub(crate) fn restart(&mut self) {
+        self.clock = None;
+    }
+
+    /// A frame has come whole.
+    pub(crate) fn frame<M: Figures>(
+        &mut self,
+        arrived: Time,
+        timestamp: u32,
+        recorder: &mut Recorder,
+    ) {
+        self.frames += 1;
+        recorder.add(M::FRAMES, 1);
+        let Some(clock) = &mut self.clock else {
+            self.clock = Some(Clock {
+                first_arrived: arrived,
+                timestamp,
+                position: 0.0,
+                stalled: 0.0,
+            });
+            return;
+        };
+        // Signed: a frame may be shown before one that was sent before it.
+        let step = timestamp.wrapping_sub(clock.timestamp) as i32;
+        clock.timestamp = timestamp;
+        clock.position += f64::from(step) * self.unit;
+        let late = arrived.nanos_from(clock.first_arrived) as f64 - clock.position;
+        self.needed = self.needed.max(late);
+        let stall = late - self.buffer - clock.stalled;
+        if self.unit > 0.0 && is_stall(stall) {
+            clock.stalled += stall;
+            self.stalls += 1;
+            record::<M>(stall, recorder);
+        }
+    }
+
+    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at
+    /// which the next frame was to play.
+    pub(crate) fn silent_until<M: Figures>(&mut self, until: Time, recorder: &mut Recorder) {
+        let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
+            return;
+        };
+        // The last frame is shown for as long as the others were.
+        let shown = clock.position / self.frames.saturating_sub(1).max(1) as f64;
+        let late = until.nanos_from(clock.first_arrived) as f64 - clock.position - shown;
+        let stall = late - self.buffer - clock.stalled;
+        if is_stall(stall) {
+            self.stalls += 1;
+            record::<M>(stall, recorder);
+        }
+    }
+
+    /// Nothing more comes: records what is known only then.
+    pub(crate) fn finish<M: Figures>(&self, recorder: &mut Recorder) {
+        if let Some(needed) = self.needed() {
+            let needed = needed.as_nanos();
+            recorder.record(M::PLAYOUT_BUFFER, u64::try_from(needed).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+/// Less than a nanosecond is the rounding of these sums.
+fn is_stall(nanos: f64) -> bool {
+    nanos >= 1.0
+}
+
+fn record<M: Figures>(nanos: f64, recorder: &mut Recorder) {
+    recorder.add(M::STALLS, 1);
+    recorder.record(M::STALL_TIME, nanos.round() as u64);
+}

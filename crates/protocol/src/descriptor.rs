@@ -11,6 +11,7 @@ use measure::Catalogue;
 
 use crate::apart::MediaConfig;
 use crate::media::source::SourceConfig;
+use crate::options::ClientOptions;
 use crate::reference::ReferenceServer;
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
@@ -35,6 +36,8 @@ pub struct Protocol {
     pub probe: Option<Probe>,
     /// Its reference server.
     pub server: &'static ReferenceServer,
+    /// The options of a command line for its clients.
+    pub options: &'static ClientOptions,
     /// What to write in place of a key that this protocol once had; none where it had none of that
     /// name.
     pub former_key: fn(&str) -> Option<&'static str>,

@@ -18,6 +18,7 @@ pub mod media;
 pub mod messages;
 pub mod metrics;
 pub mod mix;
+pub mod options;
 pub mod reference;
 pub mod registry;
 pub mod rtsp;

@@ -2,7 +2,7 @@
 
 mod help;
 mod load;
-mod messages;
+mod protocol_options;
 mod send;
 mod serve;
 

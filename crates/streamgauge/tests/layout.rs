@@ -331,10 +331,6 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "a figure of a series, which is in its JSON report, has a protocol's name",
     ),
     (
-        "streamgauge/src/args/messages.rs",
-        "`load` has options for some keys of a protocol, of which one has its name",
-    ),
-    (
         "streamgauge/src/commands/demo.rs",
         "a demonstration is of one protocol, with its reference server",
     ),

@@ -14,6 +14,7 @@ use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::http1::Url;
 use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
+use crate::options::ClientOptions;
 use crate::session::Session;
 use crate::tls::TlsConfig;
 
@@ -27,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    options: &ClientOptions::NONE,
     former_key: |_| None,
 };
 

@@ -10,6 +10,7 @@ use measure::Catalogue;
 use super::client::{Client, Plan};
 use super::config::{self, ClientConfig};
 use super::metrics::MESSAGES;
+use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
@@ -27,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    options: &OPTIONS,
     former_key: config::former_key,
 };
 

@@ -12,6 +12,7 @@ mod descriptor;
 pub mod failure;
 pub mod frame;
 pub mod metrics;
+mod options;
 pub mod server;
 mod summary;
 pub mod template;

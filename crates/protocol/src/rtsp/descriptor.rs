@@ -18,6 +18,7 @@ use crate::descriptor::{
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{Source, SourceConfig};
 use crate::metrics::CLIENTS;
+use crate::options::ClientOptions;
 use crate::session::Session;
 use crate::tls::TlsConfig;
 
@@ -36,6 +37,7 @@ pub static PROTOCOL: Protocol = Protocol {
         answer: b"RTSP/1.0 200",
     }),
     server: &SERVER,
+    options: &ClientOptions::NONE,
     former_key: |_| None,
 };
 

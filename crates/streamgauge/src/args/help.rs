@@ -5,8 +5,6 @@
 pub(super) const LOAD: &str = "Load";
 /// What is played, and how it is carried.
 pub(super) const MEDIA: &str = "Media";
-/// What messages are sent.
-pub(super) const MESSAGES: &str = "Messages (tcp, tls, ws, wss and unix URLs)";
 /// How TLS is spoken.
 pub(super) const TLS: &str = "TLS (rtsps, https, tls and wss URLs)";
 /// How the tester itself works.

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
 use scenario::OptionSetting;
 
-use super::messages::Messaging;
+use super::protocol_options::ProtocolOptions;
 use super::{Results, help, new_seed};
 
 /// A protocol.
@@ -236,7 +236,7 @@ pub(crate) struct Load {
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
     #[command(flatten)]
-    pub(crate) messaging: Messaging,
+    pub(crate) protocol_options: ProtocolOptions,
     #[command(flatten)]
     pub(crate) securing: Securing,
     /// How many threads run clients [default: one for each thousand clients, as far as there are

@@ -38,9 +38,9 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     let mut overrides = overrides();
     overrides.options = arguments.receiving.settings();
     let population = scenario::one_liner_population(&arguments.urls);
-    let (securing, messaging) = (&arguments.securing, &arguments.messaging);
+    let (securing, options) = (&arguments.securing, &arguments.protocol_options);
     overrides.options.extend(securing.settings(population));
-    overrides.options.extend(messaging.settings(population));
+    overrides.options.extend(options.settings(population));
     let pid = arguments.pid.map(|pid| pid.to_string());
     let of_server = [
         ("--launch", "server.launch", arguments.launch.as_ref()),

@@ -28,8 +28,8 @@ pub mod verdict;
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use metric::{
-    Better, Catalogue, CounterId, Disqualifier, GaugeId, Group, HistogramId, Metric, Statistic,
-    TableColumn, Unit,
+    Better, Catalogue, ContentCheck, CounterId, Disqualifier, GaugeId, Group, HistogramId, Meaning,
+    Metric, Statistic, TableColumn, Unit,
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;

@@ -131,6 +131,37 @@ pub struct Group {
     /// What makes a run with this group no candidate for the best of a column, the first that
     /// holds.
     pub disqualifiers: &'static [Disqualifier],
+    /// How media that came is checked. Where several groups of a catalogue say so, the first
+    /// counts.
+    pub content: &'static [ContentCheck],
+}
+
+/// How it is told of media whether what came is what was sent: the metrics that say so. The streams
+/// of a client in the run file count some of them under the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentCheck {
+    /// The bytes of media that came.
+    pub payload: &'static str,
+    /// What should have come.
+    pub expected: &'static str,
+    /// What of that came, first copies only.
+    pub received: &'static str,
+    /// What came and should not have: copies, what was late, what is of others.
+    pub unwanted: &'static [&'static str],
+    /// What came and is not as it was sent.
+    pub damaged: &'static str,
+    /// Gaps in the packets where nothing else says what was sent.
+    pub gaps: &'static str,
+    /// The packets that are missing in those gaps, at least.
+    pub missing: &'static str,
+    /// The packets that came.
+    pub packets: &'static str,
+    /// Where a stream of a client has `unwanted` and `damaged`: a JSON pointer.
+    pub unwanted_at: &'static str,
+    /// Where a stream of a client has `gaps`, `missing` and `packets`: a JSON pointer.
+    pub packets_at: &'static str,
+    /// The metrics whose thresholds say how much may be wrong, the best first.
+    pub allowed_by: &'static [&'static str],
 }
 
 /// Too large a share of something that is not as it should be: a run of which that holds did not
@@ -188,6 +219,31 @@ pub struct TableColumn {
     /// Whether it is made of packets' times, of which some may be those of reading
     /// (`timed_by_reading`).
     pub of_times: bool,
+    /// What it shows beside or instead of its metric.
+    pub meaning: Meaning,
+    /// Whether a run with media of which it is not known says so.
+    pub says_unknown: bool,
+    /// How soon it may be left out of a table that is too wide, the smallest first. `None`: only
+    /// where it is zero in every run.
+    pub hidden_at: Option<u8>,
+}
+
+/// What a column is to whoever compares runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A figure of its metric, and nothing more.
+    Figure,
+    /// The rate of media or messages: half of the seconds had at least as much.
+    BitRate,
+    /// The rate of what is done for clients and is counted as a whole, such as messages that are
+    /// acknowledged: half of the seconds had at least as much.
+    Done,
+    /// The clients that were served, of those that asked.
+    Served,
+    /// The server's processor time for each Gb/s of media that came right, in cores.
+    CpuPerGbit,
+    /// The server's processor time for each of [`Meaning::Done`].
+    CpuPerDone,
 }
 
 /// Which end of a column is the better one.
@@ -216,6 +272,9 @@ impl TableColumn {
             known_with: &[],
             only_without: &[],
             of_times: false,
+            meaning: Meaning::Figure,
+            says_unknown: false,
+            hidden_at: None,
         }
     }
 
@@ -255,6 +314,27 @@ impl TableColumn {
             ..self
         }
     }
+
+    /// The same with a meaning of its own.
+    pub const fn means(self, meaning: Meaning) -> TableColumn {
+        TableColumn { meaning, ..self }
+    }
+
+    /// The same, of which a run with media says that it is not known.
+    pub const fn says_unknown(self) -> TableColumn {
+        TableColumn {
+            says_unknown: true,
+            ..self
+        }
+    }
+
+    /// The same, left out that soon where there is no room.
+    pub const fn hidden_at(self, order: u8) -> TableColumn {
+        TableColumn {
+            hidden_at: Some(order),
+            ..self
+        }
+    }
 }
 
 impl Group {
@@ -267,6 +347,7 @@ impl Group {
         table: &[],
         summary: &[],
         disqualifiers: &[],
+        content: &[],
     };
 }
 
@@ -301,9 +382,14 @@ impl Catalogue {
         self.0.iter().flat_map(|group| group.disqualifiers.iter())
     }
 
+    /// How media that came is checked; nothing of what has no media.
+    pub fn content(self) -> Option<&'static ContentCheck> {
+        self.0.iter().find_map(|group| group.content.first())
+    }
+
     /// The counter whose rate a column of the table shows.
-    pub fn counter_behind(self, column: &str) -> Option<CounterId> {
-        let column = self.table().find(|shown| shown.name == column)?;
+    pub fn counter_behind(self, meaning: Meaning) -> Option<CounterId> {
+        let column = self.table().find(|shown| shown.meaning == meaning)?;
         match self.find(column.metric)?.source {
             Source::Rate(counter, _) => Some(counter),
             _ => None,
@@ -311,8 +397,8 @@ impl Catalogue {
     }
 
     /// The same as a metric.
-    pub fn metric_behind(self, column: &str) -> Option<&'static Metric> {
-        let source = Source::Counter(self.counter_behind(column)?);
+    pub fn metric_behind(self, meaning: Meaning) -> Option<&'static Metric> {
+        let source = Source::Counter(self.counter_behind(meaning)?);
         self.metrics().find(|metric| metric.source == source)
     }
 
@@ -340,10 +426,11 @@ impl Catalogue {
 
 /// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Three
+/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Four
 /// last sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`]
-/// each, `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each, and
-/// `disqualifiers { ... }` what makes a run no candidate for the best, one [`Disqualifier`] each.
+/// each, `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each,
+/// `disqualifiers { ... }` what makes a run no candidate for the best, one [`Disqualifier`] each,
+/// and `content { ... }` how media is checked, a [`ContentCheck`].
 ///
 /// ```
 /// measure::metrics! {
@@ -382,6 +469,7 @@ macro_rules! metrics {
         $( table { $( $column:expr; )* } )?
         $( summary { $( $rows:expr; )* } )?
         $( disqualifiers { $( $disqualifier:expr; )* } )?
+        $( content { $content:expr; } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -416,6 +504,7 @@ macro_rules! metrics {
             table: &[ $( $( $column, )* )? ],
             summary: &[ $( $( $rows, )* )? ],
             disqualifiers: &[ $( $( $disqualifier, )* )? ],
+            content: &[ $( $content )? ],
         };
     };
     (@count) => { 0u16 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::server::ServerLog;
 use measure::totals::seconds_until;
 use measure::{
-    Catalogue, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict, VerdictResult,
+    Catalogue, Meaning, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict, VerdictResult,
 };
 use runfile::{ClientOutcome, Reader, Subject};
 
@@ -25,9 +25,6 @@ use crate::window::{SubjectWindow, WindowRow};
 /// The subjects that are no population.
 const SERVER: &str = "server";
 const TESTER: &str = "tester";
-
-/// The column of how many messages a second were acknowledged, and its name in the JSON report.
-pub(crate) const MESSAGES: &str = "messages";
 
 /// How many events a report carries at most: the oldest. All are in the run file.
 const EVENTS_MAX: usize = 10_000;
@@ -309,8 +306,7 @@ fn cpu_per_message(
 ) -> Option<f64> {
     let mut messages = 0.0;
     for population in populations {
-        // Clients of another protocol that knows the word would have no rate of it.
-        let metric = population.catalogue.metric_behind(MESSAGES)?;
+        let metric = population.catalogue.metric_behind(Meaning::Done)?;
         messages += population.metrics.value(metric.name).unwrap_or(0.0);
     }
     let cpu = server?.level("cpu")?.mean;

@@ -327,10 +327,6 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "an error shows how a list of protocols is written",
     ),
     (
-        "report/src/source.rs",
-        "a figure of a series, which is in its JSON report, has a protocol's name",
-    ),
-    (
         "streamgauge/src/commands/demo.rs",
         "a demonstration is of one protocol, with its reference server",
     ),

@@ -1,7 +1,7 @@
 //! What is measured of messages.
 
 use measure::totals::Statistic;
-use measure::{Disqualifier, TableColumn};
+use measure::{Disqualifier, Meaning, TableColumn};
 
 use crate::metrics::CLIENTS;
 
@@ -83,14 +83,15 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["connected", ""]);
-        TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]);
-        TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]).means(Meaning::Done);
+        TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
         TableColumn::smaller("due_not_sent", "due_not_sent", Statistic::Value, ["not", "taken"]);
         TableColumn::smaller("lost_in_flight", "lost_in_flight", Statistic::Value, ["lost in", "flight"]);
         TableColumn::smaller("answers_wrong", "answers_wrong", Statistic::Value, ["answers", "wrong"]);
         TableColumn::smaller("round_trip_p50", "round_trip", Statistic::Quantile(0.5), ["trip", "p50 ms"]);
         TableColumn::smaller("round_trip_p99", "round_trip", Statistic::Quantile(0.99), ["trip", "p99 ms"]);
-        TableColumn::smaller("cpu_per_message", "", Statistic::Value, ["CPU per", "message µs"]);
+        TableColumn::smaller("cpu_per_message", "", Statistic::Value, ["CPU per", "message µs"])
+            .means(Meaning::CpuPerDone);
     }
     summary {
         super::summary::MESSAGES;

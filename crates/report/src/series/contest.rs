@@ -1,8 +1,10 @@
 //! Which runs can be the best of anything: those that served what was asked. A server that sends
 //! too little, or something else, has less to do, so that nothing it saves says anything of it.
 
-use measure::threshold::{WRONG, WRONG_ALLOWED};
-use measure::{Disqualifier, Threshold};
+use std::collections::BTreeMap;
+
+use measure::threshold::WRONG_ALLOWED;
+use measure::{ContentCheck, Disqualifier, Threshold};
 use runfile::{ClientOutcome, ClientRow, Reader};
 use serde_json::Value;
 
@@ -31,18 +33,20 @@ fn written(report: &Report, population: &str, metric: &str) -> Option<f64> {
 }
 
 impl Allowed {
-    /// 0.1 %, or more where the scenario's own thresholds allow more: that on `wrong`, or else
-    /// that on `loss`.
+    /// 0.1 %, or more where the scenario's own thresholds allow more: the first that the protocol
+    /// names.
     pub(super) fn of(report: &Report) -> Allowed {
-        let of_it = |name: &str| {
-            let limit = written(report, name, WRONG).or_else(|| written(report, name, "loss"));
-            limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED))
-        };
         let populations = report.populations.iter();
+        let populations = populations.map(|population| {
+            let content = population.catalogue.content();
+            let metrics = content.map_or(&[][..], |content| content.allowed_by);
+            let mut limits = metrics.iter();
+            let limit = limits.find_map(|metric| written(report, &population.name, metric));
+            let share = limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED));
+            (population.name.clone(), share)
+        });
         Allowed {
-            media: populations
-                .map(|population| (population.name.clone(), of_it(&population.name)))
-                .collect(),
+            media: populations.collect(),
         }
     }
 
@@ -69,6 +73,12 @@ pub(super) struct Clients {
 /// Counts clients by what became of each.
 pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, ReportError> {
     let mut found = Clients::default();
+    let subjects = reader.subjects().iter();
+    let contents = subjects.filter_map(|subject| {
+        let content = subject.catalogue.content()?;
+        Some((subject.name.as_str(), content))
+    });
+    let contents: BTreeMap<&str, &ContentCheck> = contents.collect();
     for client in reader.clients() {
         let client = client?;
         let failed = client.outcome == Some(ClientOutcome::Failed);
@@ -77,17 +87,19 @@ pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, Rep
             continue;
         }
         found.asked += 1;
-        if !failed && came_right(&client, allowed.share(&client.subject)) {
+        let content = contents.get(client.subject.as_str());
+        let allowed = allowed.share(&client.subject);
+        if !failed && content.is_none_or(|content| came_right(&client, content, allowed)) {
             found.served += 1;
         }
     }
     Ok(found)
 }
 
-fn came_right(client: &ClientRow, allowed: f64) -> bool {
+fn came_right(client: &ClientRow, content: &ContentCheck, allowed: f64) -> bool {
     let mut all = Counts::default();
     for stream in client.streams.as_array().into_iter().flatten() {
-        all.add(stream);
+        all.add(stream, content);
     }
     all.wrong() <= allowed
 }
@@ -98,28 +110,30 @@ struct Counts {
     expected: f64,
     received: f64,
     /// What came and should not have, or not so.
-    besides: f64,
+    unwanted: f64,
     damaged: f64,
     broken: Broken,
 }
 
 impl Counts {
-    fn add(&mut self, stream: &Value) {
-        let number = |path: &str| stream.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
-        self.expected += number("/expected");
-        self.received += number("/received");
-        let datagrams = "/ts/datagrams";
-        for name in ["duplicated", "late", "foreign"] {
-            self.besides += number(&format!("{datagrams}/{name}"));
+    fn add(&mut self, stream: &Value, content: &ContentCheck) {
+        let number = |place: &str, name: &str| {
+            let counts = stream.pointer(place).and_then(|counts| counts.get(name));
+            counts.and_then(Value::as_f64).unwrap_or(0.0)
+        };
+        self.expected += number("", content.expected);
+        self.received += number("", content.received);
+        for name in content.unwanted {
+            self.unwanted += number(content.unwanted_at, name);
         }
-        self.damaged += number(&format!("{datagrams}/damaged"));
-        self.broken.errors += number("/ts/continuity_errors");
-        self.broken.lost += number("/ts/continuity_lost");
-        self.broken.packets += number("/ts/ts_packets");
+        self.damaged += number(content.unwanted_at, content.damaged);
+        self.broken.errors += number(content.packets_at, content.gaps);
+        self.broken.lost += number(content.packets_at, content.missing);
+        self.broken.packets += number(content.packets_at, content.packets);
     }
 
     fn wrong(&self) -> f64 {
-        let all = self.expected + self.besides;
+        let all = self.expected + self.unwanted;
         if all > 0.0 {
             (all - (self.received - self.damaged)) / all
         } else {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::totals::Statistic;
-use measure::{TableColumn, Unit};
+use measure::{Meaning, TableColumn, Unit};
 use schemars::JsonSchema;
-
-use crate::source::MESSAGES;
 
 /// The figures of one run, over all its populations. What is null is unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
@@ -81,13 +79,19 @@ pub(super) struct Shown {
 }
 
 impl Figures {
-    /// The figure of that name that every run has, whatever its clients speak: `None` where there
-    /// is no such name.
-    pub(super) fn own(&self, name: &str) -> Option<Option<f64>> {
-        Some(match name {
+    /// The figure of a column that every run has, whatever its clients speak: `None` where there
+    /// is no such figure.
+    pub(super) fn own(&self, column: &TableColumn) -> Option<Option<f64>> {
+        match column.meaning {
+            Meaning::BitRate => return Some(self.bitrate),
+            Meaning::Done => return Some(self.messages),
+            Meaning::Served => return Some(Some(self.served as f64)),
+            Meaning::CpuPerGbit => return Some(self.cpu_per_gbit),
+            Meaning::CpuPerDone => return Some(self.cpu_per_message),
+            Meaning::Figure => {}
+        }
+        Some(match column.name {
             "playing" => Some(self.playing as f64),
-            "served" => Some(self.served as f64),
-            "bitrate" => self.bitrate,
             "received" => Some(self.received as f64),
             "loss" => self.loss,
             "startup_delay_p50" => self.startup_delay_p50,
@@ -95,9 +99,6 @@ impl Figures {
             "jitter" => self.jitter,
             "server_cpu" => self.server_cpu,
             "server_cpu_peak" => self.server_cpu_peak,
-            "cpu_per_gbit" => self.cpu_per_gbit,
-            "cpu_per_message" => self.cpu_per_message,
-            MESSAGES => self.messages,
             "server_memory" => self.server_memory,
             "failed" => Some(self.failed as f64),
             _ => return None,
@@ -107,7 +108,7 @@ impl Figures {
     /// What it has in a column.
     pub(super) fn value(&self, column: &TableColumn) -> Option<f64> {
         let further = || self.columns.get(column.name).copied();
-        self.own(column.name).or_else(further).flatten()
+        self.own(column).or_else(further).flatten()
     }
 
     /// Whether so many of the packets' times are those of reading that a figure made of them may

@@ -1,16 +1,17 @@
 //! From a run file to the figures of one run.
 
 use measure::metric::Source;
+use measure::threshold::WRONG;
 use measure::totals::Statistic;
-use measure::{Disqualifier, TableColumn, Totals, Unit, Window};
+use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
-use super::contest::{self, Allowed};
+use super::contest::{self, Allowed, Broken};
 use super::figures::{Figures, Shown};
 use crate::ReportError;
 use crate::metrics::{Metrics, tidy};
 use crate::model::Report;
-use crate::source::{MESSAGES, is_population};
+use crate::source::is_population;
 
 /// What is added up over the populations, window by window.
 #[derive(Default)]
@@ -53,8 +54,8 @@ impl Sums {
                 if row.index < warm_up {
                     continue;
                 }
-                payload += counter_behind(subject, window, "bitrate");
-                messages += counter_behind(subject, window, MESSAGES);
+                payload += counter_behind(subject, window, Meaning::BitRate);
+                messages += counter_behind(subject, window, Meaning::Done);
                 totals.add(window, row.seconds);
             }
             sums.playing = sums.playing.max(playing);
@@ -91,18 +92,21 @@ impl Sums {
         let mut sum = 0.0;
         for totals in &self.totals {
             let count = |name| totals.named(name, Statistic::Value).unwrap_or(0.0);
-            let payload = count("payload_bytes");
+            let Some(content) = totals.catalogue().content() else {
+                continue;
+            };
+            let payload = count(content.payload);
             // First copies are all that counts as media where nothing else is known to be wrong.
-            let share = match totals.catalogue().find("wrong") {
+            let share = match totals.catalogue().find(WRONG) {
                 None => 1.0,
                 Some(_) if payload == 0.0 => 0.0,
                 Some(_) => {
-                    let came =
-                        count("received") + count("duplicated") + count("late") + count("foreign");
+                    let unwanted: f64 = content.unwanted.iter().copied().map(count).sum();
+                    let came = count(content.received) + unwanted;
                     if came <= 0.0 {
                         return None;
                     }
-                    (count("received") - count("damaged")) / came
+                    (count(content.received) - count(content.damaged)) / came
                 }
             };
             sum += payload * share;
@@ -131,8 +135,8 @@ fn middle_of(rates: &mut [f64]) -> Option<f64> {
 }
 
 /// What the window counted of what a column of the table shows the rate of.
-fn counter_behind(subject: &Subject, window: &Window, column: &str) -> f64 {
-    let counter = subject.catalogue.counter_behind(column);
+fn counter_behind(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
+    let counter = subject.catalogue.counter_behind(meaning);
     let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
     count.map_or(0.0, |count| *count as f64)
 }
@@ -158,7 +162,11 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
     };
     let server_cpu = of_server(|server| Some(server.level("cpu")?.mean));
     let gbits = sums.right_rate().map(|rate| rate / 1e9);
-    let packets = sums.value("ts_packets").or(sums.value("received"));
+    let content = populations(reader).find_map(|subject| subject.catalogue.content());
+    let packets = content.and_then(|content| {
+        let packets = sums.value(content.packets);
+        packets.or_else(|| sums.value(content.received))
+    });
     let mut figures = Figures {
         playing: sums.playing.max(0.0) as u64,
         asked: clients.asked,
@@ -168,7 +176,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         messages: middle_of(&mut sums.message_rates).map(tidy),
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),
-        wrong: sums.value("wrong"),
+        wrong: sums.value(WRONG),
         startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
         startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),
         jitter: sums.figure("jitter", Statistic::Mean),
@@ -201,23 +209,23 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
                 continue;
             }
             let metric = subject.catalogue.find(column.metric);
-            let unit = match metric {
-                Some(metric) => metric.unit,
-                None if column.name == "cpu_per_message" => Unit::Seconds,
-                None if column.name == "cpu_per_gbit" => Unit::Cores,
-                None => Unit::Count,
+            let unit = match (metric, column.meaning) {
+                (Some(metric), _) => metric.unit,
+                (None, Meaning::CpuPerDone) => Unit::Seconds,
+                (None, Meaning::CpuPerGbit) => Unit::Cores,
+                (None, _) => Unit::Count,
             };
             figures.shown.push(Shown { column, unit });
-            if metric.is_some() && figures.own(column.name).is_none() {
+            if metric.is_some() && figures.own(column).is_none() {
                 figures.columns.insert(column.name, sums.column(column));
             }
         }
     }
-    let broken = contest::Broken {
-        errors: sums.count("continuity_errors"),
-        lost: sums.count("continuity_lost"),
-        packets: sums.count("ts_packets"),
-    };
+    let broken = content.map_or_else(Broken::default, |content| Broken {
+        errors: sums.count(content.gaps),
+        lost: sums.count(content.missing),
+        packets: sums.count(content.packets),
+    });
     let mut declared: Vec<&Disqualifier> = Vec::new();
     for disqualifier in populations(reader).flat_map(|one| one.catalogue.disqualifiers()) {
         if !declared.contains(&disqualifier) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use measure::{Better, TableColumn, Unit};
+use measure::{Better, Meaning, TableColumn, Unit};
 
 use super::chart::chart;
 use super::figures::Shown;
@@ -29,7 +29,7 @@ struct Column {
     left: bool,
     /// Of a column that may be left out where there is no room: how soon, the smallest first, and
     /// what is said of it then.
-    silent: Option<(usize, String)>,
+    silent: Option<(u8, String)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -194,15 +194,15 @@ fn cell(row: &Row, column: &TableColumn, unit: Unit) -> Cell {
     let figures = row.figures.as_ref();
     let text = figures.and_then(|figures| {
         let value = figures.value(column);
-        if column.name == "loss" && value.is_none() && figures.bitrate.is_some() {
+        if column.says_unknown && value.is_none() && figures.bitrate.is_some() {
             return Some("unknown".to_owned());
         }
-        let text = match column.name {
-            "cpu_per_message" => digits(value? * 1e6),
+        let text = match column.meaning {
+            Meaning::CpuPerDone => digits(value? * 1e6),
             _ => shown(unit, value?),
         };
-        Some(match column.name {
-            "served" => format!("{text} of {}", count(figures.asked as f64)),
+        Some(match column.meaning {
+            Meaning::Served => format!("{text} of {}", count(figures.asked as f64)),
             _ if figures.is_doubtful(column) => format!("~{text}"),
             _ => text,
         })
@@ -230,12 +230,13 @@ fn figure_columns(series: &Series) -> Vec<Column> {
                 .map(|row| cell(row, column, unit))
                 .collect(),
             left: false,
-            silent: match column.name {
+            silent: match column.hidden_at {
                 _ if nothing => Some((1, format!("{heading} (0 in every run)"))),
-                "damaged" => Some((2, format!("{heading} (at most {})", count(most)))),
-                "cpu_per_gbit" => Some((3, heading)),
-                "random_access_delay_p50" => Some((4, heading)),
-                _ => None,
+                Some(order) if unit == Unit::Count => {
+                    Some((order, format!("{heading} (at most {})", count(most))))
+                }
+                Some(order) => Some((order, heading)),
+                None => None,
             },
         }
     };
@@ -243,10 +244,11 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     // What the server's processor is shared by stands beside it.
     let mut shared_by = Vec::new();
-    let has = |name: &str| clients.iter().any(|shown| shown.column.name == name);
+    let mut meanings = clients.iter().map(|shown| shown.column.meaning);
+    let says_served = meanings.any(|meaning| meaning == Meaning::Served);
     for Shown { column, unit } in &clients {
         let made = of(column, *unit);
-        if matches!(column.name, "cpu_per_gbit" | "cpu_per_message") {
+        if matches!(column.meaning, Meaning::CpuPerGbit | Meaning::CpuPerDone) {
             shared_by.push(made);
         } else {
             columns.push(made);
@@ -257,7 +259,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     columns.extend(shared_by);
     columns.push(of(memory, Unit::Bytes));
     // What is served says it already.
-    if !has("served") {
+    if !says_served {
         columns.push(of(&best::FAILED, Unit::Count));
     }
     // What is known of no run has no column.
@@ -284,7 +286,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
 /// Leaves out columns that say least until all fit beside each other, and gives what was left out.
 /// Where that is not enough, all stay.
 fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
-    let mut order: Vec<(usize, usize)> = figures
+    let mut order: Vec<(u8, usize)> = figures
         .iter()
         .enumerate()
         .filter_map(|(at, column)| Some((column.silent.as_ref()?.0, at)))

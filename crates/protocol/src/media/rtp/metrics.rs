@@ -1,8 +1,9 @@
 //! What is measured of a stream of RTP.
 
-use measure::TableColumn;
 use measure::totals::Statistic;
+use measure::{Meaning, TableColumn};
 
+use crate::media::ts::metrics::CONTENT;
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
@@ -121,11 +122,12 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["playing", ""]);
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
         TableColumn::larger("received", "received", Statistic::Value, ["packets", ""]);
-        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).says_unknown();
         TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);
         TableColumn::smaller("startup_delay_p95", "startup_delay", Statistic::Quantile(0.95), ["startup", "p95 ms"]);
         TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]);
     }
+    content { CONTENT; }
 }

@@ -1,12 +1,28 @@
 //! What is measured of a transport stream.
 
-use measure::TableColumn;
+use measure::threshold::WRONG;
 use measure::totals::Statistic;
+use measure::{ContentCheck, Meaning, TableColumn};
 
 use crate::metrics::CLIENTS;
 
 /// Of what counts stamped datagrams nothing is known where none came.
 const STAMPED: &[&str] = &["expected", "foreign"];
+
+/// What of media came right, as far as sequence numbers, stamps and continuity counters tell.
+pub(crate) const CONTENT: ContentCheck = ContentCheck {
+    payload: "payload_bytes",
+    expected: "expected",
+    received: "received",
+    unwanted: &["duplicated", "late", "foreign"],
+    damaged: "damaged",
+    gaps: "continuity_errors",
+    missing: "continuity_lost",
+    packets: "ts_packets",
+    unwanted_at: "/ts/datagrams",
+    packets_at: "/ts",
+    allowed_by: &[WRONG, "loss"],
+};
 
 measure::metrics! {
     /// Transport streams, added up over a population.
@@ -135,18 +151,20 @@ measure::metrics! {
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
     }
     table {
-        TableColumn::larger("served", "", Statistic::Value, ["served", ""]);
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]);
-        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+        TableColumn::larger("served", "", Statistic::Value, ["served", ""]).means(Meaning::Served);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).says_unknown();
         TableColumn::smaller("duplicated", "duplicated", Statistic::Value, ["twice", ""]).known_with(STAMPED);
         TableColumn::smaller("foreign", "foreign", Statistic::Value, ["foreign", ""]).known_with(STAMPED);
-        TableColumn::smaller("damaged", "damaged", Statistic::Value, ["damaged", ""]).known_with(STAMPED);
+        TableColumn::smaller("damaged", "damaged", Statistic::Value, ["damaged", ""]).known_with(STAMPED).hidden_at(2);
         TableColumn::smaller("continuity_errors", "continuity_errors", Statistic::Value, ["contin.", "errors"])
             .only_without(STAMPED);
         TableColumn::smaller("datagram_delay_p50", "datagram_delay", Statistic::Quantile(0.5), ["delay", "p50 ms"]).of_times();
         TableColumn::smaller("datagram_delay_p99", "datagram_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]).of_times();
-        TableColumn::smaller("random_access_delay_p50", "random_access_delay", Statistic::Quantile(0.5), ["picture", "p50 ms"]);
+        TableColumn::smaller("random_access_delay_p50", "random_access_delay", Statistic::Quantile(0.5), ["picture", "p50 ms"]).hidden_at(4);
         TableColumn::smaller("zap_delay_p50", "zap_delay", Statistic::Quantile(0.5), ["zapping", "p50 ms"]);
-        TableColumn::smaller("cpu_per_gbit", "", Statistic::Value, ["CPU per", "Gb/s"]);
+        TableColumn::smaller("cpu_per_gbit", "", Statistic::Value, ["CPU per", "Gb/s"])
+            .means(Meaning::CpuPerGbit).hidden_at(3);
     }
+    content { CONTENT; }
 }

@@ -11,7 +11,7 @@ use measure::threshold::Judge;
 use measure::totals::{Statistic, seconds_until};
 use measure::{Grounds, Health, Recorder, Time, Totals, Verdict, Window, server, tester};
 use net::Clock;
-use protocol::session::Outcome;
+use protocol::session::{Outcome, StreamRow};
 use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
 use scenario::{Scenario, Secrets, mask_text};
 use sut::{CpuSource, Sut};
@@ -611,7 +611,7 @@ fn supervisor_lost(sut: &Sut) -> Option<String> {
 
 fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
     let (ended, outcome) = client.ended.unzip();
-    let mut streams = serde_json::to_value(client.streams).unwrap_or_default();
+    let mut streams = client.streams.iter().map(StreamRow::to_json).collect();
     // Its words are ours, but for URLs.
     Secrets::default().mask_json(&mut streams);
     let (outcome, failure) = match outcome {

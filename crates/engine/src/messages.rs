@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use measure::{Time, Window};
-use protocol::media::rtp::StreamSummary;
 use protocol::session::Record;
+use protocol::session::StreamRow;
 
 use crate::resolver::Answer;
 
@@ -67,7 +67,7 @@ pub(crate) struct ClientState {
     pub(crate) first_media: Option<Time>,
     /// When it ended and how; none while it lives.
     pub(crate) ended: Option<(Time, protocol::session::Outcome)>,
-    pub(crate) streams: Vec<StreamSummary>,
+    pub(crate) streams: Vec<StreamRow>,
     /// What the server says of the media, of a client that is there to ask.
     pub(crate) described: Option<Box<measure::media::MediaDescription>>,
 }

@@ -30,6 +30,9 @@ pub struct Protocol {
     /// How much the sinks of its clients' datagrams read of each; none where all media comes in
     /// connections.
     pub datagrams: Option<Needs>,
+    /// What the row of each stream of a client tells in the run file ([`crate::session::StreamRow`]),
+    /// as JSON pointers (RFC 6901). Names never change, because run files are kept.
+    pub stream_columns: &'static [&'static [&'static str]],
     /// Reads a URL. The error says why no client can be sent there.
     pub read_url: fn(&str) -> Result<Location, String>,
     /// By what a server that was started shows that it serves a URL; none where it cannot be asked.

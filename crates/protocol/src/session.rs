@@ -24,14 +24,13 @@ use std::time::Duration;
 
 use measure::{Recorder, Run, Time};
 
-use crate::media::rtp::StreamSummary;
-
 mod datagrams;
 pub mod exchange;
 mod flows;
 mod record;
 pub mod schedule;
 mod sinks;
+mod streams;
 
 pub use crate::tls::TlsError;
 pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
@@ -40,6 +39,7 @@ pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader,
 pub use record::Record;
 pub use schedule::Pace;
 pub use sinks::{Arrival, MediaEvent, Needs, Sink, SinkId, Sinks};
+pub use streams::StreamRow;
 
 /// One side of one conversation.
 pub trait Session {
@@ -60,7 +60,7 @@ pub trait Session {
     /// What each stream of the session has come to so far, for the client's row in the run file
     /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing,
     /// for a session that receives no media or is over.
-    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         let _ = sinks;
         Vec::new()
     }
@@ -302,7 +302,7 @@ pub enum Output {
     Described(Box<measure::media::MediaDescription>),
     /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row
     /// in the run file.
-    Streams(Vec<StreamSummary>),
+    Streams(Vec<StreamRow>),
     /// Something for the run's list of events. The engine bounds how many are kept.
     Note(Note),
     /// What the session did, for the report of whoever runs it.

@@ -14,7 +14,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -61,7 +61,7 @@ fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut served = Vec::new();
     for (_, output) in pair.said() {
         match output {
-            Output::Streams(streams) => counted.extend(streams.iter().cloned()),
+            Output::Streams(streams) => counted.extend(summaries(streams)),
             Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
             _ => {}
         }

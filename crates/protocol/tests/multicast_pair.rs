@@ -13,7 +13,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{MulticastConfig, Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/a";
@@ -52,7 +52,7 @@ fn pair(settings: PairSettings, url: &str, server: Server) -> Pair {
 fn counted(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
     let said = pair.said().iter().filter(|(who, _)| *who == session);
     said.filter_map(|(_, output)| match output {
-        Output::Streams(streams) => Some(streams.clone()),
+        Output::Streams(streams) => Some(summaries(streams)),
         _ => None,
     })
     .flatten()

@@ -16,7 +16,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as m, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
@@ -60,7 +60,7 @@ fn pair(settings: PairSettings, first: Box<Client>) -> Pair {
 fn streams(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
     let said = pair.said().iter().filter(|(who, _)| *who == session);
     said.filter_map(|(_, output)| match output {
-        Output::Streams(streams) => Some(streams.clone()),
+        Output::Streams(streams) => Some(summaries(streams)),
         _ => None,
     })
     .flatten()

@@ -13,7 +13,9 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{
+    Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries,
+};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -74,7 +76,7 @@ fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut served = Vec::new();
     for (_, output) in pair.said() {
         match output {
-            Output::Streams(streams) => counted.extend(streams.iter().cloned()),
+            Output::Streams(streams) => counted.extend(summaries(streams)),
             Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
             _ => {}
         }

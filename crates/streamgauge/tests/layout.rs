@@ -426,6 +426,24 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
 }
 
 #[test]
+fn the_session_contract_knows_no_protocol_and_no_media() {
+    let folder = root().join("crates/protocol/src");
+    let mut wrong = Vec::new();
+    for (path, text) in sources("protocol") {
+        let inside = path.strip_prefix(&folder).unwrap_or(&path);
+        if !inside.starts_with("session") && inside != Path::new("session.rs") {
+            continue;
+        }
+        let code: String = without_tests(&text).lines().map(without_comment).collect();
+        let used = code.split("crate::").skip(1);
+        let known = ["mix::", "session::", "tls::"];
+        let others = used.filter(|path| !known.iter().any(|known| path.starts_with(known)));
+        wrong.extend(others.map(|path| format!("{}: {path:.20}", inside.display())));
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn protocols_are_found_by_their_names() {
     for line in [
         "use protocol::messages::metrics as m;",

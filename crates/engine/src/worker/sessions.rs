@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::session::{ChannelId, FlowId, PeerId, Session};
+use protocol::session::{ChannelId, FlowId, PeerId, Session, StreamRow};
 use slab::Slab;
 
 use super::keys::{SentBy, SessionKey};
@@ -56,7 +56,7 @@ pub(super) struct Client {
     pub(super) due: Time,
     pub(super) begun: Time,
     pub(super) first_media: Option<Time>,
-    pub(super) streams: Vec<protocol::media::rtp::StreamSummary>,
+    pub(super) streams: Vec<StreamRow>,
     /// What the server says of the media, of a client that is there to ask.
     pub(super) described: Option<Box<measure::media::MediaDescription>>,
 }

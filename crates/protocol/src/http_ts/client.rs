@@ -22,7 +22,8 @@ use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
 use crate::metrics as clients;
 use crate::session::{
-    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, Times,
+    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, StreamRow,
+    Times,
 };
 
 mod content;
@@ -632,7 +633,7 @@ impl Client {
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    fn summaries(&self) -> Vec<StreamSummary> {
+    fn summaries(&self) -> Vec<StreamRow> {
         let checker = self.checker.as_deref();
         let summary = checker.map(|checker| {
             StreamSummary::of_transport_stream(self.url.to_string(), self.wire_bytes, checker)
@@ -641,7 +642,8 @@ impl Client {
             .zapping
             .as_ref()
             .and_then(|zapping| zapping.earlier.as_deref());
-        earlier.cloned().into_iter().chain(summary).collect()
+        let summaries = earlier.cloned().into_iter().chain(summary);
+        summaries.map(StreamRow::new).collect()
     }
 
     /// Where the connection goes from and to, for details of failures.
@@ -702,7 +704,7 @@ impl Session for Client {
         }
     }
 
-    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamSummary> {
+    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamRow> {
         self.summaries()
     }
 }

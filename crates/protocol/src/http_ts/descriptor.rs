@@ -12,6 +12,7 @@ use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::http1::Url;
+use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
 use crate::options::ClientOptions;
@@ -25,6 +26,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: Url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
     datagrams: None,
+    stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     read_url,
     probe: None,
     server: &SERVER,

@@ -25,6 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     datagrams: None,
+    stream_columns: &[],
     read_url,
     probe: None,
     server: &SERVER,

@@ -44,7 +44,7 @@ use crate::media::source::Source;
 use crate::metrics as clients;
 use crate::session::{
     ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
-    Times,
+    StreamRow, Times,
 };
 
 mod answers;
@@ -655,8 +655,9 @@ impl Session for Client {
             .any(|due| due <= now)
     }
 
-    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
-        self.summaries(sinks)
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        let summaries = self.summaries(sinks).into_iter();
+        summaries.map(StreamRow::new).collect()
     }
 }
 

@@ -29,6 +29,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: url::DEFAULT_PORT,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
     datagrams: Some(rtp::NEEDS),
+    stream_columns: &[rtp::RTP_COLUMNS],
     read_url,
     probe: Some(Probe {
         request: |url| {

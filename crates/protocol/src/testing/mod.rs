@@ -12,5 +12,18 @@ mod network;
 mod pair;
 mod stream;
 
+use crate::media::rtp::StreamSummary;
+use crate::session::StreamRow;
 pub use network::{Network, NetworkCounts, NetworkSettings};
+
 pub use pair::{Door, End, Pair, PairSettings, Path, SessionNumber, Side};
+
+/// The rows of streams in the type that they all are of.
+///
+/// # Panics
+/// One is of another type.
+pub fn summaries(rows: &[StreamRow]) -> Vec<StreamSummary> {
+    let summary = |row: &StreamRow| row.get().cloned();
+    let summaries = rows.iter().map(summary).collect::<Option<_>>();
+    summaries.expect("each is of a stream of RTP or a transport stream")
+}

@@ -15,11 +15,6 @@ use super::{ORDER, is_test, root, sources, without_tests};
 const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
     (
         "protocol",
-        &["media::rtp::summary", "media::ts::checker", "session"],
-        "the contract names its sinks, which tell sessions what came",
-    ),
-    (
-        "protocol",
         &[
             "rtsp::server::record",
             "rtsp::server::requests",

@@ -10,6 +10,7 @@ use super::*;
 use crate::follow::Follow;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
+use crate::testing::summaries;
 use mediagen::ts::packet::{PACKET, SYNC};
 use mediagen::ts::stamp::Stamp;
 
@@ -230,6 +231,7 @@ fn delays_count_from_when_the_client_was_due() {
     else {
         panic!("{before:?}");
     };
+    let streams = summaries(streams);
     assert_eq!(streams[0].url, "http://10.0.0.1:8080/rtp/239.81.0.1:4056");
     assert_eq!(streams[0].counts.payload_bytes, 10 * 188);
     assert_eq!(streams[0].counts.wire_bytes, 19 + 10 * 188);

@@ -16,7 +16,7 @@ pub use flow::{Clip, Course, Faults, FlowSettings, Pacing, RtpFlow};
 pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_EVERY;
 pub use served::{Departure, ServedStream};
-pub use summary::StreamSummary;
+pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
 
 use crate::media::shared::figures;
 use crate::session::Needs;

@@ -10,6 +10,52 @@ use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{Checker, DatagramCounts, PidCounts, TsCounts};
 use mediagen::ts::packet::PACKET;
 
+/// What the row of a stream of RTP tells, as JSON pointers: beside its kind, URL and source the
+/// metrics of these names, of the stream alone.
+pub const RTP_COLUMNS: &[&str] = &[
+    "/kind",
+    "/url",
+    "/ssrc",
+    "/expected",
+    "/received",
+    "/payload_bytes",
+    "/wire_bytes",
+    "/duplicated",
+    "/reordered",
+    "/late",
+    "/malformed",
+    "/restarts",
+    "/sender_reports",
+    "/lost_tail",
+];
+
+/// The same of a transport stream, beside [`RTP_COLUMNS`]: those of `datagrams` where stamped ones
+/// came.
+pub const TS_COLUMNS: &[&str] = &[
+    "/ts/ts_packets",
+    "/ts/sync_losses",
+    "/ts/out_of_sync_bytes",
+    "/ts/continuity_errors",
+    "/ts/continuity_lost",
+    "/ts/ts_duplicates",
+    "/ts/transport_errors",
+    "/ts/malformed",
+    "/ts/table_errors",
+    "/ts/untracked_packets",
+    "/ts/pcr_jumps",
+    "/ts/datagrams/expected",
+    "/ts/datagrams/received",
+    "/ts/datagrams/duplicated",
+    "/ts/datagrams/reordered",
+    "/ts/datagrams/late",
+    "/ts/datagrams/foreign",
+    "/ts/datagrams/old_channel",
+    "/ts/datagrams/damaged",
+    "/ts/datagrams/stray_packets",
+    "/ts/datagrams/restarts",
+    "/ts/pids",
+];
+
 /// One stream of a client, as it is written to the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamSummary {
@@ -132,6 +178,65 @@ impl StreamSummary {
             playout_buffer: receiver.playout_buffer(),
             first_arrival: receiver.first_arrival(),
             last_arrival: receiver.last_arrival(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::media::rtp::ReceiverConfig;
+    use crate::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
+    use crate::session::StreamRow;
+
+    /// All places in an object that hold something else than an object.
+    fn places(value: &Value, before: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    places(value, &format!("{before}/{name}"), found);
+                }
+            }
+            _ => found.push(before.to_owned()),
+        }
+    }
+
+    #[test]
+    fn rows_have_the_columns_that_their_protocol_declares() {
+        let receiver = RtpReceiver::new(&ReceiverConfig {
+            clock_rate: 90_000,
+            payload_types: Vec::new(),
+            playout_buffer: Duration::ZERO,
+        });
+        let of_rtp = StreamSummary::new(MediaKind::Video, "", &receiver);
+        let of_ts = StreamSummary {
+            ts: Some(Box::new(TsSummary {
+                counts: TsCounts::default(),
+                datagrams: Some(DatagramCounts::default()),
+                pids: Vec::new(),
+            })),
+            ..of_rtp.clone()
+        };
+        for (summary, protocol) in [(of_rtp, &RTSP_PROTOCOL), (of_ts, &HTTP_TS_PROTOCOL)] {
+            let row = StreamRow::new(summary.clone());
+            assert_eq!(row.get(), Some(&summary));
+            let mut found = Vec::new();
+            places(&row.to_json(), "", &mut found);
+            let declared = protocol.stream_columns.concat();
+            let mut names = declared.clone();
+            names.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, names, "{}", protocol.name);
+            for name in declared.iter().filter_map(|place| place.rsplit('/').next()) {
+                let own = ["kind", "url", "ssrc", "pids"].contains(&name);
+                let all = [&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
+                let is_metric = all
+                    .iter()
+                    .any(|protocol| protocol.catalogue.find(name).is_some());
+                assert!(own || is_metric, "{name}");
+            }
         }
     }
 }

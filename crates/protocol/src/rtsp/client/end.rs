@@ -10,7 +10,7 @@ use crate::media::rtp::RtpReceiver;
 use crate::media::silence;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
-use crate::session::{ChannelId, Context, Note, Outcome, Output};
+use crate::session::{ChannelId, Context, Note, Outcome, Output, StreamRow};
 
 /// How long the answer to TEARDOWN is waited for.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -225,7 +225,8 @@ impl Client {
             }
         }
         if !summaries.is_empty() {
-            cx.out.push_back(Output::Streams(summaries));
+            let rows = summaries.into_iter().map(StreamRow::new).collect();
+            cx.out.push_back(Output::Streams(rows));
         }
         cx.out.push_back(Output::Ended(outcome));
     }

@@ -145,6 +145,7 @@ fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
     let Some(Output::Streams(streams)) = before.last() else {
         panic!("{before:?}");
     };
+    let streams = summaries(streams);
     assert_eq!(streams[0].url, "the 3 channels before");
     assert_eq!(streams[1].url, url(1));
     let sum = |of: fn(&StreamSummary) -> u64| streams.iter().map(of).sum::<u64>();

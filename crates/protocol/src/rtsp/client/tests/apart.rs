@@ -4,6 +4,7 @@ use super::*;
 use crate::apart::messages::{Asked, Said, StreamState, VERSION, line};
 use crate::apart::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
+use crate::testing::summaries;
 
 /// Up to the answer to SETUP, of a client at 10.0.0.2 that wants its media at 10.0.0.3.
 fn answered(status: u16, transport: &str) -> Bench {
@@ -229,7 +230,7 @@ fn media_that_another_machine_receives_is_told_of_to_its_end() {
     let (before, outcome) = bench.ended();
     assert_eq!(outcome, Outcome::Completed);
     let received = before.iter().find_map(|output| match output {
-        Output::Streams(streams) => Some(streams[0].counts.received),
+        Output::Streams(streams) => Some(summaries(streams)[0].counts.received),
         _ => None,
     });
     assert_eq!(received, Some(60));

@@ -11,10 +11,11 @@ use std::process::Command;
 use protocol::registry::{FOLDERS, PROTOCOLS};
 
 /// The crates, in the order in which they may depend on each other: on earlier ones only.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "measure",
     "load",
     "mediagen",
+    "link",
     "protocol",
     "net",
     "runfile",
@@ -26,7 +27,7 @@ const ORDER: [&str; 11] = [
 ];
 
 /// The crates that do no I/O and read no clock.
-const PURE: [&str; 4] = ["measure", "load", "mediagen", "protocol"];
+const PURE: [&str; 5] = ["measure", "load", "mediagen", "link", "protocol"];
 
 /// The longest a source file may be, in lines.
 const LONGEST_FILE: usize = 800;

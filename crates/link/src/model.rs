@@ -1,0 +1,332 @@
+//! One direction of a link.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use measure::Time;
+
+use crate::codel::CoDel;
+use crate::counts::Counts;
+use crate::random::{Chance, Draws, delay, least};
+use crate::settings::{Discipline, Lost, QueueLimit, Settings};
+
+/// A packet that leaves a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery<T> {
+    /// What was sent.
+    pub packet: T,
+    /// Its number: how many came before it.
+    pub number: u64,
+    /// When it came.
+    pub came: Time,
+    /// When it is to leave.
+    pub due: Time,
+    /// Whether it is the second copy of a packet.
+    pub copy: bool,
+    /// Where a bit of it is wrong: a random number, of which the remainder by the number of its
+    /// bits is the bit.
+    pub wrong_bit: Option<u64>,
+}
+
+/// One direction of a link, that carries packets of type `T`.
+///
+/// Times that are given to it never go back. Memory is bounded where the rate is, by the queue; and
+/// by what comes within the delay.
+#[derive(Debug)]
+pub struct Link<T> {
+    settings: Settings,
+    /// Settings to come, in order of time.
+    changes: VecDeque<(Time, Settings)>,
+    chance: Chance,
+    queue: VecDeque<Waiting<T>>,
+    /// Bytes in the queue.
+    queued: u64,
+    codel: CoDel,
+    /// Until when the serialiser is busy.
+    busy: Time,
+    under_way: BinaryHeap<Reverse<UnderWay<T>>>,
+    /// When the last one that may not be overtaken leaves.
+    last: Time,
+    /// One more than the highest number that has left.
+    highest: u64,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    packet: T,
+    bytes: usize,
+    number: u64,
+    came: Time,
+    draws: Draws,
+}
+
+#[derive(Debug)]
+struct UnderWay<T> {
+    bytes: usize,
+    delivery: Delivery<T>,
+}
+
+impl<T> UnderWay<T> {
+    fn key(&self) -> (Time, u64, bool) {
+        (self.delivery.due, self.delivery.number, self.delivery.copy)
+    }
+}
+
+impl<T> PartialEq for UnderWay<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for UnderWay<T> {}
+
+impl<T> PartialOrd for UnderWay<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for UnderWay<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<T: Clone> Link<T> {
+    /// A link on which nothing is. `changes` replace its settings at their times, which are in
+    /// order.
+    pub fn new(settings: Settings, changes: Vec<(Time, Settings)>, seed: u64) -> Link<T> {
+        Link {
+            settings,
+            changes: changes.into(),
+            chance: Chance::new(seed),
+            queue: VecDeque::new(),
+            queued: 0,
+            codel: CoDel::default(),
+            busy: Time::ZERO,
+            under_way: BinaryHeap::new(),
+            last: Time::ZERO,
+            highest: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Sends a packet of so many bytes, its IP header included.
+    ///
+    /// # Errors
+    /// Why it is lost already. One that is not may still be dropped by CoDel.
+    pub fn send(&mut self, now: Time, bytes: usize, packet: T) -> Result<(), Lost> {
+        self.advance(now);
+        let number = self.counts.packets;
+        self.counts.packets += 1;
+        self.counts.bytes += bytes as u64;
+        let draws = self.chance.draw();
+        // Asked whatever else happens to it: a burst goes on behind an outage as it would have.
+        let by_chance = self.chance.loses(&self.settings.loss, number, draws.loss);
+        let outages = &self.settings.outages;
+        if outages
+            .iter()
+            .any(|outage| (outage.from..outage.until).contains(&now))
+        {
+            self.counts.lost_in_outages += 1;
+            return Err(Lost::Outage);
+        }
+        if self.settings.mtu.is_some_and(|mtu| bytes > mtu) {
+            self.counts.lost_too_long += 1;
+            return Err(Lost::TooLong);
+        }
+        if by_chance {
+            self.counts.lost_by_chance += 1;
+            return Err(Lost::Chance);
+        }
+        if self.is_full(now, bytes) {
+            self.counts.lost_queue_full += 1;
+            return Err(Lost::QueueFull);
+        }
+        self.queue.push_back(Waiting {
+            packet,
+            bytes,
+            number,
+            came: now,
+            draws,
+        });
+        self.queued += bytes as u64;
+        self.advance(now);
+        self.counts.queue_bytes_max = self.counts.queue_bytes_max.max(self.queued);
+        Ok(())
+    }
+
+    fn is_full(&self, now: Time, bytes: usize) -> bool {
+        let Some(rate) = self.settings.rate else {
+            return false;
+        };
+        match self.settings.queue.limit {
+            QueueLimit::Bytes(most) => {
+                // What finds the serialiser free does not wait.
+                self.busy > now && self.queued + bytes as u64 > most
+            }
+            QueueLimit::Time(most) => {
+                self.busy.since(now) + serialisation(self.queued, rate) > most
+            }
+        }
+    }
+
+    /// Lets packets out of the queue that the serialiser has taken by `now`, and settings change.
+    fn advance(&mut self, now: Time) {
+        loop {
+            let begins = self.queue.front().map(|first| first.came.max(self.busy));
+            let changes = self.changes.front().map(|&(at, _)| at);
+            match (begins, changes) {
+                (begins, Some(at)) if at <= now && begins.is_none_or(|begins| at <= begins) => {
+                    if let Some((_, settings)) = self.changes.pop_front() {
+                        self.settings = settings;
+                    }
+                }
+                (Some(begins), _) if begins <= now => self.serialise(begins),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the first packet out of the queue, at that time.
+    fn serialise(&mut self, at: Time) {
+        let Some(first) = self.queue.pop_front() else {
+            return;
+        };
+        self.queued -= first.bytes as u64;
+        let waited = at.since(first.came);
+        self.counts.waited_max = self.counts.waited_max.max(waited);
+        let rate = self.settings.rate;
+        if rate.is_some()
+            && let Discipline::CoDel { target, interval } = self.settings.queue.discipline
+            && self
+                .codel
+                .drops(at, waited, self.queue.is_empty(), target, interval)
+        {
+            self.counts.lost_by_codel += 1;
+            return;
+        }
+        if let Some(rate) = rate {
+            self.busy = at + serialisation(first.bytes as u64, rate);
+        }
+        let sent = if rate.is_some() { self.busy } else { at };
+        self.propagate(first, sent);
+    }
+
+    /// Has a packet under way whose last bit was sent at that time.
+    fn propagate(&mut self, packet: Waiting<T>, sent: Time) {
+        let Settings {
+            jitter,
+            reorder,
+            held_back,
+            duplicate,
+            corrupt,
+            ..
+        } = self.settings;
+        let Waiting {
+            packet,
+            bytes,
+            number,
+            came,
+            draws,
+        } = packet;
+        let mean = self.settings.delay;
+        let mut due = sent + delay(mean, &jitter, draws.jitter[0]);
+        if !jitter.reorders {
+            due = due.max(self.last);
+            self.last = due;
+        }
+        let second = (draws.duplicate < duplicate)
+            .then(|| sent + delay(mean, &jitter, draws.jitter[1]))
+            .map(|second| {
+                if jitter.reorders {
+                    second
+                } else {
+                    second.max(due)
+                }
+            });
+        if draws.reorder < reorder {
+            due += held_back;
+        }
+        let wrong_bit = (draws.corrupt < corrupt).then_some(draws.bit);
+        if let Some(second) = second {
+            let packet = packet.clone();
+            let due = second;
+            let delivery = Delivery {
+                packet,
+                number,
+                came,
+                due,
+                copy: true,
+                wrong_bit: None,
+            };
+            self.under_way.push(Reverse(UnderWay { bytes, delivery }));
+        }
+        let delivery = Delivery {
+            packet,
+            number,
+            came,
+            due,
+            copy: false,
+            wrong_bit,
+        };
+        self.under_way.push(Reverse(UnderWay { bytes, delivery }));
+    }
+
+    /// When [`Link::take`] is to be called next: by then, and not much before, a packet may leave.
+    /// None where nothing is in it.
+    pub fn next(&self) -> Option<Time> {
+        let soonest = least(self.settings.delay, &self.settings.jitter);
+        let queued = self.queue.front().map(|_| self.busy + soonest);
+        let under_way = self
+            .under_way
+            .peek()
+            .map(|Reverse(first)| first.delivery.due);
+        queued.into_iter().chain(under_way).min()
+    }
+
+    /// The next packet that has left by `now`.
+    pub fn take(&mut self, now: Time) -> Option<Delivery<T>> {
+        self.advance(now);
+        if self.under_way.peek()?.0.delivery.due > now {
+            return None;
+        }
+        let Reverse(UnderWay { bytes, delivery }) = self.under_way.pop()?;
+        if delivery.copy {
+            self.counts.duplicated += 1;
+        } else {
+            self.counts.delivered += 1;
+            self.counts.delivered_bytes += bytes as u64;
+            self.counts.reordered += u64::from(delivery.number < self.highest);
+            self.counts.corrupted += u64::from(delivery.wrong_bit.is_some());
+            self.highest = self.highest.max(delivery.number);
+        }
+        Some(delivery)
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Bytes that wait now.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queued
+    }
+
+    /// How many packets are in it: in the queue or under way, second copies included.
+    pub fn held(&self) -> usize {
+        self.queue.len() + self.under_way.len()
+    }
+}
+
+/// How long so many bytes take.
+fn serialisation(bytes: u64, rate: u64) -> Duration {
+    let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

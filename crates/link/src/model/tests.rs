@@ -1,0 +1,457 @@
+use super::*;
+use crate::settings::{Jitter, Loss, Outage, Queue, Shape};
+use proptest::prelude::*;
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + ms(millis)
+}
+
+/// What leaves a link into which a packet of 1,000 bytes is sent each `gap`, and what it did.
+fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delivery<u64>>, Counts) {
+    let mut link = Link::new(settings.clone(), Vec::new(), seed);
+    let mut left = Vec::new();
+    for number in 0..count {
+        let now = Time::ZERO + gap * u32::try_from(number).expect("few packets");
+        while let Some(next) = link.next().filter(|&next| next <= now) {
+            left.extend(std::iter::from_fn(|| link.take(next)));
+        }
+        let _ = link.send(now, 1000, number);
+    }
+    left.extend(std::iter::from_fn(|| link.take(Time::NEVER)));
+    assert_eq!(link.held(), 0);
+    (left, link.counts())
+}
+
+/// The delays of first copies, in milliseconds.
+fn delays(left: &[Delivery<u64>]) -> Vec<f64> {
+    left.iter()
+        .filter(|delivery| !delivery.copy)
+        .map(|delivery| delivery.due.since(delivery.came).as_secs_f64() * 1e3)
+        .collect()
+}
+
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    (mean, variance.sqrt())
+}
+
+#[test]
+fn a_link_without_settings_delivers_at_once() {
+    let (left, counts) = run(&Settings::default(), ms(1), 1000, 1);
+    assert!(left.iter().all(|delivery| delivery.due == delivery.came));
+    assert_eq!((counts.delivered, counts.lost()), (1000, 0));
+    assert_eq!(counts.delivered_bytes, 1_000_000);
+}
+
+#[test]
+fn a_seed_gives_the_same_fates_whatever_the_times() {
+    let settings = Settings {
+        delay: ms(50),
+        jitter: Jitter {
+            spread: ms(5),
+            shape: Shape::Normal,
+            reorders: true,
+        },
+        loss: Loss::Bursts {
+            share: 0.02,
+            length: 3.0,
+        },
+        duplicate: 0.01,
+        corrupt: 0.01,
+        ..Settings::default()
+    };
+    let fates = |gap: Duration, seed| {
+        let (mut left, counts) = run(&settings, gap, 20_000, seed);
+        left.sort_by_key(|delivery| (delivery.number, delivery.copy));
+        let fates: Vec<_> = left
+            .iter()
+            .map(|one| (one.number, one.copy, one.wrong_bit, one.due.since(one.came)))
+            .collect();
+        (fates, counts.lost())
+    };
+    assert_eq!(fates(ms(1), 7), fates(Duration::from_micros(313), 7));
+    assert_ne!(fates(ms(1), 7), fates(ms(1), 8));
+}
+
+#[test]
+fn a_setting_changes_nothing_of_what_another_does() {
+    let plain = Settings {
+        loss: Loss::Random(0.05),
+        ..Settings::default()
+    };
+    let more = Settings {
+        duplicate: 0.1,
+        corrupt: 0.1,
+        jitter: Jitter {
+            spread: ms(3),
+            ..Jitter::default()
+        },
+        delay: ms(10),
+        ..plain.clone()
+    };
+    let arrived = |settings| {
+        let (mut left, _) = run(settings, ms(1), 10_000, 3);
+        left.retain(|delivery| !delivery.copy);
+        left.iter()
+            .map(|delivery| delivery.number)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(arrived(&plain), arrived(&more));
+}
+
+#[test]
+fn losses_are_as_many_and_as_long_as_they_were_set() {
+    let lost = |loss: Loss| {
+        let settings = Settings {
+            loss,
+            ..Settings::default()
+        };
+        let (left, counts) = run(&settings, ms(1), 200_000, 11);
+        let mut came = vec![false; 200_000];
+        left.iter()
+            .for_each(|delivery| came[delivery.packet as usize] = true);
+        let bursts = came.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+        assert_eq!(counts.lost_by_chance, counts.lost());
+        let share = counts.lost() as f64 / 200_000.0;
+        (share, counts.lost() as f64 / bursts as f64)
+    };
+    let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 0.1;
+    let (share, length) = lost(Loss::Random(0.05));
+    assert!(
+        near(share, 0.05) && near(length, 1.0 / 0.95),
+        "{share} {length}"
+    );
+    let (share, length) = lost(Loss::Bursts {
+        share: 0.05,
+        length: 4.0,
+    });
+    assert!(near(share, 0.05) && near(length, 4.0), "{share} {length}");
+    assert_eq!(lost(Loss::Every(50)).0, 0.02);
+    assert_eq!(lost(Loss::Every(1)).0, 1.0);
+    assert_eq!(lost(Loss::Every(0)).0, 0.0);
+    assert_eq!(lost(Loss::List(vec![3, 4, 199_999])).0, 3.0 / 200_000.0);
+}
+
+#[test]
+fn impossible_losses_say_why() {
+    let check = |share, length| Loss::Bursts { share, length }.check();
+    assert_eq!(check(0.5, 1.0), Ok(()));
+    assert!(check(0.6, 1.0).is_err_and(|why| why.contains("at least 1.50 packets")));
+    assert!(check(1.0, 9.0).is_err());
+    assert!(check(0.1, 0.5).is_err());
+    assert!(check(0.1, f64::NAN).is_err());
+    assert!(Loss::Random(1.01).check().is_err());
+    assert_eq!(Loss::Random(1.0).check(), Ok(()));
+}
+
+#[test]
+fn jitter_has_its_mean_and_spread() {
+    for (shape, deviation) in [
+        (Shape::Uniform, 5.0 / 3f64.sqrt()),
+        (Shape::Normal, 5.0),
+        (Shape::Pareto, 5.0),
+    ] {
+        let jitter = Jitter {
+            spread: ms(5),
+            shape,
+            reorders: true,
+        };
+        let settings = Settings {
+            delay: ms(50),
+            jitter,
+            ..Settings::default()
+        };
+        let (left, counts) = run(&settings, ms(1), 100_000, 5);
+        let delays = delays(&left);
+        let (mean, found) = mean_and_deviation(&delays);
+        // The tail of Pareto's is heavy: its deviation is known less exactly.
+        let by = if shape == Shape::Pareto { 0.1 } else { 0.01 };
+        assert!((mean - 50.0).abs() < 0.1, "{shape:?} {mean}");
+        assert!((found / deviation - 1.0).abs() < by, "{shape:?} {found}");
+        assert!(counts.reordered > 1000, "{shape:?} {counts:?}");
+        let soonest = least(ms(50), &jitter).as_secs_f64() * 1e3;
+        assert!(delays.iter().all(|&delay| delay >= soonest), "{shape:?}");
+    }
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_it_may_not() {
+    let jitter = Jitter {
+        spread: ms(5),
+        ..Jitter::default()
+    };
+    let settings = Settings {
+        delay: ms(50),
+        jitter,
+        duplicate: 0.1,
+        ..Settings::default()
+    };
+    let (left, counts) = run(&settings, ms(1), 10_000, 5);
+    assert_eq!(counts.reordered, 0);
+    assert!(left.is_sorted_by_key(|delivery| (delivery.due, delivery.number)));
+    assert!((900..1100).contains(&counts.duplicated), "{counts:?}");
+}
+
+#[test]
+fn what_is_held_back_is_overtaken_and_delays_nobody() {
+    let settings = Settings {
+        reorder: 0.1,
+        held_back: ms(3),
+        ..Settings::default()
+    };
+    let (left, counts) = run(&settings, ms(1), 10_000, 5);
+    let held = delays(&left).iter().filter(|&&delay| delay == 3.0).count() as u64;
+    assert!((900..1100).contains(&held), "{held}");
+    assert!(
+        delays(&left)
+            .iter()
+            .all(|&delay| delay == 0.0 || delay == 3.0)
+    );
+    // One behind which the next three are held back too is not overtaken.
+    assert!(
+        counts.reordered > held * 95 / 100 && counts.reordered <= held,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_rate_serialises_and_its_queue_is_bounded_in_time_and_in_bytes() {
+    // 1,000 bytes take 8 ms; they come each millisecond, so that seven of eight are too much.
+    for limit in [QueueLimit::Time(ms(80)), QueueLimit::Bytes(9_000)] {
+        let queue = Queue {
+            limit,
+            discipline: Discipline::DropTail,
+        };
+        let settings = Settings {
+            rate: Some(1_000_000),
+            queue,
+            ..Settings::default()
+        };
+        let (left, counts) = run(&settings, ms(1), 8_000, 5);
+        for pair in left.windows(2) {
+            assert_eq!(pair[1].due.since(pair[0].due), ms(8));
+        }
+        assert!(
+            (1000..1015).contains(&counts.delivered),
+            "{limit:?} {counts:?}"
+        );
+        assert_eq!(counts.lost_queue_full, 8_000 - counts.delivered);
+        assert!(
+            (9_000..=10_000).contains(&counts.queue_bytes_max),
+            "{limit:?} {counts:?}"
+        );
+        assert!(
+            (ms(70)..=ms(81)).contains(&counts.waited_max),
+            "{limit:?} {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn a_rate_that_suffices_delays_by_the_serialisation_alone() {
+    let settings = Settings {
+        rate: Some(8_000_000),
+        delay: ms(20),
+        ..Settings::default()
+    };
+    let (left, counts) = run(&settings, ms(1), 1000, 5);
+    assert!(delays(&left).iter().all(|&delay| delay == 21.0));
+    assert_eq!((counts.lost(), counts.waited_max), (0, Duration::ZERO));
+}
+
+#[test]
+fn codel_keeps_a_standing_queue_short() {
+    // Sends a tenth too much, and takes half back as TCP does when it hears of a loss.
+    let controlled = |discipline| {
+        let limit = QueueLimit::Time(ms(500));
+        let queue = Queue { limit, discipline };
+        let settings = Settings {
+            rate: Some(8_000_000),
+            queue,
+            ..Settings::default()
+        };
+        let mut link = Link::new(settings, Vec::new(), 1);
+        let (mut rate, mut now, mut lost, mut waited) = (0.9, Time::ZERO, 0, Vec::new());
+        while now < at(20_000) {
+            let _ = link.send(now, 1000, ());
+            while let Some(left) = link.take(now) {
+                waited.push(left.due.since(left.came).as_secs_f64() * 1e3 - 1.0);
+            }
+            rate = match link.counts().lost() > lost {
+                true => rate / 2.0,
+                false => rate + 0.001,
+            };
+            lost = link.counts().lost();
+            now += Duration::from_secs_f64(0.001 / rate);
+        }
+        (mean_and_deviation(&waited).0, link.counts())
+    };
+    let (drop_tail, _) = controlled(Discipline::DropTail);
+    let (codel, counts) = controlled(Discipline::CoDel {
+        target: ms(5),
+        interval: ms(100),
+    });
+    assert!(drop_tail > 100.0, "{drop_tail}");
+    assert!(codel < 25.0, "{codel} {counts:?}");
+    assert!(
+        counts.lost_by_codel > 0 && counts.lost_queue_full == 0,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn codel_drops_faster_and_faster_while_nobody_heeds_it() {
+    let mut codel = CoDel::default();
+    let (target, interval) = (ms(5), ms(100));
+    let drops: Vec<u64> = (0..1000)
+        .filter(|&now| codel.drops(at(now), ms(50), false, target, interval))
+        .collect();
+    // The first after an interval, then after an interval by the root of their number.
+    assert_eq!(drops[..5], [100, 200, 271, 329, 379]);
+    assert!(!codel.drops(at(1001), ms(4), false, target, interval));
+    assert!(!codel.drops(at(1002), ms(50), false, target, interval));
+}
+
+#[test]
+fn nothing_passes_in_an_outage_but_what_is_under_way() {
+    let outages = vec![
+        Outage {
+            from: at(100),
+            until: at(200),
+        },
+        Outage {
+            from: at(500),
+            until: at(501),
+        },
+    ];
+    let settings = Settings {
+        delay: ms(30),
+        outages,
+        ..Settings::default()
+    };
+    let (left, counts) = run(&settings, ms(1), 1000, 5);
+    assert_eq!((counts.lost_in_outages, counts.lost()), (101, 101));
+    assert!(left.iter().any(|delivery| delivery.due == at(129)));
+    assert!(
+        left.iter()
+            .all(|delivery| !(100..200).contains(&delivery.number))
+    );
+}
+
+#[test]
+fn longer_packets_than_the_mtu_are_lost() {
+    let settings = Settings {
+        mtu: Some(1400),
+        ..Settings::default()
+    };
+    let mut link = Link::new(settings, Vec::new(), 1);
+    assert_eq!(link.send(at(1), 1400, 'a'), Ok(()));
+    assert_eq!(link.send(at(1), 1401, 'b'), Err(Lost::TooLong));
+    assert_eq!(link.counts().lost_too_long, 1);
+}
+
+#[test]
+fn settings_change_at_their_time_also_while_packets_wait() {
+    let rate = |rate| Settings {
+        rate: Some(rate),
+        ..Settings::default()
+    };
+    // Of three packets of 8 ms at once, the third is sent after the rate has doubled.
+    let mut link = Link::new(rate(1_000_000), vec![(at(12), rate(2_000_000))], 1);
+    for number in 0..3 {
+        assert_eq!(link.send(at(0), 1000, number), Ok(()));
+    }
+    let due: Vec<Time> = std::iter::from_fn(|| link.take(Time::NEVER))
+        .map(|delivery| delivery.due)
+        .collect();
+    assert_eq!(due, [at(8), at(16), at(20)]);
+}
+
+#[test]
+fn wrong_bits_are_counted_and_not_in_copies() {
+    let settings = Settings {
+        corrupt: 0.1,
+        duplicate: 0.5,
+        ..Settings::default()
+    };
+    let (left, counts) = run(&settings, ms(1), 10_000, 5);
+    let wrong = left.iter().filter(|delivery| delivery.wrong_bit.is_some());
+    assert!(wrong.clone().all(|delivery| !delivery.copy));
+    assert_eq!(wrong.count() as u64, counts.corrupted);
+    assert!((900..1100).contains(&counts.corrupted), "{counts:?}");
+}
+
+proptest! {
+    /// Whatever is set, every packet is lost, delivered or held, and none leaves before its time.
+    #[test]
+    fn every_packet_is_accounted_for(
+        (delay, spread, reorders) in (0u64..100, 0u64..20, any::<bool>()),
+        (share, length, every) in (0.0..0.4f64, 1.0..5.0f64, 0u64..5),
+        rate in prop::option::of(1u64..20_000_000),
+        (limit, codel) in (0u64..30_000, any::<bool>()),
+        (duplicate, reorder, corrupt) in (0.0..0.3f64, 0.0..0.3f64, 0.0..0.3f64),
+        (from, long) in (0u64..500, 0u64..100),
+        gaps in prop::collection::vec((0u64..5, 20usize..2_000), 1..300),
+        seed: u64,
+    ) {
+        let loss = match every {
+            0 | 1 => Loss::Bursts { share, length },
+            2 => Loss::Random(share),
+            _ => Loss::Every(every),
+        };
+        prop_assert_eq!(loss.check(), Ok(()));
+        let discipline = match codel {
+            true => Discipline::CoDel { target: ms(5), interval: ms(100) },
+            false => Discipline::DropTail,
+        };
+        let settings = Settings {
+            delay: ms(delay),
+            jitter: Jitter { spread: ms(spread), shape: Shape::Normal, reorders },
+            loss,
+            rate,
+            queue: Queue { limit: QueueLimit::Bytes(limit), discipline },
+            duplicate,
+            reorder,
+            held_back: ms(5),
+            corrupt,
+            outages: vec![Outage { from: at(from), until: at(from + long) }],
+            mtu: Some(1_500),
+        };
+        let changes = vec![(at(200), Settings { rate: Some(1_000_000), ..settings.clone() })];
+        let mut link = Link::new(settings, changes, seed);
+        let (mut now, mut seen) = (Time::ZERO, Vec::new());
+        for (number, &(gap, bytes)) in gaps.iter().enumerate() {
+            now += ms(gap);
+            while let Some(delivery) = link.take(now) {
+                prop_assert!(delivery.due <= now && delivery.came <= delivery.due);
+                seen.push(delivery);
+            }
+            let _ = link.send(now, bytes, number);
+            let counts = link.counts();
+            let first = seen.iter().filter(|delivery| !delivery.copy).count() as u64;
+            prop_assert_eq!(counts.delivered, first);
+            prop_assert!(counts.queue_bytes_max <= limit || rate.is_none() || now >= at(200));
+        }
+        while let Some(next) = link.next() {
+            // By then something may leave; where CoDel drops, nothing does.
+            seen.extend(std::iter::from_fn(|| link.take(next.max(now))));
+            now = now.max(next);
+        }
+        let counts = link.counts();
+        prop_assert_eq!(link.held(), 0);
+        prop_assert_eq!(counts.packets, gaps.len() as u64);
+        prop_assert_eq!(counts.delivered + counts.lost(), counts.packets);
+        prop_assert_eq!(counts.delivered + counts.duplicated, seen.len() as u64);
+        prop_assert!(seen.is_sorted_by_key(|delivery| delivery.due) || reorders || reorder > 0.0);
+    }
+}

@@ -250,6 +250,11 @@ impl<T: Clone> Link<T> {
         if draws.reorder < reorder {
             due += held_back;
         }
+        // The first copy is the one that leaves first.
+        let (due, second) = match second {
+            Some(second) if second < due => (second, Some(due)),
+            second => (due, second),
+        };
         let wrong_bit = (draws.corrupt < corrupt).then_some(draws.bit);
         if let Some(second) = second {
             let packet = packet.clone();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use link::Settings;
 use measure::units::BitRate;
 use measure::{Catalogue, CounterId, HistogramId};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
@@ -14,7 +15,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -197,9 +198,9 @@ fn ranges_are_played_one_after_the_other() {
 fn on_a_bad_network_every_count_is_still_the_server_s() {
     for seed in 0..40 {
         let mut network = PairSettings::new(seed, CATALOGUE);
-        network.down = NetworkSettings {
+        network.down = Settings {
             delay: Duration::from_millis(30),
-            ..network.down
+            ..network.down.clone()
         };
         network.stream_delay = Duration::from_millis(30);
         let actions = r#"[{"wait":"2s..4s"},{"pause":"0s..4s"},{"seek":"5s..50s"},{"wait":"1s..3s"},{"seek":"0s..30s"},{"wait":"4s"},{"leave":{}}]"#;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
@@ -13,7 +14,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{MulticastConfig, Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/a";
@@ -115,10 +116,10 @@ fn one_copy_serves_all_and_every_count_agrees() {
 #[test]
 fn what_the_network_loses_all_lose() {
     let mut settings = PairSettings::new(7, CATALOGUE);
-    settings.down = NetworkSettings {
-        loss: 0.02,
+    settings.down = Settings {
+        loss: Loss::Random(0.02),
         delay: Duration::from_millis(5),
-        ..NetworkSettings::default()
+        ..Settings::default()
     };
     let mut pair = pair(settings, URL, server(&[]));
     let other = pair.add_client(client(URL, 2));

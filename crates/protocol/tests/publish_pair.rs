@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
 use protocol::media::rtp::StreamSummary;
@@ -16,7 +17,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as m, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
@@ -137,10 +138,10 @@ fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
 #[test]
 fn frames_that_the_network_loses_are_missed() {
     let mut settings = PairSettings::new(7, CATALOGUE);
-    settings.up = NetworkSettings {
-        loss: 0.02,
+    settings.up = Settings {
+        loss: Loss::Random(0.02),
         delay: Duration::from_millis(20),
-        ..NetworkSettings::default()
+        ..Settings::default()
     };
     let mut pair = pair(settings, publisher(Transport::Udp, 1));
     let player = pair.add_client(player(Transport::Tcp, 2));

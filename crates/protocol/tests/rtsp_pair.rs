@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use link::{Jitter, Loss, Settings};
 use measure::Catalogue;
 use measure::units::{BitRate, TimeSpan};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
@@ -13,9 +14,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{
-    Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side, summaries,
-};
+use protocol::testing::{Door, End, Pair, PairSettings, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -208,14 +207,17 @@ fn faults_of_the_server_are_found_exactly() {
 #[test]
 fn faults_of_the_network_are_found_exactly() {
     let mut settings = settings(3);
-    settings.down = NetworkSettings {
+    settings.down = Settings {
         delay: Duration::from_millis(20),
-        jitter: Duration::from_millis(3),
-        loss: 0.03,
+        jitter: Jitter {
+            spread: Duration::from_millis(3),
+            ..Jitter::default()
+        },
+        loss: Loss::Random(0.03),
         duplicate: 0.02,
         reorder: 0.05,
         held_back: Duration::from_millis(40),
-        rate: None,
+        ..Settings::default()
     };
     let config = ServerConfig {
         audio: false,
@@ -228,14 +230,14 @@ fn faults_of_the_network_are_found_exactly() {
     assert_eq!((served.lost, served.reordered), (0, 0));
     let path = pair
         .paths()
-        .max_by_key(|path| path.counts.sent)
+        .max_by_key(|path| path.counts.packets)
         .expect("media took a path");
     let counts = summary.counts;
-    assert_eq!(path.counts.sent, served.sent);
+    assert_eq!(path.counts.packets, served.sent);
     assert_eq!(counts.received, path.counts.delivered);
     assert_eq!(counts.duplicated, path.counts.duplicated);
     assert_eq!(counts.reordered, path.counts.reordered);
-    assert!(path.counts.lost > 0 && path.counts.duplicated > 0 && path.counts.reordered > 0);
+    assert!(path.counts.lost() > 0 && path.counts.duplicated > 0 && path.counts.reordered > 0);
     // What the network lost after the last that arrived, nobody can know.
     assert!(
         served.expected - counts.expected <= 3,

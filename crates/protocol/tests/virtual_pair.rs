@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use link::{Jitter, Loss, Settings};
 use measure::{Catalogue, Group, Time};
 use mediagen::clip::Clip;
 use mediagen::frame_rate::FrameRate;
@@ -18,7 +19,7 @@ use protocol::session::{
     Arrival, ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, MediaEvent, Note,
     Open, Outcome, Output, Port, Record, Session, SinkId,
 };
-use protocol::testing::{Door, End, NetworkSettings, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
 
 static GROUPS: [&Group; 2] = [&CLIENTS, &RTP];
 
@@ -303,15 +304,18 @@ fn server(length: Option<u64>) -> impl FnMut(SessionNumber) -> Box<dyn Session> 
     }
 }
 
-fn rough(delay: u64) -> NetworkSettings {
-    NetworkSettings {
+fn rough(delay: u64) -> Settings {
+    Settings {
         delay: Duration::from_millis(delay),
-        jitter: Duration::from_millis(5),
-        loss: 0.05,
+        jitter: Jitter {
+            spread: Duration::from_millis(5),
+            ..Jitter::default()
+        },
+        loss: Loss::Random(0.05),
         duplicate: 0.03,
         reorder: 0.05,
         held_back: Duration::from_millis(40),
-        rate: None,
+        ..Settings::default()
     }
 }
 
@@ -341,8 +345,8 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
 
         let down = pair.paths().find(|path| path.to.port() == 20_000).unwrap();
         let truth = down.counts;
-        assert_eq!(truth.sent, truth.delivered + truth.lost);
-        assert!(truth.lost > 10 && truth.duplicated > 10 && truth.reordered > 10);
+        assert_eq!(truth.packets, truth.delivered + truth.lost());
+        assert!(truth.lost() > 10 && truth.duplicated > 10 && truth.reordered > 10);
         let recorder = pair.recorder(Side::Client);
         let [received, duplicated, reordered, expected] =
             [m::RECEIVED, m::DUPLICATED, m::REORDERED, m::EXPECTED]
@@ -352,13 +356,13 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
             [truth.delivered, truth.duplicated, truth.reordered]
         );
         // What was lost before the first and after the last packet that came cannot be seen.
-        assert!(expected <= truth.sent && expected + 5 > truth.sent);
+        assert!(expected <= truth.packets && expected + 5 > truth.packets);
         assert_eq!(pair.foreign(), 0);
         let served = pair.said().iter().find_map(|(_, said)| match said {
             Output::Record(record) => record.get::<ServedStream>().map(|served| served.sent),
             _ => None,
         });
-        assert_eq!(served, Some(truth.sent));
+        assert_eq!(served, Some(truth.packets));
     }
 }
 
@@ -497,7 +501,7 @@ fn no_run_goes_on_for_ever() {
     let mut settings = settings(1);
     settings.steps_max = 1000;
     let restless = Box::new(Restless(Some(Time::ZERO)));
-    let mut pair = Pair::new(settings, restless, server(None));
+    let mut pair = Pair::new(settings.clone(), restless, server(None));
     assert_eq!(pair.run(Duration::from_secs(1)), End::StepsUp);
     let mut pair = Pair::new(settings, Box::new(Restless(None)), server(None));
     assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);

@@ -1,20 +1,17 @@
 //! Two sessions against each other in virtual time, over a seeded network: no ports, no sleeps.
 //!
-//! [`Network`] is one way that datagrams take: it delays, loses, doubles and reorders them, and
-//! knows exactly what it did. [`Pair`] stands in for the engine: it carries out what a client and
-//! the sessions of a server want done, over such networks for datagrams and over reliable streams
-//! that are cut anywhere. For one seed everything happens in the same order, every time.
+//! [`Pair`] stands in for the engine: it carries out what a client and the sessions of a server want
+//! done, over a [`link::Link`] for datagrams, which knows exactly what it did to them, and over
+//! reliable streams that are cut anywhere. For one seed everything happens in the same order, every time.
 //!
 //! Built with the crate's own tests, and for other crates with the feature `testing`.
 
 pub mod conformance;
-mod network;
 mod pair;
 mod stream;
 
 use crate::media::rtp::StreamSummary;
 use crate::session::StreamRow;
-pub use network::{Network, NetworkCounts, NetworkSettings};
 
 pub use pair::{Door, End, Pair, PairSettings, Path, SessionNumber, Side};
 

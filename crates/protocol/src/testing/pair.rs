@@ -14,12 +14,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use measure::{Catalogue, Recorder, Time};
 
-use super::network::{Network, NetworkCounts, NetworkSettings};
 use super::stream::Stream;
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, Endpoint, FlowId, Flows, Input, MediaEvent, Outbox,
     Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
 };
+use link::{Counts, Link, Settings};
 
 /// Headers of IPv4 and UDP.
 const DATAGRAM_OVERHEAD: usize = 28;
@@ -31,14 +31,14 @@ const READ: usize = 64 * 1024;
 const PACKETS_A_TURN: usize = 64;
 
 /// What lies between the two, and what they are measured by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PairSettings {
     /// Seed of everything that happens by chance.
     pub seed: u64,
     /// What datagrams suffer from the client to the server.
-    pub up: NetworkSettings,
+    pub up: Settings,
     /// What datagrams suffer from the server to the client.
-    pub down: NetworkSettings,
+    pub down: Settings,
     /// How long bytes of a connection take, either way.
     pub stream_delay: Duration,
     /// The port the server listens on. On any other, connections are refused.
@@ -54,13 +54,13 @@ pub struct PairSettings {
 impl PairSettings {
     /// A perfect network with 1 ms from end to end, port 554, ten million steps.
     pub fn new(seed: u64, catalogue: Catalogue) -> PairSettings {
-        let perfect = NetworkSettings {
+        let perfect = Settings {
             delay: Duration::from_millis(1),
-            ..NetworkSettings::default()
+            ..Settings::default()
         };
         PairSettings {
             seed,
-            up: perfect,
+            up: perfect.clone(),
             down: perfect,
             stream_delay: Duration::from_millis(1),
             port: 554,
@@ -117,7 +117,7 @@ pub struct Path {
     /// Where to.
     pub to: SocketAddr,
     /// What happened to them.
-    pub counts: NetworkCounts,
+    pub counts: Counts,
 }
 
 /// A client and a server, driven against each other in virtual time.
@@ -221,7 +221,9 @@ struct Connection {
 struct PathState {
     from: SocketAddr,
     to: SocketAddr,
-    network: Network<Datagram>,
+    link: Link<Datagram>,
+    /// When it is looked at next.
+    look_at: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -313,8 +315,9 @@ impl Pair {
         client: Box<dyn Session>,
         accept: impl FnMut(SessionNumber) -> Box<dyn Session> + 'static,
     ) -> Pair {
+        let catalogue = settings.catalogue;
         let world = || World {
-            recorder: Recorder::new(settings.catalogue),
+            recorder: Recorder::new(catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
         };
@@ -412,7 +415,7 @@ impl Pair {
         self.paths.iter().map(|path| Path {
             from: path.from,
             to: path.to,
-            counts: path.network.counts(),
+            counts: path.link.counts(),
         })
     }
 

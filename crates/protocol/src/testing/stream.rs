@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::Time;
-use rand::SeedableRng;
+use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-
-use super::network::up_to;
 
 /// The longest piece that travels as one.
 const PIECE: u64 = 1460;
@@ -84,6 +82,11 @@ impl Stream {
         }
         self.pieces.is_empty() && self.end.is_some_and(|at| at <= now)
     }
+}
+
+/// A number from 0 to `most`.
+fn up_to(rng: &mut impl Rng, most: u64) -> u64 {
+    rng.random_range(0..=most)
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 
+use link::Delivery;
+use measure::Time;
+
 use super::super::stream::Stream;
 use super::{
-    Channel, Connection, DATAGRAM_OVERHEAD, Event, Kind, Pair, PathState, Pending, READ,
-    SessionNumber, Side, address, client_address,
+    Channel, Connection, DATAGRAM_OVERHEAD, Event, Kind, Pair, Pending, READ, SessionNumber, Side,
+    address, client_address,
 };
 use crate::session::{Arrival, ChannelError, ChannelId, Closed, Input, Port, SinkId};
 
@@ -113,9 +116,21 @@ impl Pair {
     }
 
     fn receive_datagram(&mut self, path: usize) {
-        let PathState { from, to, network } = &mut self.paths[path];
-        let (from, to) = (*from, *to);
-        let Some((at, datagram)) = network.take(self.now) else {
+        let state = &mut self.paths[path];
+        // An earlier look took its place.
+        if state.look_at != self.now {
+            return;
+        }
+        state.look_at = Time::NEVER;
+        let (from, to) = (state.from, state.to);
+        let left = state.link.take(self.now);
+        self.look_at_path(path);
+        let Some(Delivery {
+            packet: datagram,
+            due: at,
+            ..
+        }) = left
+        else {
             return;
         };
         if self.receive_single((from, to), at, &datagram) {

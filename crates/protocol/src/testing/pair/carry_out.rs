@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::network::Network;
 use super::{
     Active, Channel, Datagram, Event, Kind, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
     Udp, address,
 };
 use crate::session::{ChannelError, ChannelId, FlowId, Handover, Open, Output, PacketHeader, Port};
+use link::Link;
+use measure::Time;
 
 /// The even port that a server shares among its sessions.
 const SHARED_PORT: u16 = 6970;
@@ -226,24 +227,34 @@ impl Pair {
                 let path = self.paths.len();
                 let up = from.ip() == address(Side::Client);
                 let settings = if up {
-                    self.settings.up
+                    self.settings.up.clone()
                 } else {
-                    self.settings.down
+                    self.settings.down.clone()
                 };
                 let seed = self.settings.seed.wrapping_add(path as u64 + 1);
                 self.paths.push(PathState {
                     from,
                     to,
-                    network: Network::new(settings, seed),
+                    link: Link::new(settings, Vec::new(), seed),
+                    look_at: Time::NEVER,
                 });
                 self.path_of.insert((from, to), path);
                 path
             }
         };
         let length = datagram.header.len() + datagram.body.len();
-        let arrivals = self.paths[path].network.send(self.now, length, datagram);
-        for at in arrivals.into_iter().flatten() {
-            self.schedule(at, Event::Datagram { path });
+        // What the link loses is in its counts.
+        let _ = self.paths[path].link.send(self.now, length, datagram);
+        self.look_at_path(path);
+    }
+
+    /// Sees to it that a path is looked at when the next datagram may arrive.
+    pub(super) fn look_at_path(&mut self, path: usize) {
+        let state = &mut self.paths[path];
+        let next = state.link.next().map_or(Time::NEVER, |at| at.max(self.now));
+        if next < state.look_at {
+            state.look_at = next;
+            self.schedule(next, Event::Datagram { path });
         }
     }
 

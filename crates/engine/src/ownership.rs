@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
+use protocol::url::Parts;
 use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 
@@ -14,14 +15,14 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
     let mut ports = BTreeSet::new();
     for population in &scenario.populations {
         let protocol = population.config.protocol();
-        let endpoints: BTreeSet<(&str, u16)> = population
+        let endpoints: BTreeSet<(String, u16)> = population
             .urls
             .iter()
             .filter_map(|url| endpoint(url, protocol.default_port_of(url)))
             .collect();
         for (host, port) in endpoints {
             // Of a server that is in a network of its own, nobody else has the address.
-            if is_of_the_server(host, scenario) || is_this_machine(host) {
+            if is_of_the_server(&host, scenario) || is_this_machine(&host) {
                 ports.insert(port);
             }
         }
@@ -47,21 +48,9 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
 }
 
 /// Host and port of a URL.
-pub(crate) fn endpoint(url: &str, default: u16) -> Option<(&str, u16)> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    if let Some(rest) = host.strip_prefix('[') {
-        let (host, port) = rest.split_once(']')?;
-        let port = port.strip_prefix(':').and_then(|port| port.parse().ok());
-        return Some((host, port.unwrap_or(default)));
-    }
-    match host.rsplit_once(':') {
-        Some((host, port)) => Some((host, port.parse().ok()?)),
-        None => Some((host, default)),
-    }
+pub(crate) fn endpoint(url: &str, default: u16) -> Option<(String, u16)> {
+    let parts = Parts::of(url).ok()?;
+    Some((parts.host, parts.port.unwrap_or(default)))
 }
 
 /// Whether that is the address of the server in a network that was made for the run.
@@ -87,12 +76,14 @@ mod tests {
 
     #[test]
     fn host_and_port_as_urls_write_them() {
-        assert_eq!(endpoint("rtsp://h/a:1", 554), Some(("h", 554)));
-        assert_eq!(endpoint("rtsp://u:p@h:8554/a", 554), Some(("h", 8554)));
-        assert_eq!(endpoint("rtsp://[::1]:8554/a", 554), Some(("::1", 8554)));
-        assert_eq!(endpoint("rtsp://[::1]", 554), Some(("::1", 554)));
-        assert_eq!(endpoint("rtsp://h?x", 554), Some(("h", 554)));
-        assert_eq!(endpoint("nothing", 554), None);
+        let found = |url| endpoint(url, 554);
+        let at = |host: &str, port| Some((host.to_owned(), port));
+        assert_eq!(found("rtsp://h/a:1"), at("h", 554));
+        assert_eq!(found("rtsp://u:p@h:8554/a"), at("h", 8554));
+        assert_eq!(found("rtsp://[::1]:8554/a"), at("::1", 8554));
+        assert_eq!(found("rtsp://[fe80::1%25lo]"), at("fe80::1%lo", 554));
+        assert_eq!(found("rtsp://h?x"), at("h", 554));
+        assert_eq!(found("nothing"), None);
     }
 
     #[test]

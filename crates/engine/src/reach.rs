@@ -40,7 +40,7 @@ pub fn reach(scenario: &Scenario) -> Vec<Reached> {
                     }
                     _ => {
                         let (host, port) = endpoint(url, protocol.default_port_of(url))?;
-                        Some(Address::Host(host.to_owned(), port))
+                        Some(Address::Host(host, port))
                     }
                 }),
         );
@@ -70,8 +70,6 @@ impl Address {
             Address::Host(host, port) => (host, *port),
             Address::Path(path) => return UnixStream::connect(path).map(|_| ()),
         };
-        // An interface stands behind the address of a link (RFC 6874).
-        let host = host.replace("%25", "%");
         let mut last = std::io::Error::new(
             std::io::ErrorKind::NotFound,
             "the host's name has no address",

@@ -187,7 +187,7 @@ impl Parts<'_> {
 }
 
 /// What stands behind `://`: the authority, and what follows it.
-pub(crate) fn split_authority(rest: &str) -> (&str, &str) {
+pub fn split_authority(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
@@ -213,7 +213,7 @@ fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// Decodes `%41` (RFC 3986, 2.1); a `%` that begins no such thing stands for itself.
-pub(crate) fn percent_decode(text: &str) -> String {
+pub fn percent_decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

@@ -2,6 +2,8 @@
 
 mod excerpt;
 
+use protocol::url::split_authority;
+
 pub(crate) use excerpt::{mask_excerpt, mask_setting};
 
 /// What stands for a secret.
@@ -212,9 +214,8 @@ fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
 /// less.
 fn password(rest: &str) -> Option<&str> {
     let end = rest.find(ends_url).unwrap_or(rest.len());
-    let ends_authority = ['/', '?', '#'];
-    let authority = rest[..end].find(ends_authority).unwrap_or(end);
-    let (name, after) = rest[..authority].split_once(':')?;
+    let (authority, _) = split_authority(&rest[..end]);
+    let (name, after) = authority.split_once(':')?;
     let from = name.len() + 1;
     if let Some((password, _)) = after.rsplit_once('@') {
         return (!password.is_empty()).then_some(password);

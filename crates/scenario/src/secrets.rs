@@ -6,6 +6,7 @@
 //! password of a URL, the value of a query's `token=`, an `Authorization` line. Others are known
 //! because the scenario names them: those are searched for as they are written.
 
+use protocol::url::percent_decode;
 use serde_json::Value;
 
 use crate::masking::{
@@ -64,7 +65,7 @@ impl Secrets {
     /// A secret as a URL writes it, and as it is.
     fn add_encoded(&mut self, word: &str) {
         self.add(word);
-        self.add(&percent_decoded(word));
+        self.add(&percent_decode(word));
     }
 
     /// The secrets that show themselves in a text.
@@ -241,29 +242,6 @@ fn replaced(text: &str, secret: &str) -> String {
     }
     masked.push_str(&text[at..]);
     masked
-}
-
-/// Percent-decoded (RFC 3986, 2.1); what is no code stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after
-            .get(..2)
-            .and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.filter(|_| first == b'%');
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

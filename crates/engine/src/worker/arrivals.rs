@@ -1,13 +1,11 @@
 //! What arrives, and who hears of it: connections, bytes, datagrams.
 
-use std::io;
 use std::time::Duration;
 
-use measure::{Run, Time, tester};
+use measure::{Run, Time};
 use mio::event::Event;
-use net::batch::Datagram;
 use protocol::metrics as clients;
-use protocol::session::{Arrival, ChannelId, Closed, Input};
+use protocol::session::{ChannelId, Closed, Input};
 
 use super::Worker;
 use super::connections::{Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, Wanted};
@@ -16,11 +14,7 @@ use super::inbox::Pending;
 use super::keys::{ACCEPTED, Place, SessionKey};
 use super::listeners::Accepting;
 use super::sessions::Channel;
-use super::sockets::Socket;
 use super::timers::Task;
-
-/// How many reads a socket gets before the others have their turn.
-pub(super) const READS_A_TURN: usize = 16;
 
 /// How long after a connection could not be accepted the next attempt is made.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -52,12 +46,9 @@ impl Worker {
         match place {
             Place::Listener(place) => self.accept(place),
             Place::Connection(place) => self.read_connection(place),
-            Place::Socket(place) => match self.sockets.get(place) {
-                Some(Socket::Udp(_) | Socket::Shared(_)) => self.read_datagrams(place),
-                Some(Socket::Group(_)) => self.read_group(place),
-                Some(Socket::Datagrams(_)) => self.read_single(place),
-                None => {}
-            },
+            Place::Pair(_) | Place::Shared(_) => self.read_pair(place),
+            Place::Group(end) => self.read_group(end),
+            Place::Single(place) => self.read_single(place),
         }
         self.settle();
     }
@@ -444,122 +435,5 @@ impl Worker {
             }
             Party::Server { acceptor, .. } => self.serve_accepted(place, acceptor),
         }
-    }
-
-    fn read_datagrams(&mut self, place: usize) {
-        let traced =
-            matches!(self.sockets.get(place), Some(Socket::Udp(end)) if end.trace.is_some());
-        let kept = match traced {
-            true => &mut self.traced_batch,
-            false => &mut self.batch,
-        };
-        let Some(mut batch) = kept.take() else {
-            return;
-        };
-        for turn in 1.. {
-            let result = match self.sockets.get(place) {
-                Some(Socket::Udp(end)) => batch.receive(&end.socket),
-                Some(Socket::Shared(end)) => batch.receive(&end.socket),
-                _ => break,
-            };
-            let filled = match result {
-                Ok(filled) => filled,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An error stands for one datagram or none; those behind it are not told of again.
-                Err(_) if turn < READS_A_TURN => continue,
-                Err(_) => {
-                    self.runtime.readiness.read_later(Place::Socket(place));
-                    break;
-                }
-            };
-            if let Some(drops) = filled.drops {
-                self.count_drops(place, drops);
-            }
-            let clock = self.runtime.clock.same_start();
-            let owner = self.owner(place);
-            for datagram in batch.datagrams(&clock) {
-                // What the session hears may end it, and its place be another's.
-                if self.owner(place) != owner {
-                    break;
-                }
-                self.datagram(place, &datagram);
-            }
-            self.settle();
-            if !filled.more {
-                break;
-            }
-            if turn >= READS_A_TURN {
-                self.runtime.readiness.read_later(Place::Socket(place));
-                break;
-            }
-        }
-        match traced {
-            true => self.traced_batch = Some(batch),
-            false => self.batch = Some(batch),
-        }
-    }
-
-    /// The session whose socket it is; none where sessions share it, or it is gone.
-    fn owner(&self, place: usize) -> Option<SessionKey> {
-        match self.sockets.get(place) {
-            Some(Socket::Udp(end)) => Some(end.session),
-            _ => None,
-        }
-    }
-
-    pub(super) fn count_drops(&mut self, place: usize, drops: u32) {
-        let taken = match self.sockets.get_mut(place) {
-            Some(Socket::Udp(end)) => &mut end.dropped,
-            Some(Socket::Shared(end)) => &mut end.dropped,
-            Some(Socket::Group(end)) => &mut end.dropped,
-            Some(Socket::Datagrams(end)) => &mut end.dropped,
-            _ => return,
-        };
-        let lost = drops.wrapping_sub(*taken);
-        *taken = drops;
-        self.lost_at_socket(place, lost);
-    }
-
-    #[inline]
-    pub(super) fn datagram(&mut self, place: usize, datagram: &Datagram<'_>) {
-        let (key, channel, port) = match self.sockets.get_mut(place) {
-            Some(Socket::Udp(end)) => {
-                if let Some(trace) = &mut end.trace {
-                    trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
-                }
-                if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
-                    self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
-                    return;
-                }
-                if let Some(sink) = end.sink {
-                    let arrival = Arrival {
-                        at: datagram.at,
-                        bytes: datagram.bytes,
-                        length: datagram.length,
-                        overhead: end.overhead,
-                    };
-                    let key = end.session;
-                    let Some(population) = self.sessions.population(key) else {
-                        return;
-                    };
-                    let recorder = self.populations.recorder_at(population, datagram.at);
-                    if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
-                        self.runtime.inbox.push(key, Pending::Media { sink, event });
-                        self.read_in_turns(place);
-                    }
-                    return;
-                }
-                (end.session, end.channel, end.port)
-            }
-            Some(Socket::Shared(end)) => match end.routes.get(&datagram.from) {
-                Some(&(key, channel)) => (key, channel, end.port),
-                None => {
-                    self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
-                    return;
-                }
-            },
-            _ => return,
-        };
-        self.datagram_arrived(key, channel, port, datagram);
     }
 }

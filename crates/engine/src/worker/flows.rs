@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +16,9 @@ use slab::Slab;
 
 use super::Worker;
 use super::inbox::Pending;
-use super::keys::{SentBy, SessionKey};
+use super::keys::{Place, SentBy, SessionKey};
 use super::pacer::{How, LastSent, News, Pacer, Whose};
 use super::sessions::Channel;
-use super::sockets::Socket;
 
 /// Flows are looked after at most this often: what falls due in between leaves together, at most
 /// this much late, which saves most of the waking up.
@@ -38,7 +37,7 @@ pub(super) struct Sending {
     how: How,
     /// The sockets that sessions share, as the pacer has them, by their place. They are open as
     /// long as the worker is.
-    shared: HashMap<usize, Arc<OwnedFd>>,
+    shared: HashMap<Place, Arc<OwnedFd>>,
     /// Those that are interleaved in a connection.
     active: Slab<Active>,
     due: BinaryHeap<Reverse<(Time, usize, u64)>>,
@@ -121,14 +120,21 @@ impl Worker {
         let sent_by = match slot.channel(channel) {
             Some(Channel::Pair {
                 media,
+                shared,
                 peer: Some(peer),
                 ..
-            }) => self.lend_to_pacer(whose, media, peer.media),
+            }) => {
+                let place = match shared {
+                    true => Place::Shared(media),
+                    false => Place::Pair(media),
+                };
+                self.lend_to_pacer(whose, place, peer.media)
+            }
             Some(Channel::Datagrams {
                 place,
                 to: Some(to),
                 ..
-            }) => self.lend_to_pacer(whose, place, to),
+            }) => self.lend_to_pacer(whose, Place::Single(place), to),
             Some(Channel::Stream(socket)) => Ok(self.interleave(key, flow, socket)),
             _ => Err(io::Error::other("a flow's channel leads nowhere")),
         };
@@ -150,29 +156,28 @@ impl Worker {
     fn lend_to_pacer(
         &mut self,
         whose: Whose,
-        place: usize,
+        place: Place,
         to: std::net::SocketAddr,
     ) -> io::Result<Option<SentBy>> {
         self.trace_misses(whose.session, "datagrams of media that it sends");
-        // The pacer has a descriptor of its own, made here: the session may close its channel at
-        // any time.
-        let socket = match (self.sockets.get(place), self.sending.shared.get(&place)) {
-            (_, Some(socket)) => socket.clone(),
-            (Some(Socket::Shared(end)), None) => {
-                let socket = Arc::new(end.socket.as_fd().try_clone_to_owned()?);
-                self.sending.shared.insert(place, socket.clone());
-                socket
-            }
-            (Some(Socket::Udp(end)), None) => Arc::new(end.socket.as_fd().try_clone_to_owned()?),
-            (Some(Socket::Datagrams(end)), None) => {
-                let socket = Arc::new(end.socket.as_fd().try_clone_to_owned()?);
-                // An endpoint's is open as long as the worker is.
-                if end.session().is_none() {
+        let socket = match self.sending.shared.get(&place) {
+            Some(socket) => socket.clone(),
+            None => {
+                // The pacer has a descriptor of its own, made here: the session may close its
+                // channel at any time.
+                let (socket, shared) = match place {
+                    Place::Single(place) => self.datagrams.descriptor(place)?,
+                    place => {
+                        let socket = self.pairs.descriptor(place)?;
+                        (socket, matches!(place, Place::Shared(_)))
+                    }
+                };
+                let socket = Arc::new(socket);
+                if shared {
                     self.sending.shared.insert(place, socket.clone());
                 }
                 socket
             }
-            _ => return Err(io::ErrorKind::NotConnected.into()),
         };
         let pacer = match &mut self.sending.pacer {
             Some(pacer) => pacer,
@@ -294,7 +299,7 @@ impl Worker {
                 ..
             }) = self.slot(key).and_then(|slot| slot.channel(channel))
             {
-                self.refused(place);
+                self.datagrams.refused(place, &mut self.runtime);
             }
         }
     }
@@ -358,7 +363,7 @@ impl Worker {
                 // queue alone.
                 stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
             }
-            _ => false,
+            None => false,
         };
         // When it really left is known once the connection was flushed.
         let wants_times = self.flows.reach(flow, |flow| flow.wants_times());

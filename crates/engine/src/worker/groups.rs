@@ -2,8 +2,8 @@
 //!
 //! The network brings each packet once, and the kernel copies it once for each worker; what it
 //! costs beyond that is a count for each session. Media is read twenty times a second, as it is of
-//! other sockets (`turns`), and all of a batch is counted for one session, then for the next: what
-//! is known of a session is fetched once for the batch.
+//! other sockets ([`super::batched_reads`]), and all of a batch is counted for one session, then
+//! for the next: what is known of a session is fetched once for the batch.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,34 +11,33 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use net::batch::ReceiveBatch;
+use net::batch::{Datagram, ReceiveBatch};
 use protocol::media::rtcp;
-use protocol::metrics as clients;
 use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
+use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, ROOM};
+use super::batches::Look;
+use super::counting::Counting;
 use super::errors::channel_error;
-use super::inbox::Pending;
 use super::keys::{Place, SessionKey};
-use super::sessions::{Channel, Peer};
-use super::sockets::Socket;
-use super::{Worker, turns};
+use super::runtime::Runtime;
 
 /// How many batches of a socket are read before the others have their turn.
-const BATCHES_A_TURN: usize = 16;
+pub(super) const BATCHES_A_TURN: usize = 16;
 
 /// One of the pair of sockets of a group.
-pub(super) struct GroupEnd {
-    pub(super) socket: UdpSocket,
-    pub(super) port: Port,
+struct GroupEnd {
+    socket: UdpSocket,
+    port: Port,
     /// The group's place.
     group: usize,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
-    pub(super) dropped: u32,
-    /// Whether it is read in turn, and not polled.
-    pub(super) in_turn: bool,
+    dropped: u32,
+    /// Whether it is read in batches, and not polled.
+    in_batches: bool,
     /// Whether it has brought too much for that.
-    pub(super) was_fast: bool,
+    was_fast: bool,
 }
 
 /// What sessions have to agree in to share a membership.
@@ -56,6 +55,7 @@ struct Joined {
 /// A session that has joined.
 struct Member {
     session: SessionKey,
+    population: usize,
     channel: ChannelId,
     sink: Option<SinkId>,
     /// From when on packets are its own; none before it has said so.
@@ -76,28 +76,61 @@ struct Group {
 /// The memberships of a worker.
 #[derive(Default)]
 pub(super) struct Groups {
-    places: Slab<Group>,
+    groups: Slab<Group>,
     by_joined: HashMap<Joined, usize>,
+    ends: Slab<GroupEnd>,
     /// When their media sockets were read last.
     read: Time,
 }
 
-impl Groups {
-    /// The pair of sockets of each.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let each = self.places.iter();
-        each.map(|(_, group)| (group.media, group.control))
+/// How much was read of a media socket at a time.
+#[derive(Default)]
+pub(super) struct Brought {
+    datagrams: usize,
+    bytes: usize,
+}
+
+/// A member that hears what comes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hearer {
+    pub(super) session: SessionKey,
+    pub(super) channel: ChannelId,
+    begun: Time,
+    source: Option<IpAddr>,
+}
+
+impl Hearer {
+    /// Whether a datagram is the member's own; one of another source is counted as foreign.
+    pub(super) fn takes(&self, datagram: &Datagram<'_>, runtime: &mut Runtime) -> bool {
+        if datagram.at < self.begun {
+            return false;
+        }
+        let own = self
+            .source
+            .is_none_or(|source| source == datagram.from.ip());
+        if !own {
+            runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+        }
+        own
     }
 }
 
-impl Worker {
-    /// Joins a group, or has a part in the membership that is there. Gives the group's address.
-    pub(super) fn join_group(
+impl Groups {
+    /// How many sockets there are.
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Joins a group for a session of that population, or gives it a part in the membership that is
+    /// there. Gives the membership's place and the group's address.
+    pub(super) fn join(
         &mut self,
-        key: SessionKey,
+        runtime: &Runtime,
+        (session, population): (SessionKey, usize),
         channel: ChannelId,
         open: Open,
-    ) -> Result<SocketAddr, ChannelError> {
+        receive_buffer: usize,
+    ) -> Result<(usize, SocketAddr), ChannelError> {
         let Open::Multicast {
             group,
             port,
@@ -110,7 +143,6 @@ impl Worker {
         else {
             return Err(ChannelError::Other(0));
         };
-        self.trace_misses(key, "what comes from a multicast group");
         // What is sent comes from that address; else from one of the interface's.
         let (interface, from) = match interface {
             Interface::With(address) => (net::multicast::Interface::With(address), address),
@@ -134,54 +166,64 @@ impl Worker {
             interface,
             ttl,
         };
-        let place = match self.groups.by_joined.get(&joined) {
+        let place = match self.by_joined.get(&joined) {
             Some(&place) => place,
             None => self
-                .open_group(joined, from)
+                .open(runtime, joined, from, receive_buffer)
                 .map_err(|error| membership_error(&error))?,
         };
-        self.groups.places[place].members.push(Member {
-            session: key,
+        self.groups[place].members.push(Member {
+            session,
+            population,
             channel,
             sink,
             begun: None,
             source: None,
         });
-        if let Some(slot) = self.slot(key) {
-            slot.in_groups = true;
-            slot.set_channel(channel, Channel::Group(place));
-        }
-        Ok(SocketAddr::new(group, port))
+        Ok((place, SocketAddr::new(group, port)))
     }
 
-    fn open_group(&mut self, joined: Joined, from: IpAddr) -> io::Result<usize> {
-        let place = self.groups.places.vacant_key();
-        let buffer = self.ports.receive_buffer();
+    fn open(
+        &mut self,
+        runtime: &Runtime,
+        joined: Joined,
+        from: IpAddr,
+        receive_buffer: usize,
+    ) -> io::Result<usize> {
+        let group = self.groups.vacant_key();
         let mut open = |port, number, buffer| -> io::Result<usize> {
-            let Joined {
-                group, interface, ..
-            } = joined;
-            let socket = net::multicast::join(group, number, &joined.sources, interface, buffer)?;
+            let (address, interface) = (joined.group, joined.interface);
+            let sources = &joined.sources;
+            let socket = net::multicast::join(address, number, sources, interface, buffer)?;
             net::multicast::send_by(&socket, from, interface, joined.ttl)?;
-            self.add_udp(Socket::Group(GroupEnd {
-                socket: UdpSocket::from_std(socket),
+            let mut socket = UdpSocket::from_std(socket);
+            let entry = self.ends.vacant_entry();
+            let place = Place::Group(entry.key());
+            match port {
+                Port::Media => runtime.readiness.poll(&mut socket, place)?,
+                Port::Control => runtime.readiness.poll_control(&mut socket, place)?,
+            }
+            let place = entry.key();
+            entry.insert(GroupEnd {
+                socket,
                 port,
-                group: place,
+                group,
                 dropped: 0,
-                in_turn: false,
+                in_batches: false,
                 was_fast: false,
-            }))
+            });
+            Ok(place)
         };
-        let media = open(Port::Media, joined.port, buffer)?;
+        let media = open(Port::Media, joined.port, receive_buffer)?;
         let control = match open(Port::Control, joined.control, 0) {
             Ok(control) => control,
             Err(error) => {
-                self.sockets.remove(media);
+                self.ends.remove(media);
                 return Err(error);
             }
         };
-        self.groups.by_joined.insert(joined.clone(), place);
-        Ok(self.groups.places.insert(Group {
+        self.by_joined.insert(joined.clone(), group);
+        Ok(self.groups.insert(Group {
             joined,
             media,
             control,
@@ -189,221 +231,172 @@ impl Worker {
         }))
     }
 
-    /// From now on what comes is the session's own, if it is from that peer.
-    pub(super) fn begin_in_group(
+    /// From now on what comes is the session's own, if it is from that source.
+    pub(super) fn begin(
         &mut self,
         place: usize,
-        key: SessionKey,
-        channel: ChannelId,
-        peer: Peer,
+        (key, channel): (SessionKey, ChannelId),
+        source: IpAddr,
+        runtime: &mut Runtime,
     ) {
-        let now = self.runtime.clock.now();
-        let Some(group) = self.groups.places.get_mut(place) else {
+        let now = runtime.clock.now();
+        let Some(group) = self.groups.get_mut(place) else {
             return;
         };
         let is_it = |member: &&mut Member| (member.session, member.channel) == (key, channel);
         if let Some(member) = group.members.iter_mut().find(is_it) {
-            let source = peer.media.ip();
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
             let media = group.media;
             // Who passes on what it hears is not to hear it later than need be.
             if group.members.iter().all(|member| member.sink.is_some()) {
-                self.read_group_in_turns(media);
-            } else {
-                self.read_group_at_once(media);
+                self.begin_batches(media, runtime);
+            } else if self.ends.get(media).is_some_and(|end| end.in_batches) {
+                self.end_batches(media, runtime);
             }
         }
     }
 
-    /// From now on a group's media socket is read in turn, as [`super::turns`] has it, if it can
-    /// be.
-    fn read_group_in_turns(&mut self, place: usize) {
-        let Some(Socket::Group(end)) = self.sockets.get_mut(place) else {
+    /// From now on a media socket is read in batches, if it can be.
+    fn begin_batches(&mut self, media: usize, runtime: &Runtime) {
+        let Some(end) = self.ends.get_mut(media) else {
             return;
         };
         let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
-        if end.in_turn || end.was_fast || room < turns::ROOM {
+        if end.in_batches || end.was_fast || room < ROOM {
             return;
         }
-        let polled = self.runtime.readiness.forget(&mut end.socket);
-        end.in_turn = polled.is_ok();
+        end.in_batches = runtime.readiness.forget(&mut end.socket).is_ok();
     }
 
-    /// From now on a group's media socket is read whenever something comes.
-    fn read_group_at_once(&mut self, place: usize) {
-        if matches!(self.sockets.get(place), Some(Socket::Group(end)) if end.in_turn) {
-            self.read_at_once_again(place);
-        }
+    /// From now on a media socket is read whenever something comes.
+    fn end_batches(&mut self, media: usize, runtime: &mut Runtime) {
+        let Some(end) = self.ends.get_mut(media) else {
+            return;
+        };
+        let place = Place::Group(media);
+        // Where that is refused, it stays as it is: read seldom is better than never.
+        end.in_batches = runtime.readiness.poll(&mut end.socket, place).is_err();
+        end.was_fast = true;
+        runtime.readiness.read_later(place);
     }
 
-    /// When [`Worker::read_groups_in_turn`] finds any to read.
-    pub(super) fn groups_due(&self) -> Time {
-        match self.groups.places.is_empty() {
+    /// When [`Groups::take_due`] finds any to read.
+    pub(super) fn next_read(&self) -> Time {
+        match self.groups.is_empty() {
             true => Time::NEVER,
-            false => self.groups.read + turns::INTERVAL,
+            false => self.read + INTERVAL,
         }
     }
 
-    /// Reads the groups' media if it is time for that.
-    pub(super) fn read_groups_in_turn(&mut self, now: Time) {
-        if now >= self.groups.read + turns::INTERVAL {
-            self.groups.read = now;
-            self.read_all_groups();
+    /// Whether it is time to read the groups' media.
+    pub(super) fn take_due(&mut self, now: Time) -> bool {
+        let due = now >= self.read + INTERVAL;
+        if due {
+            self.read = now;
         }
+        due
     }
 
-    /// Reads all groups' media.
-    pub(super) fn read_all_groups(&mut self) {
-        if self.groups.places.is_empty() {
-            return;
-        }
-        let media: Vec<usize> = self.groups.sockets().map(|(media, _)| media).collect();
-        for place in media {
-            self.read_group_media(place);
-        }
-        self.settle();
+    /// The media sockets of all groups.
+    pub(super) fn media(&self) -> Vec<usize> {
+        self.groups.iter().map(|(_, group)| group.media).collect()
+    }
+
+    /// The media socket of a membership.
+    pub(super) fn media_of(&self, place: usize) -> Option<usize> {
+        self.groups.get(place).map(|group| group.media)
+    }
+
+    /// Whether a socket is for media or for RTCP.
+    pub(super) fn port(&self, end: usize) -> Option<Port> {
+        self.ends.get(end).map(|end| end.port)
     }
 
     /// A session has no part in a group any more. The membership ends with the last.
-    pub(super) fn leave_group(&mut self, place: usize, key: SessionKey) {
-        let Some(group) = self.groups.places.get(place) else {
+    pub(super) fn leave(&mut self, place: usize, key: SessionKey, runtime: &mut Runtime) {
+        let Some(group) = self.groups.get(place) else {
             return;
         };
-        for socket in [group.media, group.control] {
-            self.take_drops(socket);
+        for end in [group.media, group.control] {
+            self.take_drops(end, runtime);
         }
-        let Some(group) = self.groups.places.get_mut(place) else {
+        let Some(group) = self.groups.get_mut(place) else {
             return;
         };
         // One part, where it has several: each has a channel of its own, and is given up by itself.
-        if let Some(index) = group
-            .members
-            .iter()
-            .position(|member| member.session == key)
-        {
+        let mut members = group.members.iter();
+        if let Some(index) = members.position(|member| member.session == key) {
             group.members.remove(index);
         }
         if group.members.is_empty() {
-            let group = self.groups.places.remove(place);
-            self.groups.by_joined.remove(&group.joined);
-            for socket in [group.media, group.control] {
-                self.sockets.try_remove(socket);
+            let group = self.groups.remove(place);
+            self.by_joined.remove(&group.joined);
+            for end in [group.media, group.control] {
+                self.ends.try_remove(end);
             }
         }
     }
 
-    /// Sends a session's datagram to its group, if it is the one that speaks for all.
-    pub(super) fn send_to_group(
-        &mut self,
-        place: usize,
-        key: SessionKey,
-        port: Port,
-        bytes: &[u8],
-    ) {
-        let Some(group) = self.groups.places.get(place) else {
-            return;
+    /// Sends a session's datagram to its group, if it is the one that speaks for all; says whether
+    /// that went well.
+    pub(super) fn send(&self, place: usize, key: SessionKey, port: Port, bytes: &[u8]) -> bool {
+        let Some(group) = self.groups.get(place) else {
+            return true;
         };
-        if group
-            .members
-            .first()
-            .is_none_or(|first| first.session != key)
-        {
-            return;
+        let first = group.members.first();
+        if first.is_none_or(|first| first.session != key) {
+            return true;
         }
-        let (socket, port) = match port {
+        let (end, port) = match port {
             Port::Media => (group.media, group.joined.port),
             Port::Control => (group.control, group.joined.control),
         };
-        let Some(Socket::Group(end)) = self.sockets.get(socket) else {
-            return;
-        };
         let to = SocketAddr::new(group.joined.group, port);
-        if end.socket.send_to(bytes, to).is_err() {
-            self.runtime.tester.add(tester::SENDS_FAILED, 1);
-        }
+        let end = self.ends.get(end);
+        end.is_none_or(|end| end.socket.send_to(bytes, to).is_ok())
     }
 
-    /// Reads what a group's socket holds.
-    pub(super) fn read_group(&mut self, place: usize) {
-        let Some(Socket::Group(end)) = self.sockets.get(place) else {
-            return;
+    /// Looks at what a socket holds.
+    pub(super) fn look(
+        &mut self,
+        end: usize,
+        batch: &mut ReceiveBatch,
+        runtime: &mut Runtime,
+    ) -> Look {
+        let Some(socket) = self.ends.get(end).map(|end| &end.socket) else {
+            return Look::Nothing;
         };
-        match end.port {
-            Port::Media => self.read_group_media(place),
-            Port::Control => self.read_group_control(place),
-        }
-    }
-
-    /// Reads what has come for a session from its groups, before it hears of something else.
-    pub(super) fn hear_groups_first(&mut self, key: SessionKey) {
-        let Some(slot) = self.slot(key).filter(|slot| slot.in_groups) else {
-            return;
-        };
-        let own = |(_, channel): &(_, Channel)| match *channel {
-            Channel::Group(place) => Some(place),
-            _ => None,
-        };
-        let places: Vec<usize> = slot.channels.iter().filter_map(own).collect();
-        for place in places {
-            if let Some(group) = self.groups.places.get(place) {
-                self.read_group_media(group.media);
-            }
-        }
-    }
-
-    /// Counts what a group's media socket holds, and lets those hear it who count for themselves;
-    /// what sessions are to hear of it is pending then.
-    pub(super) fn read_group_media(&mut self, place: usize) {
-        let Some(mut batch) = self.turns.batch.take() else {
-            return;
-        };
-        let (mut count, mut bytes, mut in_turn) = (0, 0, false);
-        for turn in 1.. {
-            let filled = match self.sockets.get(place) {
-                Some(Socket::Group(end)) => {
-                    in_turn = end.in_turn;
-                    batch.receive(&end.socket)
+        match batch.receive(socket) {
+            Ok(filled) => {
+                if let Some(drops) = filled.drops {
+                    self.dropped(end, drops, runtime);
                 }
-                _ => break,
-            };
-            let more = match filled {
-                Ok(filled) => {
-                    if let Some(drops) = filled.drops {
-                        self.count_drops(place, drops);
-                    }
-                    for datagram in batch.datagrams(&self.runtime.clock) {
-                        count += 1;
-                        bytes += datagram.length;
-                    }
-                    self.count_for_group(place, &batch);
-                    self.tell_group(place, &batch);
-                    filled.more
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An error stands for one datagram or none; those behind it are not told of again.
-                Err(_) => true,
-            };
-            if !more {
-                break;
+                Look::Filled { more: filled.more }
             }
-            if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(Place::Socket(place));
-                break;
-            }
-        }
-        self.turns.batch = Some(batch);
-        if in_turn && (count > turns::FAST || bytes > turns::FAST_BYTES) {
-            self.read_at_once_again(place);
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Nothing,
+            Err(_) => Look::Error,
         }
     }
 
-    /// Counts a batch for each member.
-    fn count_for_group(&mut self, place: usize, batch: &ReceiveBatch) {
-        let Some(Socket::Group(end)) = self.sockets.get(place) else {
-            return;
-        };
-        let Some(group) = self.groups.places.get(end.group) else {
+    fn group_of(&self, end: usize) -> Option<&Group> {
+        self.groups.get(self.ends.get(end)?.group)
+    }
+
+    /// Counts a batch of media for each member that has a sink.
+    pub(super) fn count_media(
+        &self,
+        end: usize,
+        batch: &ReceiveBatch,
+        brought: &mut Brought,
+        counting: &mut Counting<'_>,
+    ) {
+        let clock = counting.runtime.clock.same_start();
+        for datagram in batch.datagrams(&clock) {
+            brought.datagrams += 1;
+            brought.bytes += datagram.length;
+        }
+        let Some(group) = self.group_of(end) else {
             return;
         };
         let overhead = if group.joined.group.is_ipv4() { 28 } else { 48 };
@@ -412,10 +405,8 @@ impl Worker {
             let (Some(begun), Some(sink)) = (member.begun, member.sink) else {
                 continue;
             };
-            let Some(population) = self.sessions.population(member.session) else {
-                continue;
-            };
-            for datagram in batch.datagrams(&self.runtime.clock) {
+            let whose = (member.session, member.population);
+            for datagram in batch.datagrams(&clock) {
                 if datagram.at < begun {
                     continue;
                 }
@@ -432,102 +423,48 @@ impl Worker {
                     length: datagram.length,
                     overhead,
                 };
-                let recorder = self.populations.recorder_at(population, datagram.at);
-                if let Some(event) = self.sinks.packet(sink, &arrival, recorder) {
-                    self.runtime
-                        .inbox
-                        .push(member.session, Pending::Media { sink, event });
-                }
+                counting.packet(whose, sink, &arrival);
             }
         }
-        self.runtime.tester.add(tester::FOREIGN_PACKETS, foreign);
+        let tester = &mut counting.runtime.tester;
+        tester.add(tester::FOREIGN_PACKETS, foreign);
     }
 
-    /// Has the members without a sink hear a batch.
-    fn tell_group(&mut self, place: usize, batch: &ReceiveBatch) {
-        let Some(Socket::Group(end)) = self.sockets.get(place) else {
-            return;
-        };
-        let Some(group) = self.groups.places.get(end.group) else {
-            return;
-        };
-        let hears = group.members.iter().filter(|member| member.sink.is_none());
-        let hear: Vec<_> = hears
-            .filter_map(|m| Some((m.session, m.channel, m.begun?, m.source)))
-            .collect();
-        if hear.is_empty() {
-            return;
-        }
-        let clock = self.runtime.clock.same_start();
-        for datagram in batch.datagrams(&clock) {
-            for &(session, channel, begun, source) in &hear {
-                if datagram.at < begun {
-                    continue;
-                }
-                if source.is_some_and(|source| source != datagram.from.ip()) {
-                    self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
-                    continue;
-                }
-                self.datagram_arrived(session, channel, Port::Media, &datagram);
-            }
+    /// A media socket was read, as far as there was anything. One that brought much is read
+    /// whenever something comes from now on.
+    pub(super) fn was_read(&mut self, end: usize, brought: &Brought, runtime: &mut Runtime) {
+        let fast = brought.datagrams > FAST || brought.bytes > FAST_BYTES;
+        if fast && self.ends.get(end).is_some_and(|end| end.in_batches) {
+            self.end_batches(end, runtime);
         }
     }
 
-    /// Passes RTCP of a group on: a sender's to all, other receivers' to the one that speaks for
-    /// all.
-    fn read_group_control(&mut self, place: usize) {
-        let Some(mut batch) = self.batch.take() else {
-            return;
-        };
-        for turn in 1.. {
-            let filled = match self.sockets.get(place) {
-                Some(Socket::Group(end)) => batch.receive(&end.socket),
-                _ => break,
-            };
-            let more = match filled {
-                Ok(filled) => {
-                    if let Some(drops) = filled.drops {
-                        self.count_drops(place, drops);
-                    }
-                    filled.more
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => {
-                    if turn >= BATCHES_A_TURN {
-                        self.runtime.readiness.read_later(Place::Socket(place));
-                        break;
-                    }
-                    continue;
-                }
-            };
-            let clock = self.runtime.clock.same_start();
-            for datagram in batch.datagrams(&clock) {
-                for (session, channel) in self.who_hears(place, &datagram) {
-                    self.datagram_arrived(session, channel, Port::Control, &datagram);
-                }
-            }
-            self.settle();
-            if !more {
-                break;
-            }
-            if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(Place::Socket(place));
-                break;
-            }
-        }
-        self.batch = Some(batch);
-    }
-
-    /// Who is to hear RTCP that came for a group.
-    fn who_hears(
-        &self,
-        place: usize,
-        datagram: &net::batch::Datagram<'_>,
-    ) -> Vec<(SessionKey, ChannelId)> {
-        let Some(Socket::Group(end)) = self.sockets.get(place) else {
+    /// The members that hear media themselves.
+    pub(super) fn hearers(&self, end: usize) -> Vec<Hearer> {
+        let Some(group) = self.group_of(end) else {
             return Vec::new();
         };
-        let Some(group) = self.groups.places.get(end.group) else {
+        let hears = group.members.iter().filter(|member| member.sink.is_none());
+        hears
+            .filter_map(|member| {
+                Some(Hearer {
+                    session: member.session,
+                    channel: member.channel,
+                    begun: member.begun?,
+                    source: member.source,
+                })
+            })
+            .collect()
+    }
+
+    /// Who is to hear RTCP that came for a group: a sender's all, another receiver's the one that
+    /// speaks for all.
+    pub(super) fn hearers_of_control(
+        &self,
+        end: usize,
+        datagram: &Datagram<'_>,
+    ) -> Vec<(SessionKey, ChannelId)> {
+        let Some(group) = self.group_of(end) else {
             return Vec::new();
         };
         let count = match rtcp::is_of_sender(datagram.bytes) {
@@ -544,28 +481,45 @@ impl Worker {
             .collect()
     }
 
-    /// Counts datagrams that the kernel had no room for at a group's socket: each was one of every
-    /// member's.
-    pub(super) fn lost_for_group(&mut self, place: usize, lost: u64) {
-        let Some(Socket::Group(end)) = self.sockets.get(place) else {
-            return;
-        };
-        let Some(group) = self.groups.places.get(end.group) else {
-            return;
-        };
-        let media = end.port == Port::Media;
-        let mut members = 0;
-        for member in group.members.iter().filter(|m| m.begun.is_some()) {
-            members += 1;
-            let population = self.sessions.population(member.session);
-            if let Some(population) = population.filter(|_| media) {
-                self.populations
-                    .recorder(population)
-                    .add(clients::LOST_IN_TESTER, lost);
-            }
+    /// Takes up the drops of all sockets.
+    pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
+        let ends: Vec<usize> = self.ends.iter().map(|(end, _)| end).collect();
+        for end in ends {
+            self.take_drops(end, runtime);
         }
-        let lost = if media { lost * members } else { lost };
-        self.runtime.tester.add(tester::SOCKET_OVERFLOW, lost);
+    }
+
+    fn take_drops(&mut self, end: usize, runtime: &mut Runtime) {
+        if let Some(drops) = self
+            .ends
+            .get(end)
+            .map(|end| net::options::drops(&end.socket))
+            && let Ok(drops) = drops
+        {
+            self.dropped(end, drops, runtime);
+        }
+    }
+
+    /// The kernel says how many datagrams it has dropped at a socket since that was opened. Each
+    /// was one of every member's.
+    fn dropped(&mut self, place: usize, drops: u32, runtime: &mut Runtime) {
+        let Some(end) = self.ends.get_mut(place) else {
+            return;
+        };
+        let lost = u64::from(drops.wrapping_sub(end.dropped));
+        end.dropped = drops;
+        let media = end.port == Port::Media;
+        let Some(group) = self.group_of(place).filter(|_| lost > 0) else {
+            return;
+        };
+        let begun = group.members.iter().filter(|m| m.begun.is_some());
+        match media {
+            true => {
+                let members = begun.clone().count() as u64;
+                runtime.lost(lost * members, lost, begun.map(|member| member.session));
+            }
+            false => runtime.lost(lost, 0, None),
+        }
     }
 }
 

@@ -39,9 +39,16 @@ pub(super) struct Lease {
 }
 
 /// Which socket of a worker: the place among those of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Place {
-    Socket(usize),
+    /// One of a session's own pair of UDP sockets.
+    Pair(usize),
+    /// One of a pair of UDP sockets that sessions share.
+    Shared(usize),
+    /// One of the pair of UDP sockets of a multicast group.
+    Group(usize),
+    /// A single UDP socket.
+    Single(usize),
     Listener(usize),
     Connection(usize),
 }
@@ -54,7 +61,10 @@ impl Place {
     /// What it is polled as.
     pub(super) fn token(self) -> Token {
         let (kind, place) = match self {
-            Place::Socket(place) => (0, place),
+            Place::Pair(place) => (0, place),
+            Place::Shared(place) => (1, place),
+            Place::Group(place) => (2, place),
+            Place::Single(place) => (3, place),
             Place::Listener(place) => (4, place),
             Place::Connection(place) => (5, place),
         };
@@ -65,10 +75,36 @@ impl Place {
     pub(super) fn of(Token(token): Token) -> Option<Place> {
         let place = token / KINDS;
         match token % KINDS {
-            0 => Some(Place::Socket(place)),
+            0 => Some(Place::Pair(place)),
+            1 => Some(Place::Shared(place)),
+            2 => Some(Place::Group(place)),
+            3 => Some(Place::Single(place)),
             4 => Some(Place::Listener(place)),
             5 => Some(Place::Connection(place)),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_one_socket_and_the_largest_name_none() {
+        let kinds = [
+            Place::Pair,
+            Place::Shared,
+            Place::Group,
+            Place::Single,
+            Place::Listener,
+            Place::Connection,
+        ];
+        for (kind, place) in kinds.into_iter().zip([0, 1, 7, 8, 9, 1 << 20]) {
+            assert_eq!(Place::of(kind(place).token()), Some(kind(place)));
+        }
+        for token in [usize::MAX, usize::MAX - 1] {
+            assert_eq!(Place::of(Token(token)), None);
         }
     }
 }

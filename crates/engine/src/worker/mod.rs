@@ -5,14 +5,21 @@
 //! for clients and for a reference server's side: both are [`Session`]s.
 
 mod arrivals;
+mod batched_reads;
+mod batches;
+mod channels;
 mod clients;
 mod config;
 mod connections;
+mod counting;
+mod datagram_arrivals;
 mod datagrams;
+mod deferred;
 mod errors;
 mod exchanges;
 mod flows;
 mod groups;
+mod hearing;
 mod inbox;
 mod keys;
 mod links;
@@ -21,32 +28,30 @@ mod names;
 mod notes;
 mod outputs;
 mod pacer;
+mod pairs;
 mod populations;
 mod readiness;
-mod ring;
+mod rings;
 mod runtime;
 mod self_stats;
 mod sessions;
-mod sockets;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod topics;
-mod turns;
-mod waiting;
 mod windows;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 
 use crossbeam_channel::{Receiver, Sender};
 use measure::{Time, tester};
-use net::{Clock, PortRange, ReceiveBatch};
+use net::Clock;
 use protocol::session::{Context, Flows, Input, Output, Sinks};
-use slab::Slab;
 
 use crate::messages::{Command, Report};
+use batches::Batches;
 pub(crate) use config::{Accept, Config, Serving};
 use connections::Connections;
 use datagrams::Datagrams;
@@ -59,17 +64,16 @@ use links::Links;
 pub(crate) use links::Mailbox;
 use listeners::Listeners;
 use names::Names;
+use pairs::Pairs;
 use populations::Populations;
 pub(crate) use populations::{ClientPlan, MakeClient, PopulationPlan};
 use readiness::Ready;
-use ring::Rings;
+use rings::Rings;
 use runtime::Runtime;
 use self_stats::ThreadStats;
 use sessions::{Channel, Sessions, Slot};
-use sockets::{Outward, Socket};
 use timers::Task;
 use topics::Topics;
-use turns::Turns;
 pub(crate) use windows::WINDOW;
 use windows::Windows;
 
@@ -80,12 +84,8 @@ struct Worker {
     phase: Phase,
     windows: Windows,
     names: Names,
-    ports: PortRange,
 
-    sockets: Slab<Socket>,
-    /// The pairs of UDP ports that sessions share, by local address; those that send to multicast
-    /// groups by the hops they live and their interface too.
-    shared_pairs: HashMap<(std::net::IpAddr, Option<Outward>), (usize, usize)>,
+    pairs: Pairs,
     /// Memberships in multicast groups.
     groups: Groups,
     /// What single UDP sockets and endpoints share.
@@ -100,12 +100,7 @@ struct Worker {
     topics: Topics,
 
     out: VecDeque<Output>,
-    batch: Option<ReceiveBatch>,
-    /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is
-    /// taken when they come.
-    traced_batch: Option<ReceiveBatch>,
-    /// Media sockets that are not polled.
-    turns: Turns,
+    batches: Batches,
     rings: Option<Rings>,
     connections: Connections,
     listeners: Listeners,
@@ -175,9 +170,7 @@ impl Worker {
             windows: Windows::new(Time::ZERO),
             names: Names::new(config.resolver, links.mailbox.clone()),
             links,
-            ports: config.ports,
-            sockets: Slab::new(),
-            shared_pairs: HashMap::new(),
+            pairs: Pairs::new(config.ports),
             groups: Groups::default(),
             datagrams: Datagrams::new(),
             sessions: Sessions::new(config.stop_timeout),
@@ -188,9 +181,7 @@ impl Worker {
             populations,
             topics: Topics::default(),
             out: VecDeque::new(),
-            batch: Some(ReceiveBatch::new()),
-            traced_batch: Some(ReceiveBatch::whole()),
-            turns: Turns::new(),
+            batches: Batches::new(),
             rings,
             connections,
             listeners: Listeners::default(),
@@ -201,7 +192,7 @@ impl Worker {
             worker.listeners.add(&worker.runtime, listener, serving)?;
         }
         for plan in config.endpoints {
-            worker.listen_for_datagrams(plan)?;
+            worker.datagrams.listen(&worker.runtime, plan)?;
         }
         Ok(worker)
     }
@@ -266,7 +257,7 @@ impl Worker {
         self.populations.is_finished()
             && !serving
             && self.sessions.is_empty()
-            && self.waiting_ends() == Time::NEVER
+            && self.nothing_is_deferred()
             && !self.connections.any_closes()
     }
 
@@ -282,11 +273,10 @@ impl Worker {
             .min(task)
             .min(self.sending.next())
             .min(self.exchanges.next())
-            .min(self.waiting_ends())
             .min(self.rings_due())
             .min(self.connections.next_turn())
-            .min(self.sockets_due())
-            .min(self.groups_due())
+            .min(self.pairs.next_read())
+            .min(self.groups.next_read())
             .min(self.populations.next_due())
     }
 
@@ -303,7 +293,7 @@ impl Worker {
         self.let_go();
         self.read_connections_in_turn(now);
         self.read_fast_connections(now);
-        self.read_sockets_in_turn(now);
+        self.read_pairs_in_turn(now);
         self.read_groups_in_turn(now);
         self.start_and_stop_clients(now);
         while let Some((at, task)) = self.runtime.timers.due(now) {
@@ -320,7 +310,7 @@ impl Worker {
     fn read_all_media(&mut self, end: Time) {
         self.read_rings_now();
         self.read_all_connections(end);
-        self.read_all_sockets();
+        self.read_all_pairs();
         self.read_all_groups();
         self.read_all_late();
     }
@@ -424,6 +414,7 @@ impl Worker {
         while let Some((key, pending)) = self.runtime.inbox.pop() {
             self.deliver(key, pending.input());
         }
+        self.count_losses();
     }
 
     /// Hands the running window over and begins the next.
@@ -442,10 +433,14 @@ impl Worker {
         let pacer = || self.sending.take_pacer_cpu();
         let now = self.runtime.clock.now();
         self.thread.take(now, pacer, &mut self.runtime.tester);
-        let sockets = self.sockets.len() + self.connections.count() + self.listeners.count();
-        self_stats::take_shares(sockets, &self.ports, &mut self.runtime.tester);
+        let udp = self.pairs.count() + self.groups.count() + self.datagrams.count();
+        let sockets = udp + self.connections.count() + self.listeners.count();
+        self_stats::take_shares(sockets, self.pairs.ports(), &mut self.runtime.tester);
         self.look_at_exchanges();
-        self.collect_drops();
+        self.pairs.collect_drops(&mut self.runtime);
+        self.groups.collect_drops(&mut self.runtime);
+        self.datagrams.collect_drops(&mut self.runtime);
+        self.count_losses();
         self.collect_ring_drops();
         let (sessions, connections) = (&self.sessions, &self.connections);
         let listeners = &self.listeners;

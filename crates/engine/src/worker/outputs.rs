@@ -8,9 +8,8 @@ use protocol::session::{ChannelId, Closed, Note, Open, Outcome, Output, Port};
 use super::Worker;
 use super::connections::Queued;
 use super::inbox::Pending;
-use super::keys::SessionKey;
+use super::keys::{Place, SessionKey};
 use super::sessions::{Channel, Client, Peer};
-use super::sockets::Socket;
 use super::topics::TOPICS;
 use crate::messages::Report;
 
@@ -154,30 +153,26 @@ impl Worker {
             Channel::Pair {
                 media,
                 control,
+                shared,
                 peer: Some(peer),
-                ..
             } => {
                 let (place, to) = match port {
                     Port::Media => (media, peer.media),
                     Port::Control => (control, peer.control),
                 };
-                let sent = match self.sockets.get(place) {
-                    Some(Socket::Udp(end)) => {
-                        let at = end.trace.as_ref().map(|_| self.runtime.clock.now());
-                        let sent = end.socket.send_to(bytes, to);
-                        if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
-                            trace.sent(to, bytes, at);
-                        }
-                        sent
-                    }
-                    Some(Socket::Shared(end)) => end.socket.send_to(bytes, to),
-                    _ => return,
+                let place = match shared {
+                    true => Place::Shared(place),
+                    false => Place::Pair(place),
                 };
-                if sent.is_err() {
-                    self.runtime.tester.add(tester::SENDS_FAILED, 1);
-                }
+                let clock = &self.runtime.clock;
+                let sent = self.pairs.send(place, to, bytes, clock);
+                let failed = u64::from(!sent);
+                self.runtime.tester.add(tester::SENDS_FAILED, failed);
             }
-            Channel::Group(place) => self.send_to_group(place, key, port, bytes),
+            Channel::Group(place) => {
+                let failed = u64::from(!self.groups.send(place, key, port, bytes));
+                self.runtime.tester.add(tester::SENDS_FAILED, failed);
+            }
             // Datagrams of these are sent by `Output::Transmit`.
             Channel::Datagrams { .. } => {}
             Channel::Resolving | Channel::Pair { peer: None, .. } => {

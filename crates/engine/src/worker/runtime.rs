@@ -8,6 +8,7 @@ use measure::{Recorder, Time, tester};
 use net::{Clock, Waker};
 
 use super::inbox::Inbox;
+use super::keys::SessionKey;
 use super::notes::Notes;
 use super::readiness::Readiness;
 use super::timers::Timers;
@@ -24,6 +25,8 @@ pub(super) struct Runtime {
     pub(super) notes: Notes,
     /// When the running turn of the loop began.
     pub(super) turn: Time,
+    /// Datagrams of sessions that the kernel had no room for.
+    losses: Vec<(SessionKey, u64)>,
     serial: u64,
 }
 
@@ -37,6 +40,7 @@ impl Runtime {
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             notes: Notes::new(reports),
             turn: Time::ZERO,
+            losses: Vec::new(),
             serial: 0,
         })
     }
@@ -50,6 +54,24 @@ impl Runtime {
     /// The number that [`Runtime::next_serial`] gives next.
     pub(super) fn coming_serial(&self) -> u64 {
         self.serial + 1
+    }
+
+    /// Datagrams found no room at one of our sockets, so many of `each` session.
+    pub(super) fn lost(
+        &mut self,
+        datagrams: u64,
+        each: u64,
+        sessions: impl IntoIterator<Item = SessionKey>,
+    ) {
+        self.tester.add(tester::SOCKET_OVERFLOW, datagrams);
+        let sessions = sessions.into_iter().map(|session| (session, each));
+        self.losses.extend(sessions);
+    }
+
+    /// What [`Runtime::lost`] was told of and is not counted for its session yet.
+    #[inline]
+    pub(super) fn next_loss(&mut self) -> Option<(SessionKey, u64)> {
+        self.losses.pop()
     }
 
     /// Notes something that is about no population, or about the one of that name.

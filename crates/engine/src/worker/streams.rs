@@ -14,7 +14,6 @@ use super::errors::{channel_error, tls_error};
 use super::inbox::Pending;
 use super::keys::SessionKey;
 use super::names::{Asking, LookUp};
-use super::ring::cover_by_ring;
 use super::sessions::Channel;
 use super::timers::Task;
 use crate::resolver::Answer;
@@ -112,7 +111,11 @@ impl Worker {
             media,
             sources: population.map_or(&[][..], |index| self.populations.sources(index)),
             tracer: self.sessions.get(key).and_then(|slot| slot.trace.as_ref()),
-            shown: watches && cover_by_ring(&mut self.rings, to.ip()).is_ok(),
+            shown: watches
+                && self
+                    .rings
+                    .as_mut()
+                    .is_none_or(|rings| rings.cover(to.ip()).is_ok()),
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
         connections.connect(runtime, &wish, to, others, layer)

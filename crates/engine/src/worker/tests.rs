@@ -23,6 +23,7 @@ use scenario::{Leave, Pick};
 
 mod conformance;
 mod datagrams;
+mod hearing;
 pub(super) mod ring;
 mod tasks;
 mod watch;

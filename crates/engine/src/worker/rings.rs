@@ -14,12 +14,11 @@ use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, SinkId};
 
-use super::Worker;
 use super::connections::SegmentTimes;
+use super::counting::Counting;
+use super::deferred::{DeferredInputs, Mark};
 use super::inbox::Pending;
 use super::keys::SessionKey;
-use super::sockets::Socket;
-use super::waiting::Queue;
 
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
@@ -46,15 +45,15 @@ pub(super) struct Rings {
     /// When they were read last.
     read: Time,
     /// What is heard when they have brought what came before it.
-    pub(super) waiting: Queue,
+    pub(super) deferred: DeferredInputs,
     /// What the kernel could not put into the rings, as far as it has been taken up.
     dropped: u64,
 }
 
 /// Whose the media of a port is.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) sink: SinkId,
+struct Target {
+    sink: SinkId,
     session: SessionKey,
     population: usize,
     local: IpAddr,
@@ -62,13 +61,6 @@ pub(super) struct Target {
     peer: Option<IpAddr>,
     /// How many datagrams the ring has brought for it, whoever sent them.
     seen: u64,
-}
-
-/// How much the rings had taken in at a moment, and when that was.
-#[derive(Clone, Copy)]
-pub(super) struct Mark {
-    counts: [u64; 2],
-    pub(super) at: Time,
 }
 
 impl Rings {
@@ -81,7 +73,7 @@ impl Rings {
             rings: [Some(ring), None],
             targets: vec![None; pairs],
             read: Time::ZERO,
-            waiting: Queue::default(),
+            deferred: DeferredInputs::default(),
             dropped: 0,
         })
     }
@@ -148,7 +140,7 @@ impl Rings {
     }
 
     /// How much the kernel has put into the rings so far.
-    pub(super) fn mark(&mut self, at: Time) -> Mark {
+    fn mark(&mut self, at: Time) -> Mark {
         let mut counts = [0; 2];
         for (count, ring) in counts.iter_mut().zip(&mut self.rings) {
             // A count that cannot be read makes nobody wait.
@@ -156,22 +148,86 @@ impl Rings {
                 *count = seen.arrived - seen.dropped;
             }
         }
-        Mark { counts, at }
+        Mark::new(counts, at)
     }
 
     /// Whether all has been handed over that had arrived at that moment.
-    pub(super) fn reached(&self, mark: &Mark) -> bool {
+    fn reached(&self, mark: &Mark) -> bool {
         let handled = self
             .rings
             .iter()
             .map(|ring| ring.as_ref().map_or(0, PacketRing::handled));
         handled
-            .zip(mark.counts)
+            .zip(mark.counts())
             .all(|(handled, count)| handled >= count)
     }
 
+    /// When they are to be read next, if nothing more comes. They are not polled: waking for each
+    /// block would cost more than looking at each heartbeat, and whether there is anything is seen
+    /// in their memory. `turn` is when the running turn of the loop began.
+    pub(super) fn next_read(&self, turn: Time) -> Time {
+        match self.have_ready(BLOCKS_A_TURN) {
+            true => turn,
+            false => Time::NEVER,
+        }
+    }
+
+    /// Whether it is time to read them: with `at_once` as soon as there is anything.
+    pub(super) fn are_due(&self, now: Time, at_once: bool) -> bool {
+        let enough = match at_once || now >= self.read + GATHER {
+            true => 1,
+            false => BLOCKS_A_TURN,
+        };
+        self.have_ready(enough)
+    }
+
+    /// Works off what they hold. What sessions are to hear of it is pending then.
+    pub(super) fn read(
+        &mut self,
+        segment_times: Option<&SegmentTimes>,
+        counting: &mut Counting<'_>,
+    ) {
+        let clock = counting.runtime.clock.same_start();
+        for ring in self.rings.iter_mut().flatten() {
+            let mut counter = Counter {
+                counting,
+                segment_times,
+                targets: &mut self.targets,
+                first: *self.settings.ports.start(),
+            };
+            ring.receive_all(&clock, BLOCKS_A_TURN, &mut counter);
+        }
+        self.read = clock.now();
+    }
+
+    /// All has been counted that the ring brings for a port, which is taken back: of what the
+    /// kernel counted for it the rest is missing.
+    pub(super) fn take_back(&mut self, port: u16, arrived: u32, counting: &mut Counting<'_>) {
+        if let Some(index) = self.place(port)
+            && let Some(target) = self.targets.get_mut(index).and_then(Option::take)
+        {
+            let missed = u64::from(arrived).saturating_sub(target.seen);
+            counting.runtime.tester.add(tester::RING_MISSED, missed);
+            let recorder = counting.populations.recorder(target.population);
+            recorder.add(clients::LOST_IN_TESTER, missed);
+        }
+    }
+
+    /// Until when they have to be read for all to be counted that has arrived; nothing if they have
+    /// been, and nothing waits for it.
+    pub(super) fn mark_if_behind(&mut self, now: Time) -> Option<Mark> {
+        let mark = self.mark(now);
+        (!self.deferred.is_empty() || !self.reached(&mark)).then_some(mark)
+    }
+
+    /// Whether the first of what waits need not any more.
+    pub(super) fn can_let_go(&self, turn: Time) -> bool {
+        let first = self.deferred.first();
+        first.is_some_and(|mark| self.reached(mark) || turn >= mark.patience_ends())
+    }
+
     /// What the kernel could not put into the rings since the last look.
-    fn take_drops(&mut self) -> u64 {
+    pub(super) fn take_drops(&mut self) -> u64 {
         let rings = self.rings.iter_mut().flatten();
         let dropped: u64 = rings
             .filter_map(|ring| ring.seen().ok())
@@ -184,19 +240,20 @@ impl Rings {
 }
 
 /// Counts what comes out of a ring.
-struct Counting<'a> {
-    worker: &'a mut Worker,
+struct Counter<'a, 'b> {
+    counting: &'a mut Counting<'b>,
+    segment_times: Option<&'a SegmentTimes>,
     targets: &'a mut [Option<Target>],
     /// The first of the ring's ports.
     first: u16,
 }
 
-impl Take for Counting<'_> {
+impl Take for Counter<'_, '_> {
     fn soon(&mut self, ports: &[u16]) {
         for port in ports {
             let place = usize::from(port.wrapping_sub(self.first)) / 2;
             if let Some(Some(target)) = self.targets.get(place)
-                && let Some(receiver) = self.worker.sinks.peek(target.sink)
+                && let Some(receiver) = self.counting.sinks.peek(target.sink)
             {
                 prefetch(receiver);
             }
@@ -209,7 +266,7 @@ impl Take for Counting<'_> {
                 self.run(datagram.to.port(), std::iter::once(*datagram));
             }
             Arrived::Segment(segment) => {
-                if let Some(times) = self.worker.connections.segment_times() {
+                if let Some(times) = self.segment_times {
                     times.shown(segment);
                 }
             }
@@ -223,97 +280,33 @@ impl Take for Counting<'_> {
         if offset.is_multiple_of(2)
             && let Some(Some(target)) = self.targets.get_mut(offset / 2)
         {
-            self.worker.ring_datagrams(target, datagrams);
+            target.count(self.counting, datagrams);
         }
     }
 }
 
-/// Whether media for that local address comes by the ring.
-pub(super) fn cover_by_ring(rings: &mut Option<Rings>, local: IpAddr) -> io::Result<bool> {
-    match rings {
-        Some(rings) => rings.cover(local).map(|()| true),
-        None => Ok(false),
-    }
-}
-
-impl Worker {
-    /// From now on the ring's packets for that port are that session's.
-    pub(super) fn assign_to_ring(&mut self, local: SocketAddr, sink: SinkId, key: SessionKey) {
-        let Some(slot) = self.slot(key) else { return };
-        slot.on_ring = true;
-        let population = slot.population;
-        if let Some(rings) = &mut self.rings {
-            rings.assign(local, sink, key, population);
-        }
-    }
-
-    /// When the rings are to be read next, if nothing more comes. They are not polled: to be woken
-    /// for each block would cost more than to look at each heartbeat, and whether there is anything
-    /// is seen in their memory.
-    pub(super) fn rings_due(&self) -> Time {
-        match &self.rings {
-            Some(rings) if rings.have_ready(BLOCKS_A_TURN) => self.runtime.turn,
-            _ => Time::NEVER,
-        }
-    }
-
-    /// Works off what the rings hold if it is time for that.
-    pub(super) fn read_rings(&mut self) {
-        let Some(rings) = &self.rings else { return };
-        // Of connections that are read seldom the ring has to show all in time.
-        let at_once = self.connections.segment_times();
-        let at_once = at_once.is_some_and(SegmentTimes::hurries);
-        let enough = match at_once || self.runtime.clock.now() >= rings.read + GATHER {
-            true => 1,
-            false => BLOCKS_A_TURN,
-        };
-        if rings.have_ready(enough) {
-            self.read_rings_now();
-        }
-    }
-
-    /// Works off what the rings hold.
-    pub(super) fn read_rings_now(&mut self) {
-        let Some(mut rings) = self.rings.take() else {
-            return;
-        };
-        let Rings {
-            rings: each,
-            targets,
-            settings,
-            ..
-        } = &mut rings;
-        let clock = self.runtime.clock.same_start();
-        for ring in each.iter_mut().flatten() {
-            let mut counting = Counting {
-                worker: self,
-                targets,
-                first: *settings.ports.start(),
-            };
-            ring.receive_all(&clock, BLOCKS_A_TURN, &mut counting);
-        }
-        rings.read = self.runtime.clock.now();
-        self.rings = Some(rings);
-        self.settle();
-        self.let_go();
-    }
-
-    /// Counts datagrams of one stream.
+impl Target {
+    /// Counts datagrams of its stream.
     #[inline]
-    fn ring_datagrams<'a>(
+    fn count<'a>(
         &mut self,
-        target: &mut Target,
+        counting: &mut Counting<'_>,
         datagrams: impl Iterator<Item = Datagram<'a>>,
     ) {
-        let mut sink = self.sinks.sink(target.sink);
+        let Counting {
+            sinks,
+            populations,
+            runtime,
+        } = counting;
+        let mut sink = sinks.sink(self.sink);
         for datagram in datagrams {
             // A socket bound to an address gets what is sent to that address.
-            if !target.local.is_unspecified() && target.local != datagram.to.ip() {
+            if !self.local.is_unspecified() && self.local != datagram.to.ip() {
                 continue;
             }
-            target.seen += 1;
-            if target.peer.is_some_and(|peer| peer != datagram.from.ip()) {
-                self.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+            self.seen += 1;
+            if self.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+                runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                 continue;
             }
             let arrival = Arrival {
@@ -323,53 +316,17 @@ impl Worker {
                 overhead: datagram.overhead,
             };
             let sink = sink.as_deref_mut();
-            let recorder = self.populations.recorder_at(target.population, datagram.at);
+            let recorder = populations.recorder_at(self.population, datagram.at);
             let event = sink.and_then(|sink| sink.packet(&arrival, recorder));
             if let Some(event) = event {
-                self.runtime.inbox.push(
-                    target.session,
+                runtime.inbox.push(
+                    self.session,
                     Pending::Media {
-                        sink: target.sink,
+                        sink: self.sink,
                         event,
                     },
                 );
             }
-        }
-    }
-
-    /// A media port whose media comes by the ring is wanted no more. It stays taken until all is
-    /// counted that has arrived for it.
-    pub(super) fn close_ring_port(&mut self, place: usize) {
-        let Some(Socket::Udp(end)) = self.sockets.get(place) else {
-            return;
-        };
-        let arrived = net::options::drops(&end.socket).unwrap_or(0);
-        self.port_ends(place, arrived);
-    }
-
-    /// Takes a media port back of which all has been counted that the ring brings.
-    pub(super) fn give_port_back(&mut self, place: usize, arrived: u32) {
-        let Some(Socket::Udp(end)) = self.sockets.try_remove(place) else {
-            return;
-        };
-        let Some(rings) = &mut self.rings else { return };
-        if let Some(index) = rings.place(end.pair)
-            && let Some(target) = rings.targets.get_mut(index).and_then(Option::take)
-        {
-            let missed = u64::from(arrived).saturating_sub(target.seen);
-            self.runtime.tester.add(tester::RING_MISSED, missed);
-            self.populations
-                .recorder(target.population)
-                .add(clients::LOST_IN_TESTER, missed);
-        }
-        self.ports.release(end.pair);
-    }
-
-    /// Takes up what the kernel could not put into the rings.
-    pub(super) fn collect_ring_drops(&mut self) {
-        if let Some(rings) = &mut self.rings {
-            let drops = rings.take_drops();
-            self.runtime.tester.add(tester::RING_OVERFLOW, drops);
         }
     }
 }

@@ -1,0 +1,249 @@
+//! The channels of sessions over UDP, and what all channels have in common: opened, given a peer,
+//! closed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use measure::tester;
+use protocol::session::{ChannelError, ChannelId, Open, Reading, SinkId, Transmit};
+
+use super::Worker;
+use super::errors::channel_error;
+use super::inbox::Pending;
+use super::keys::SessionKey;
+use super::pairs::{Opened, Outward, Wish};
+use super::sessions::{Channel, Peer};
+
+impl Worker {
+    /// Counts a socket that could not be had for a want of this machine.
+    pub(super) fn count_refused(&mut self, error: ChannelError) {
+        if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
+            self.runtime.tester.add(tester::SOCKETS_REFUSED, 1);
+        }
+    }
+
+    /// A pair of UDP ports for one session alone. Gives the address of the even one.
+    pub(super) fn open_pair(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        local: IpAddr,
+        sink: Option<SinkId>,
+    ) -> Result<SocketAddr, ChannelError> {
+        let Some(slot) = self.sessions.get_mut(key) else {
+            return Err(ChannelError::Other(0));
+        };
+        // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has
+        // only the beginning of each.
+        let ring = self.rings.as_mut().filter(|_| slot.trace.is_none());
+        let mut ring = ring.zip(sink);
+        if let Some((rings, _)) = &mut ring {
+            rings.cover(local).map_err(|error| channel_error(&error))?;
+        }
+        let wish = Wish {
+            session: key,
+            population: slot.population,
+            channel,
+            local,
+            sink,
+            on_ring: ring.is_some(),
+            tracer: slot.trace.as_ref(),
+        };
+        let Opened {
+            local,
+            media,
+            control,
+        } = self.pairs.open(&self.runtime, &wish)?;
+        if let Some((rings, sink)) = ring {
+            slot.on_ring = true;
+            rings.assign(local, sink, key, slot.population);
+        }
+        let state = Channel::Pair {
+            media,
+            control,
+            shared: false,
+            peer: None,
+        };
+        slot.set_channel(channel, state);
+        Ok(local)
+    }
+
+    /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one
+    /// that sends to multicast groups so.
+    pub(super) fn open_shared(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        local: IpAddr,
+        outward: Option<Outward>,
+    ) -> Result<SocketAddr, ChannelError> {
+        self.trace_misses(key, "what comes and goes by a socket that clients share");
+        let Opened {
+            local,
+            media,
+            control,
+        } = self.pairs.open_shared(&self.runtime, local, outward)?;
+        if let Some(slot) = self.slot(key) {
+            let state = Channel::Pair {
+                media,
+                control,
+                shared: true,
+                peer: None,
+            };
+            slot.set_channel(channel, state);
+        }
+        Ok(local)
+    }
+
+    /// Joins a group, or has a part in the membership that is there. Gives the group's address.
+    pub(super) fn join_group(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        open: Open,
+    ) -> Result<SocketAddr, ChannelError> {
+        self.trace_misses(key, "what comes from a multicast group");
+        let Some(slot) = self.sessions.get_mut(key) else {
+            return Err(ChannelError::Other(0));
+        };
+        let whose = (key, slot.population);
+        let buffer = self.pairs.ports().receive_buffer();
+        let joined = self
+            .groups
+            .join(&self.runtime, whose, channel, open, buffer);
+        let (place, address) = joined?;
+        slot.in_groups = true;
+        slot.set_channel(channel, Channel::Group(place));
+        Ok(address)
+    }
+
+    pub(super) fn open_udp(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        (local, peer): (SocketAddr, Option<SocketAddr>),
+        reading: Reading,
+    ) {
+        let Some(slot) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let (whose, how) = (
+            (key, channel),
+            (reading, self.pairs.ports().receive_buffer()),
+        );
+        let (runtime, tracer) = (&self.runtime, slot.trace.as_ref());
+        let opened = self
+            .datagrams
+            .open(runtime, whose, (local, peer), how, tracer);
+        let heard = match opened {
+            Ok((place, local)) => {
+                slot.has_single = true;
+                slot.reads_late |= reading == Reading::Late;
+                let state = Channel::Datagrams {
+                    place,
+                    to: peer,
+                    accepted: None,
+                };
+                slot.set_channel(channel, state);
+                Pending::Opened {
+                    channel,
+                    local,
+                    remote: peer,
+                }
+            }
+            Err(error) => {
+                let error = channel_error(&error);
+                self.count_refused(error);
+                Pending::OpenFailed { channel, error }
+            }
+        };
+        self.runtime.inbox.push(key, heard);
+    }
+
+    /// Sends what a session wants sent from a single UDP socket.
+    pub(super) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
+        let slot = self.sessions.get(key);
+        let channel = slot.and_then(|slot| slot.channel(transmit.channel));
+        if let Some(Channel::Datagrams { place, to, .. }) = channel {
+            let runtime = &mut self.runtime;
+            self.datagrams
+                .transmit((place, to), transmit, bytes, runtime);
+        }
+    }
+
+    pub(super) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
+        let Some(slot) = self.slot(key) else { return };
+        let (media, control, shared, before) = match slot.channel(channel) {
+            Some(Channel::Pair {
+                media,
+                control,
+                shared,
+                peer,
+            }) => (media, control, shared, peer),
+            Some(Channel::Group(place)) => {
+                let (whose, source) = ((key, channel), peer.media.ip());
+                return self.groups.begin(place, whose, source, &mut self.runtime);
+            }
+            _ => return,
+        };
+        let state = Channel::Pair {
+            media,
+            control,
+            shared,
+            peer: Some(peer),
+        };
+        slot.set_channel(channel, state);
+        if shared {
+            let whose = (key, channel);
+            return self.pairs.route((media, control), whose, peer, before);
+        }
+        if let Some(port) = self.pairs.name_peer(media, control, peer)
+            && let Some(rings) = &mut self.rings
+        {
+            rings.name_peer(port, peer.media.ip());
+        }
+    }
+
+    pub(super) fn close_channel(&mut self, key: SessionKey, channel: ChannelId) {
+        let Some(slot) = self.slot(key) else { return };
+        let Some(state) = slot.channel(channel) else {
+            return;
+        };
+        slot.forget_channel(channel);
+        self.drop_channel(key, state);
+    }
+
+    /// Closes what stands behind a channel. A connection that still has something to send gets a
+    /// moment to do so.
+    pub(super) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
+        let runtime = &mut self.runtime;
+        match channel {
+            Channel::Resolving => {}
+            Channel::Group(place) => self.groups.leave(place, key, runtime),
+            Channel::Datagrams {
+                place, accepted, ..
+            } => self.datagrams.close_channel(place, accepted, runtime),
+            Channel::Stream(place) => self.close_stream(place),
+            Channel::Pair {
+                media,
+                control,
+                shared: false,
+                ..
+            } => {
+                if let Some(arrived) = self.pairs.close(media, control, runtime) {
+                    self.port_ends(media, arrived);
+                }
+            }
+            Channel::Pair {
+                media,
+                control,
+                shared: true,
+                peer,
+            } => {
+                if let Some(peer) = peer {
+                    self.pairs.leave(media, control, key, peer);
+                }
+            }
+        }
+        self.count_losses();
+    }
+}

@@ -1,0 +1,35 @@
+//! What counting a packet of media needs, beside what its socket knows.
+
+use protocol::session::{Arrival, SinkId, Sinks};
+
+use super::inbox::Pending;
+use super::keys::SessionKey;
+use super::populations::Populations;
+use super::runtime::Runtime;
+
+/// The sinks, and where what they count goes.
+pub(super) struct Counting<'a> {
+    pub(super) sinks: &'a mut Sinks,
+    pub(super) populations: &'a mut Populations,
+    pub(super) runtime: &'a mut Runtime,
+}
+
+impl Counting<'_> {
+    /// Counts a packet. What its session is to hear of it is pending then; says whether it is
+    /// anything.
+    #[inline]
+    pub(super) fn packet(
+        &mut self,
+        (session, population): (SessionKey, usize),
+        sink: SinkId,
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let recorder = self.populations.recorder_at(population, arrival.at);
+        let event = self.sinks.packet(sink, arrival, recorder);
+        if let Some(event) = event {
+            let heard = Pending::Media { sink, event };
+            self.runtime.inbox.push(session, heard);
+        }
+        event.is_some()
+    }
+}

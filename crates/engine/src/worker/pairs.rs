@@ -1,0 +1,649 @@
+//! Pairs of UDP ports: those of one session each, and those that sessions share.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use measure::{Time, tester};
+use mio::net::UdpSocket;
+use net::batch::{Datagram, ReceiveBatch};
+use net::ports::Pair;
+use net::{Clock, PortRange};
+use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Port, SinkId};
+use slab::Slab;
+
+use super::batched_reads::{BatchedReads, FAST, FAST_BYTES, MOST, ROOM, Verdict};
+use super::batches::Look;
+use super::counting::Counting;
+use super::errors::channel_error;
+use super::keys::{Place, SessionKey};
+use super::runtime::Runtime;
+use super::sessions::Peer;
+use crate::trace::{TracedSocket, Tracer};
+
+/// One of a session's own pair of UDP sockets.
+struct UdpEnd {
+    socket: UdpSocket,
+    session: SessionKey,
+    population: usize,
+    channel: ChannelId,
+    port: Port,
+    /// What counts the datagrams; none where the session itself hears them.
+    sink: Option<SinkId>,
+    /// Whose datagrams count. Before the peer is named: anybody's.
+    peer: Option<IpAddr>,
+    /// What a datagram has on the wire beside its payload: the headers of IP and UDP.
+    overhead: usize,
+    /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings
+    /// it.
+    on_ring: bool,
+    /// Whether it is read in batches, and not polled.
+    in_batches: bool,
+    /// Whether it has brought too much for that.
+    was_fast: bool,
+    /// The kernel's count of dropped datagrams, as far as it has been taken up.
+    dropped: u32,
+    /// The even port of the pair.
+    pair: u16,
+    /// Hears what it receives and sends, of a client that is traced.
+    trace: Option<Box<TracedSocket>>,
+}
+
+/// One of a pair of UDP sockets that many sessions use.
+struct SharedEnd {
+    socket: UdpSocket,
+    port: Port,
+    routes: HashMap<SocketAddr, (SessionKey, ChannelId)>,
+    dropped: u32,
+}
+
+impl SharedEnd {
+    /// Takes a session's route away; one that another session has been given meanwhile stays.
+    fn forget_route(&mut self, address: SocketAddr, session: SessionKey) {
+        if self
+            .routes
+            .get(&address)
+            .is_some_and(|(key, _)| *key == session)
+        {
+            self.routes.remove(&address);
+        }
+    }
+}
+
+/// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where
+/// that is not the one of the address that it comes from.
+pub(super) type Outward = (u8, Option<Interface>);
+
+/// The pairs of UDP ports of a worker.
+pub(super) struct Pairs {
+    ports: PortRange,
+    own: Slab<UdpEnd>,
+    shared: Slab<SharedEnd>,
+    /// The pairs that sessions share, by local address; those that send to multicast groups by the
+    /// hops they live and their interface too.
+    by_local: HashMap<(IpAddr, Option<Outward>), (usize, usize)>,
+    batched: BatchedReads,
+}
+
+/// A pair for one session alone.
+pub(super) struct Wish<'a> {
+    pub(super) session: SessionKey,
+    pub(super) population: usize,
+    pub(super) channel: ChannelId,
+    pub(super) local: IpAddr,
+    /// What counts its media.
+    pub(super) sink: Option<SinkId>,
+    /// Whether the packet ring brings its media.
+    pub(super) on_ring: bool,
+    pub(super) tracer: Option<&'a Tracer>,
+}
+
+/// A pair that was opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    /// The address of the even port.
+    pub(super) local: SocketAddr,
+    /// The places of both sockets.
+    pub(super) media: usize,
+    pub(super) control: usize,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakenIn {
+    /// It was counted.
+    Counted,
+    /// It was counted, and from now on its socket, the session's, is read in batches.
+    Batched(SessionKey),
+    /// A session is to hear it.
+    For(SessionKey, ChannelId, Port),
+}
+
+impl Pairs {
+    /// None yet, of those ports.
+    pub(super) fn new(ports: PortRange) -> Pairs {
+        Pairs {
+            ports,
+            own: Slab::new(),
+            shared: Slab::new(),
+            by_local: HashMap::new(),
+            batched: BatchedReads::default(),
+        }
+    }
+
+    pub(super) fn ports(&self) -> &PortRange {
+        &self.ports
+    }
+
+    /// How many sockets there are.
+    pub(super) fn count(&self) -> usize {
+        self.own.len() + self.shared.len()
+    }
+
+    /// Opens a pair for one session alone.
+    pub(super) fn open(
+        &mut self,
+        runtime: &Runtime,
+        wish: &Wish<'_>,
+    ) -> Result<Opened, ChannelError> {
+        let Wish { local, on_ring, .. } = *wish;
+        let pair = match on_ring {
+            true => self.ports.reserve(local),
+            false => self.ports.bind(local),
+        }
+        .map_err(|error| channel_error(&error))?;
+        let even = pair.port;
+        let make = |socket, port| UdpEnd {
+            socket: UdpSocket::from_std(socket),
+            session: wish.session,
+            population: wish.population,
+            channel: wish.channel,
+            port,
+            sink: wish.sink.filter(|_| port == Port::Media),
+            peer: None,
+            overhead: if local.is_ipv4() { 28 } else { 48 },
+            on_ring: on_ring && port == Port::Media,
+            in_batches: false,
+            was_fast: false,
+            dropped: 0,
+            pair: even,
+            trace: wish.tracer.map(|trace| {
+                let odd = u16::from(port == Port::Control);
+                trace.socket(SocketAddr::new(local, even + odd))
+            }),
+        };
+        let added = add_pair(&mut self.own, pair, make, |end, place| {
+            let place = Place::Pair(place);
+            match end.port {
+                Port::Media if end.on_ring => Ok(()),
+                Port::Media => runtime.readiness.poll(&mut end.socket, place),
+                Port::Control => runtime.readiness.poll_control(&mut end.socket, place),
+            }
+        });
+        match added {
+            Ok((media, control)) => Ok(Opened {
+                local: SocketAddr::new(local, even),
+                media,
+                control,
+            }),
+            Err(error) => {
+                self.ports.release(even);
+                Err(channel_error(&error))
+            }
+        }
+    }
+
+    /// Opens the pair of UDP ports that this worker's sessions share, where that has not been done;
+    /// with `outward` the one that sends to multicast groups so.
+    pub(super) fn open_shared(
+        &mut self,
+        runtime: &Runtime,
+        local: IpAddr,
+        outward: Option<Outward>,
+    ) -> Result<Opened, ChannelError> {
+        let (media, control) = match self.by_local.get(&(local, outward.clone())) {
+            Some(&pair) => pair,
+            None => {
+                let pair = self.ports.bind(local);
+                let pair = pair.map_err(|error| channel_error(&error))?;
+                let port = pair.port;
+                let added = self.add_shared(runtime, pair, local, outward.as_ref());
+                let places = added.map_err(|error| {
+                    self.ports.release(port);
+                    channel_error(&error)
+                })?;
+                self.by_local.insert((local, outward), places);
+                places
+            }
+        };
+        let local = self.shared[media].socket.local_addr();
+        Ok(Opened {
+            local: local.map_err(|error| channel_error(&error))?,
+            media,
+            control,
+        })
+    }
+
+    fn add_shared(
+        &mut self,
+        runtime: &Runtime,
+        pair: Pair,
+        local: IpAddr,
+        outward: Option<&Outward>,
+    ) -> io::Result<(usize, usize)> {
+        if let Some(outward) = outward {
+            send_to_groups(&pair, local, outward)?;
+        }
+        let make = |socket, port| SharedEnd {
+            socket: UdpSocket::from_std(socket),
+            port,
+            routes: HashMap::new(),
+            dropped: 0,
+        };
+        add_pair(&mut self.shared, pair, make, |end, place| {
+            let place = Place::Shared(place);
+            match end.port {
+                Port::Media => runtime.readiness.poll(&mut end.socket, place),
+                Port::Control => runtime.readiness.poll_control(&mut end.socket, place),
+            }
+        })
+    }
+
+    /// Names the other end of a session's own pair; gives its even port where the packet ring
+    /// brings its media.
+    pub(super) fn name_peer(&mut self, media: usize, control: usize, peer: Peer) -> Option<u16> {
+        let mut on_ring = None;
+        for (place, address) in [(media, peer.media), (control, peer.control)] {
+            if let Some(end) = self.own.get_mut(place) {
+                end.peer = Some(address.ip());
+                on_ring = on_ring.or(end.on_ring.then_some(end.pair));
+            }
+        }
+        on_ring
+    }
+
+    /// Names the other end of a session's part in a pair that is shared; it was another `before`.
+    pub(super) fn route(
+        &mut self,
+        (media, control): (usize, usize),
+        (key, channel): (SessionKey, ChannelId),
+        peer: Peer,
+        before: Option<Peer>,
+    ) {
+        for (place, address, old) in [
+            (media, peer.media, before.map(|peer| peer.media)),
+            (control, peer.control, before.map(|peer| peer.control)),
+        ] {
+            if let Some(end) = self.shared.get_mut(place) {
+                if let Some(old) = old {
+                    end.forget_route(old, key);
+                }
+                end.routes.insert(address, (key, channel));
+            }
+        }
+    }
+
+    /// A session has no part any more in a pair that is shared.
+    pub(super) fn leave(&mut self, media: usize, control: usize, key: SessionKey, peer: Peer) {
+        for (place, address) in [(media, peer.media), (control, peer.control)] {
+            if let Some(end) = self.shared.get_mut(place) {
+                end.forget_route(address, key);
+            }
+        }
+    }
+
+    /// Closes a session's own pair. Where the packet ring brings its media, the media port stays
+    /// taken until that is counted: how many datagrams the kernel has counted for it is returned.
+    pub(super) fn close(
+        &mut self,
+        media: usize,
+        control: usize,
+        runtime: &mut Runtime,
+    ) -> Option<u32> {
+        self.take_drops(Place::Pair(control), runtime);
+        self.own.try_remove(control);
+        self.take_drops(Place::Pair(media), runtime);
+        let end = self.own.get(media)?;
+        if end.on_ring {
+            return Some(net::options::drops(&end.socket).unwrap_or(0));
+        }
+        // The media port last: with it the pair is free for others.
+        let end = self.own.remove(media);
+        self.ports.release(end.pair);
+        None
+    }
+
+    /// Takes a media port back of which all has been counted that the ring brings; gives the even
+    /// port.
+    pub(super) fn give_back(&mut self, media: usize) -> Option<u16> {
+        let end = self.own.try_remove(media)?;
+        self.ports.release(end.pair);
+        Some(end.pair)
+    }
+
+    /// Sends a datagram; says whether it left. One for a socket that is gone is none.
+    pub(super) fn send(&self, place: Place, to: SocketAddr, bytes: &[u8], clock: &Clock) -> bool {
+        let sent = match place {
+            Place::Pair(place) => self.own.get(place).map(|end| {
+                let at = end.trace.as_ref().map(|_| clock.now());
+                let sent = end.socket.send_to(bytes, to);
+                if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
+                    trace.sent(to, bytes, at);
+                }
+                sent
+            }),
+            Place::Shared(place) => {
+                let end = self.shared.get(place);
+                end.map(|end| end.socket.send_to(bytes, to))
+            }
+            _ => None,
+        };
+        sent.is_none_or(|sent| sent.is_ok())
+    }
+
+    /// A descriptor of its own for a media socket.
+    pub(super) fn descriptor(&self, place: Place) -> io::Result<OwnedFd> {
+        let socket = match place {
+            Place::Pair(place) => self.own.get(place).map(|end| &end.socket),
+            Place::Shared(place) => self.shared.get(place).map(|end| &end.socket),
+            _ => None,
+        };
+        let socket = socket.ok_or(io::ErrorKind::NotConnected)?;
+        socket.as_fd().try_clone_to_owned()
+    }
+
+    /// Whether what comes by a socket is traced.
+    pub(super) fn is_traced(&self, place: Place) -> bool {
+        match place {
+            Place::Pair(place) => self.own.get(place).is_some_and(|end| end.trace.is_some()),
+            _ => false,
+        }
+    }
+
+    /// The session whose socket it is; none where sessions share it, or it is gone.
+    #[inline]
+    pub(super) fn owner(&self, place: Place) -> Option<SessionKey> {
+        match place {
+            Place::Pair(place) => self.own.get(place).map(|end| end.session),
+            _ => None,
+        }
+    }
+
+    /// Looks at what a socket holds.
+    pub(super) fn look(
+        &mut self,
+        place: Place,
+        batch: &mut ReceiveBatch,
+        runtime: &mut Runtime,
+    ) -> Look {
+        let filled = match place {
+            Place::Pair(place) => self.own.get(place).map(|end| batch.receive(&end.socket)),
+            Place::Shared(place) => {
+                let end = self.shared.get(place);
+                end.map(|end| batch.receive(&end.socket))
+            }
+            _ => None,
+        };
+        match filled {
+            None => Look::Nothing,
+            Some(Ok(filled)) => {
+                if let Some(drops) = filled.drops {
+                    self.dropped(place, drops, runtime);
+                }
+                Look::Filled { more: filled.more }
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Look::Nothing,
+            Some(Err(_)) => Look::Error,
+        }
+    }
+
+    /// Counts a datagram, or says who is to hear it.
+    #[inline]
+    pub(super) fn take_in(
+        &mut self,
+        place: Place,
+        datagram: &Datagram<'_>,
+        counting: &mut Counting<'_>,
+    ) -> TakenIn {
+        match place {
+            Place::Pair(place) => self.take_in_own(place, datagram, counting),
+            Place::Shared(place) => {
+                let end = self.shared.get(place);
+                let Some(end) = end else {
+                    return TakenIn::Counted;
+                };
+                match end.routes.get(&datagram.from) {
+                    Some(&(key, channel)) => TakenIn::For(key, channel, end.port),
+                    None => {
+                        counting.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+                        TakenIn::Counted
+                    }
+                }
+            }
+            _ => TakenIn::Counted,
+        }
+    }
+
+    #[inline]
+    fn take_in_own(
+        &mut self,
+        place: usize,
+        datagram: &Datagram<'_>,
+        counting: &mut Counting<'_>,
+    ) -> TakenIn {
+        let Some(end) = self.own.get_mut(place) else {
+            return TakenIn::Counted;
+        };
+        if let Some(trace) = &mut end.trace {
+            trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
+        }
+        if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+            counting.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+            return TakenIn::Counted;
+        }
+        let Some(sink) = end.sink else {
+            return TakenIn::For(end.session, end.channel, end.port);
+        };
+        let arrival = Arrival {
+            at: datagram.at,
+            bytes: datagram.bytes,
+            length: datagram.length,
+            overhead: end.overhead,
+        };
+        let whose = (end.session, end.population);
+        if counting.packet(whose, sink, &arrival) && self.begin_batches(place, counting.runtime) {
+            return TakenIn::Batched(whose.0);
+        }
+        TakenIn::Counted
+    }
+
+    /// From now on a media socket is read in batches, if it can be; says whether it is.
+    fn begin_batches(&mut self, place: usize, runtime: &Runtime) -> bool {
+        let end = &mut self.own[place];
+        let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
+        if end.in_batches || end.was_fast || end.trace.is_some() || room < ROOM {
+            return false;
+        }
+        if runtime.readiness.forget(&mut end.socket).is_err() {
+            return false;
+        }
+        end.in_batches = true;
+        self.batched.add(place, end.session);
+        true
+    }
+
+    /// When [`Pairs::read_due`] finds the next to read.
+    pub(super) fn next_read(&self) -> Time {
+        self.batched.next()
+    }
+
+    /// Reads those that are read in batches and whose turn it is. Nothing where the batch is away.
+    pub(super) fn read_due(
+        &mut self,
+        now: Time,
+        batch: &mut Option<ReceiveBatch>,
+        counting: &mut Counting<'_>,
+    ) {
+        let mut batched = std::mem::take(&mut self.batched);
+        batched.read_due(now, |turn| {
+            self.read_media(turn.place, turn.key, batch, counting)
+        });
+        self.batched = batched;
+    }
+
+    /// Reads all that are read in batches.
+    pub(super) fn read_all(
+        &mut self,
+        batch: &mut Option<ReceiveBatch>,
+        counting: &mut Counting<'_>,
+    ) {
+        let mut batched = std::mem::take(&mut self.batched);
+        batched.read_all(|turn| self.read_media(turn.place, turn.key, batch, counting));
+        self.batched = batched;
+    }
+
+    /// Reads all that a media socket holds that is read in batches; what the session is to hear of
+    /// it is pending then.
+    pub(super) fn read_media(
+        &mut self,
+        place: usize,
+        key: SessionKey,
+        batch: &mut Option<ReceiveBatch>,
+        counting: &mut Counting<'_>,
+    ) -> Verdict {
+        let Some(batch) = batch else {
+            return Verdict::Goes(0);
+        };
+        let clock = counting.runtime.clock.same_start();
+        let (mut count, mut bytes) = (0, 0);
+        let verdict = loop {
+            let filled = match self.own.get(place) {
+                Some(end) if end.in_batches && end.session == key => batch.receive(&end.socket),
+                _ => break Verdict::IsGone,
+            };
+            let filled = match filled {
+                Ok(filled) => filled,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    break Verdict::Goes(count);
+                }
+                // An error stands for one datagram or none.
+                Err(_) if count < MOST => {
+                    count += 1;
+                    continue;
+                }
+                Err(_) => break Verdict::Goes(count),
+            };
+            if let Some(drops) = filled.drops {
+                self.dropped(Place::Pair(place), drops, counting.runtime);
+            }
+            for datagram in batch.datagrams(&clock) {
+                count += 1;
+                bytes += datagram.length;
+                self.take_in_own(place, &datagram, counting);
+            }
+            if !filled.more || count >= MOST {
+                break Verdict::Goes(count);
+            }
+        };
+        if verdict != Verdict::IsGone && (count > FAST || bytes > FAST_BYTES) {
+            self.end_batches(place, counting.runtime);
+            return Verdict::IsFast;
+        }
+        verdict
+    }
+
+    /// From now on a media socket is read whenever something comes, because so much does.
+    fn end_batches(&mut self, place: usize, runtime: &mut Runtime) {
+        let Some(end) = self.own.get_mut(place) else {
+            return;
+        };
+        let polled = runtime.readiness.poll(&mut end.socket, Place::Pair(place));
+        // Where that is refused, it stays as it is: read seldom is better than never.
+        end.in_batches = polled.is_err();
+        end.was_fast = true;
+        runtime.readiness.read_later(Place::Pair(place));
+    }
+
+    /// Takes up how many datagrams the kernel dropped at a socket since the last look.
+    fn take_drops(&mut self, place: Place, runtime: &mut Runtime) {
+        let drops = match place {
+            // Of one that only holds its port all is dropped.
+            Place::Pair(place) => match self.own.get(place).filter(|end| !end.on_ring) {
+                Some(end) => net::options::drops(&end.socket),
+                None => return,
+            },
+            Place::Shared(place) => match self.shared.get(place) {
+                Some(end) => net::options::drops(&end.socket),
+                None => return,
+            },
+            _ => return,
+        };
+        if let Ok(drops) = drops {
+            self.dropped(place, drops, runtime);
+        }
+    }
+
+    /// Takes up the drops of all sockets that sessions share.
+    pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
+        let places: Vec<usize> = self.shared.iter().map(|(place, _)| place).collect();
+        for place in places {
+            self.take_drops(Place::Shared(place), runtime);
+        }
+    }
+
+    /// The kernel says how many datagrams it has dropped at a socket since that was opened.
+    fn dropped(&mut self, place: Place, drops: u32, runtime: &mut Runtime) {
+        let (taken, session) = match place {
+            Place::Pair(place) => match self.own.get_mut(place) {
+                Some(end) => (&mut end.dropped, end.sink.map(|_| end.session)),
+                None => return,
+            },
+            Place::Shared(place) => match self.shared.get_mut(place) {
+                Some(end) => (&mut end.dropped, None),
+                None => return,
+            },
+            _ => return,
+        };
+        let lost = u64::from(drops.wrapping_sub(*taken));
+        *taken = drops;
+        if lost > 0 {
+            runtime.lost(lost, lost, session);
+        }
+    }
+}
+
+/// Takes both sockets of a pair in and has them polled, or neither.
+fn add_pair<T>(
+    ends: &mut Slab<T>,
+    pair: Pair,
+    make: impl Fn(std::net::UdpSocket, Port) -> T,
+    poll: impl Fn(&mut T, usize) -> io::Result<()>,
+) -> io::Result<(usize, usize)> {
+    let media = ends.insert(make(pair.media, Port::Media));
+    let control = ends.insert(make(pair.control, Port::Control));
+    for place in [media, control] {
+        if let Err(error) = poll(&mut ends[place], place) {
+            ends.remove(control);
+            ends.remove(media);
+            return Err(error);
+        }
+    }
+    Ok((media, control))
+}
+
+/// Has what a pair sends to multicast groups leave so.
+fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io::Result<()> {
+    let index = match interface {
+        Some(Interface::Named(name)) => Some(net::multicast::Interface::Named(name.clone())),
+        Some(Interface::With(address)) => Some(net::multicast::Interface::With(*address)),
+        None if local.is_unspecified() => None,
+        None => Some(net::multicast::Interface::With(local)),
+    };
+    // Without a number the routes decide.
+    let index = index.map_or(Ok(0), |interface| interface.index())?;
+    for socket in [&pair.media, &pair.control] {
+        net::multicast::send_by(socket, local, index, *hops)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What waits for the packet ring is heard some at a time.
+
+use std::borrow::Cow;
+
+use crossbeam_channel::bounded;
+use net::ring::Family;
+
+use super::super::deferred::{Deferred, Mark};
+use super::super::{Config, Mailbox, Worker};
+use super::ring::may_have_a_ring;
+use super::*;
+use crate::resolver::Resolver;
+
+/// How long a session is at what it hears: longer than the loop passes on at once.
+const HEARING: Duration = Duration::from_millis(5);
+
+/// A session that is long at hearing anything.
+struct Slow;
+
+impl Session for Slow {
+    fn handle(&mut self, _: &mut Context<'_>, _: Input<'_>) {
+        let begun = Instant::now();
+        while begun.elapsed() < HEARING {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+fn worker() -> Worker {
+    let (reports, _) = bounded(1);
+    let (mailbox, commands) = Mailbox::new().expect("a waker");
+    Worker::new(Config {
+        index: 0,
+        commands,
+        reports,
+        others: Vec::new(),
+        resolver: Resolver::start().expect("a thread"),
+        mailbox,
+        ports: PortRange::new(30_000..30_040),
+        goes_first: false,
+        in_real_time: false,
+        ring: Some(RingSettings::new(Family::V4, 30_000..=30_039)),
+        populations: vec![PopulationPlan {
+            name: "slow".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: None,
+        }],
+        serving: Vec::new(),
+        endpoints: Vec::new(),
+        stop_timeout: Duration::ZERO,
+        seed: 0,
+    })
+    .expect("a worker")
+}
+
+#[test]
+fn much_that_has_waited_is_heard_some_at_a_time_and_in_its_order() {
+    if !may_have_a_ring() {
+        return;
+    }
+    let mut worker = worker();
+    let session = worker.add_session(Box::new(Slow), 0, None);
+    let mark = Mark::new([0, 0], Time::ZERO);
+    for number in 0..5 {
+        let bytes = vec![number];
+        let waiting = Deferred::Bytes {
+            session,
+            channel: ChannelId(0),
+            bytes: Cow::Owned(bytes),
+            at: Time::ZERO,
+            runs: Cow::Borrowed(&[]),
+        };
+        let rings = worker.rings.as_mut().expect("a ring");
+        rings.deferred.push(mark, waiting);
+    }
+    let left = |worker: &Worker| worker.rings.as_ref().expect("a ring").deferred.count();
+    worker.let_go();
+    assert_eq!(left(&worker), 4, "the loop looks at other things");
+    assert!(worker.can_let_go());
+    worker.let_go_of_all();
+    assert_eq!(left(&worker), 0);
+    assert!(!worker.can_let_go());
+}

@@ -10,6 +10,7 @@ use protocol::session::{ChannelId, Closed, Input};
 use super::Worker;
 use super::connections::{Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, Wanted};
 use super::errors::channel_error;
+use super::exchanges::around;
 use super::inbox::Pending;
 use super::keys::{ACCEPTED, Place, SessionKey};
 use super::listeners::Accepting;
@@ -57,7 +58,10 @@ impl Worker {
         match self.connections.flush(place) {
             Flushed::Broken => self.lose_stream(place, Closed::Reset),
             Flushed::Gone => {}
-            Flushed::On => self.go_on(place),
+            Flushed::On => {
+                self.exchanges.go_on(around!(self), place);
+                self.hear_ended_exchanges();
+            }
         }
     }
 
@@ -166,7 +170,8 @@ impl Worker {
             _ => None,
         };
         if let Some(line) = line {
-            return self.read_exchange(place, line);
+            self.exchanges.read(around!(self), place, line);
+            return self.hear_ended_exchanges();
         }
         let wanted = match self.connections.told(place, &mut self.runtime) {
             Told::Read(wanted) => wanted,
@@ -381,7 +386,13 @@ impl Worker {
         // handshake.
         if let State::Exchange { line } = stream.state {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
-            return self.exchange_opened(place, line, plain, at, (ended, sent));
+            let came = (plain, at);
+            let around = around!(self);
+            let on = self
+                .exchanges
+                .opened(around, place, line, came, (ended, sent));
+            self.hear_ended_exchanges();
+            return on;
         }
         let State::Open { session, channel } = stream.state else {
             // One that was ended in the middle of its handshake.

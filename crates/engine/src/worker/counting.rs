@@ -14,6 +14,18 @@ pub(super) struct Counting<'a> {
     pub(super) runtime: &'a mut Runtime,
 }
 
+/// What counts media on a worker, the rest of which can be used beside it.
+macro_rules! counting {
+    ($worker:ident) => {
+        &mut $crate::worker::counting::Counting {
+            sinks: &mut $worker.sinks,
+            populations: &mut $worker.populations,
+            runtime: &mut $worker.runtime,
+        }
+    };
+}
+pub(super) use counting;
+
 impl Counting<'_> {
     /// Counts a packet. What its session is to hear of it is pending then; says whether it is
     /// anything.

@@ -9,7 +9,7 @@ use protocol::session::{ChannelId, Closed, Datagram, Input, PeerId, Port, Sessio
 
 use super::Worker;
 use super::batches::Look;
-use super::counting::Counting;
+use super::counting::counting;
 use super::datagrams::{self, Owner, Routed};
 use super::groups::{BATCHES_A_TURN, Brought};
 use super::inbox::Pending;
@@ -22,18 +22,6 @@ const READS_A_TURN: usize = 16;
 
 /// The most datagrams that a session hears of at once: as many as one read brings.
 const TOGETHER: usize = 64;
-
-/// What counts media on a worker, and the rest of the worker beside it.
-macro_rules! counting {
-    ($worker:ident) => {
-        &mut Counting {
-            sinks: &mut $worker.sinks,
-            populations: &mut $worker.populations,
-            runtime: &mut $worker.runtime,
-        }
-    };
-}
-pub(super) use counting;
 
 impl Worker {
     /// Reads what has come for a session's media sockets, before it hears of something else.

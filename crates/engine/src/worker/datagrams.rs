@@ -456,3 +456,124 @@ impl Datagrams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::net::Ipv4Addr;
+    use std::time::{Duration, Instant};
+
+    use measure::{Recorder, Time};
+    use protocol::session::{Context, Flows, Output, Sinks};
+
+    use super::*;
+
+    const SESSION: SessionKey = SessionKey {
+        place: 1,
+        serial: 1,
+    };
+
+    const CHANNEL: ChannelId = ChannelId(3);
+
+    fn runtime() -> Runtime {
+        let waker = net::Waker::new().expect("linux has it");
+        let (reports, _) = crossbeam_channel::unbounded();
+        Runtime::new(&waker, reports).expect("linux has it")
+    }
+
+    fn local() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 0).into()
+    }
+
+    /// Opens a socket of the session to that peer, if to any.
+    fn open(
+        datagrams: &mut Datagrams,
+        runtime: &Runtime,
+        peer: Option<SocketAddr>,
+        reading: Reading,
+    ) -> (usize, SocketAddr) {
+        let opened = datagrams.open(
+            runtime,
+            (SESSION, CHANNEL),
+            (local(), peer),
+            (reading, 0),
+            None,
+        );
+        opened.expect("a free port")
+    }
+
+    /// Looks until something is there.
+    fn look(
+        datagrams: &mut Datagrams,
+        place: usize,
+        runtime: &mut Runtime,
+    ) -> (Look, Vec<Vec<u8>>) {
+        let give_up = Instant::now() + Duration::from_secs(10);
+        let mut batch = datagrams.take_batch().expect("nobody hears anything");
+        loop {
+            let looked = datagrams.look(place, &mut batch, runtime);
+            if !matches!(looked, Look::Nothing | Look::Error) {
+                let clock = runtime.clock.same_start();
+                let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
+                let came = came.collect();
+                datagrams.put_batch(batch);
+                return (looked, came);
+            }
+            assert!(Instant::now() < give_up, "nothing comes");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_one_socket_sends_another_hears_and_one_that_is_closed_is_not_late() {
+        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+        let (receiver, to) = open(&mut datagrams, &runtime, None, Reading::Late);
+        let (sender, _) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
+        assert_eq!(datagrams.late(), [receiver]);
+        let mut out = VecDeque::new();
+        let mut outbox = Outbox::default();
+        let mut context = Context {
+            now: Time::ZERO,
+            recorder: &mut Recorder::new(tester::TESTER_CATALOGUE),
+            sinks: &mut Sinks::default(),
+            flows: &mut Flows::default(),
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        for bytes in [b"one", b"two"] {
+            context.transmit(CHANNEL, None, |out| out.extend_from_slice(bytes));
+        }
+        let whom = (sender, Some(to));
+        while let Some(Output::Transmit(transmit)) = out.pop_front() {
+            let bytes = outbox.bytes(&transmit);
+            datagrams.transmit(whom, &transmit, bytes, &mut runtime);
+        }
+        let (looked, came) = look(&mut datagrams, receiver, &mut runtime);
+        let owner = Owner::Session(SESSION, CHANNEL);
+        assert!(matches!(looked, Look::Filled { owner: whose, .. } if whose == owner));
+        assert_eq!(came, [b"one", b"two"]);
+        datagrams.close_channel(receiver, None, &mut runtime);
+        assert!(datagrams.late().is_empty());
+        assert_eq!(datagrams.count(), 1);
+    }
+
+    #[test]
+    fn that_nobody_is_there_is_said_after_all_that_came() {
+        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+        let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
+        let peer = nobody.local_addr().ok();
+        let (place, to) = open(&mut datagrams, &runtime, peer, Reading::AtOnce);
+        nobody.send_to(b"the last", to).expect("it is there");
+        drop(nobody);
+        datagrams.refused(place, &mut runtime);
+        let unread = runtime.readiness.take_unread();
+        assert_eq!(unread, [Place::Single(place)]);
+        let (looked, came) = look(&mut datagrams, place, &mut runtime);
+        assert!(matches!(looked, Look::Filled { more: true, .. }));
+        assert_eq!(came, [b"the last"]);
+        let mut batch = datagrams.take_batch().expect("nobody hears anything");
+        assert!(datagrams.are_heard());
+        let looked = datagrams.look(place, &mut batch, &mut runtime);
+        assert!(matches!(looked, Look::NobodyThere(SESSION, CHANNEL)));
+    }
+}

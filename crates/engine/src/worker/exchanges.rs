@@ -7,7 +7,7 @@
 //! bring nothing are not looked at: readiness is told at edges.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::Shutdown;
 use std::time::Duration;
@@ -21,11 +21,10 @@ use protocol::session::schedule::{Schedule, Turn};
 use protocol::session::{ChannelId, Closed};
 use slab::Slab;
 
-use super::Worker;
-use super::connections::{State, Stream};
-use super::inbox::Pending;
+use super::connections::{Connections, State, Stream};
 use super::keys::{Place, SessionKey};
-use super::sessions::Channel;
+use super::populations::Populations;
+use super::runtime::Runtime;
 
 /// How long messages are sent before the loop looks at what came.
 const SENDING: Duration = Duration::from_millis(1);
@@ -76,9 +75,30 @@ pub(super) struct Exchanges {
     broken: Vec<usize>,
     /// Whether any message of the running round was sent.
     taken: bool,
+    /// Connections that have ended, of which their sessions are still to be told.
+    ended: VecDeque<(SessionKey, ChannelId, Ended)>,
     out: Vec<u8>,
     scratch: Vec<u8>,
 }
+
+/// What exchanges need beside their own state.
+pub(super) struct Around<'a> {
+    pub(super) connections: &'a mut Connections,
+    pub(super) populations: &'a mut Populations,
+    pub(super) runtime: &'a mut Runtime,
+}
+
+/// What exchanges need of a worker, the rest of which can be used beside it.
+macro_rules! around {
+    ($worker:ident) => {
+        &mut $crate::worker::exchanges::Around {
+            connections: &mut $worker.connections,
+            populations: &mut $worker.populations,
+            runtime: &mut $worker.runtime,
+        }
+    };
+}
+pub(super) use around;
 
 impl Exchanges {
     /// When there is something to do, work that is under way left out.
@@ -126,20 +146,16 @@ fn number(line: usize) -> u32 {
     u32::try_from(line).expect("there are not so many descriptors")
 }
 
-impl Worker {
-    /// A session hands a connection over.
-    pub(super) fn begin_exchange(
+impl Exchanges {
+    /// A session of that population hands a connection over.
+    pub(super) fn begin(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        around: &mut Around<'_>,
+        (key, population): (SessionKey, usize),
+        (channel, place): (ChannelId, usize),
         exchange: Box<dyn Exchange>,
     ) {
-        let Some(slot) = self.slot(key) else { return };
-        let population = slot.population;
-        let Some(Channel::Stream(place)) = slot.channel(channel) else {
-            return;
-        };
-        let Some(stream) = self.connections.get_mut(place) else {
+        let Some(stream) = around.connections.get_mut(place) else {
             return;
         };
         if !stream.is_open() {
@@ -149,9 +165,9 @@ impl Worker {
             // Where it cannot be had, times are those of reading.
             let _ = net::stream::ask_arrival_time(&stream.socket);
         }
-        let serial = self.runtime.next_serial();
-        let now = self.runtime.clock.now();
-        let exchanges = &mut self.exchanges;
+        let serial = around.runtime.next_serial();
+        let now = around.runtime.clock.now();
+        let exchanges = &mut *self;
         let plan = exchange.plan();
         let line = exchanges.lines.insert(Line {
             exchange,
@@ -174,30 +190,33 @@ impl Worker {
         exchanges.schedules[population]
             .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
             .0
-            .join(number(line), now, mix(&[self.populations.seed(), serial]));
-        let recorder = self.populations.recorder(population);
+            .join(number(line), now, mix(&[around.populations.seed(), serial]));
+        let recorder = around.populations.recorder(population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         exchanges.lines[line].exchange.begin(&mut tools);
-        self.send_out(line);
+        self.send_out(around, line);
         // What came behind the last read was told of already.
-        self.runtime.readiness.read_later(Place::Connection(place));
+        around
+            .runtime
+            .readiness
+            .read_later(Place::Connection(place));
     }
 
     /// Sends what an exchange has added; queues what the connection does not take. Says whether it
     /// stands.
-    fn send_out(&mut self, line: usize) -> bool {
-        let place = self.exchanges.lines[line].place;
-        if self.exchanges.out.is_empty() {
+    fn send_out(&mut self, around: &mut Around<'_>, line: usize) -> bool {
+        let place = self.lines[line].place;
+        if self.out.is_empty() {
             return true;
         }
-        let Some(stream) = self.connections.get_mut(place) else {
+        let Some(stream) = around.connections.get_mut(place) else {
             return false;
         };
-        let sent = stream.send_all(&self.exchanges.out);
+        let sent = stream.send_all(&self.out);
         // What was long once should not stay.
-        self.exchanges.out.shrink_to(1 << 20);
+        self.out.shrink_to(1 << 20);
         if sent.is_err() {
-            self.end_exchange(place, Ended::Closed(Closed::Reset));
+            self.end(around, place, Ended::Closed(Closed::Reset));
             return false;
         }
         true
@@ -205,53 +224,62 @@ impl Worker {
 
     /// Sends what is due by schedules, for as long as the loop can bear it, and what was to be sent
     /// later.
-    pub(super) fn send_messages(&mut self, now: Time) {
-        for population in 0..self.exchanges.schedules.len() {
+    pub(super) fn send(&mut self, around: &mut Around<'_>, now: Time) {
+        for population in 0..self.schedules.len() {
             let Some((mut schedule, plan)) =
-                self.exchanges.schedules[population].take_if(|(own, _)| own.next_due() <= now)
+                self.schedules[population].take_if(|(own, _)| own.next_due() <= now)
             else {
                 continue;
             };
-            self.work_off(population, &mut schedule, &plan, now + SENDING);
-            self.exchanges.schedules[population] = Some((schedule, plan));
-            for place in std::mem::take(&mut self.exchanges.broken) {
-                self.end_exchange(place, Ended::Closed(Closed::Reset));
+            self.work_off(around, population, &mut schedule, &plan, now + SENDING);
+            self.schedules[population] = Some((schedule, plan));
+            for place in std::mem::take(&mut self.broken) {
+                self.end(around, place, Ended::Closed(Closed::Reset));
             }
         }
-        while let Some(&Reverse((at, line, serial))) = self.exchanges.later.peek()
+        while let Some(&Reverse((at, line, serial))) = self.later.peek()
             && at <= now
         {
-            self.exchanges.later.pop();
-            self.do_later(line, serial);
+            self.later.pop();
+            self.do_later(around, line, serial);
         }
     }
 
-    fn work_off(&mut self, population: usize, schedule: &mut Schedule, plan: &Plan, until: Time) {
-        let mut now = self.runtime.clock.now();
+    fn work_off(
+        &mut self,
+        around: &mut Around<'_>,
+        population: usize,
+        schedule: &mut Schedule,
+        plan: &Plan,
+        until: Time,
+    ) {
+        let mut now = around.runtime.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
                 Turn::Send(line, planned) => {
-                    self.send_planned(population, line as usize, planned, now);
+                    self.send_planned(around, population, line as usize, planned, now);
                     if !schedule.goes_round() {
-                        self.runtime
+                        around
+                            .runtime
                             .tester
                             .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                     }
-                    now = self.runtime.clock.now();
+                    now = around.runtime.clock.now();
                     if now >= until {
                         return;
                     }
                 }
                 Turn::RoundBegins(planned) => {
-                    self.exchanges.taken = false;
-                    self.runtime
+                    self.taken = false;
+                    around
+                        .runtime
                         .tester
                         .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                 }
                 Turn::RoundEnded(began) => {
-                    let recorder = self.populations.recorder(population);
+                    let recorder = around.populations.recorder(population);
                     (plan.round_ended)(now.since(began), recorder);
-                    if !self.exchanges.taken {
+                    if !self.taken {
                         schedule.put_off(now + NOBODY_TAKES);
                     }
                 }
@@ -261,15 +289,22 @@ impl Worker {
 
     /// Sends the message of a connection that was planned for `planned`. The hot path.
     #[inline]
-    fn send_planned(&mut self, population: usize, line: usize, planned: Time, now: Time) {
-        let exchanges = &mut self.exchanges;
+    fn send_planned(
+        &mut self,
+        around: &mut Around<'_>,
+        population: usize,
+        line: usize,
+        planned: Time,
+        now: Time,
+    ) {
+        let exchanges = &mut *self;
         let Some(own) = exchanges.lines.get_mut(line) else {
             return;
         };
-        let Some(stream) = self.connections.get_mut(own.place) else {
+        let Some(stream) = around.connections.get_mut(own.place) else {
             return;
         };
-        let recorder = self.populations.recorder(population);
+        let recorder = around.populations.recorder(population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         own.exchange.write_planned(&mut tools);
         if tools.out.is_empty() {
@@ -288,9 +323,9 @@ impl Worker {
         }
     }
 
-    fn do_later(&mut self, line: usize, serial: u64) {
-        let now = self.runtime.clock.now();
-        let exchanges = &mut self.exchanges;
+    fn do_later(&mut self, around: &mut Around<'_>, line: usize, serial: u64) {
+        let now = around.runtime.clock.now();
+        let exchanges = &mut *self;
         let Some(own) = exchanges
             .lines
             .get_mut(line)
@@ -299,40 +334,39 @@ impl Worker {
             return;
         };
         own.armed = Time::NEVER;
-        let recorder = self.populations.recorder(own.population);
+        let recorder = around.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         let after = own.exchange.due(&mut tools);
         let place = own.place;
-        if self.send_out(line) {
-            self.arm_exchange(line);
+        if self.send_out(around, line) {
+            self.arm(line);
             match after {
-                After::Go => self.go_on(place),
-                After::Finish => self.finish_exchange(line),
-                After::Close => self.end_exchange(place, Ended::OnPurpose),
+                After::Go => self.go_on(around, place),
+                After::Finish => self.finish(around, line),
+                After::Close => self.end(around, place, Ended::OnPurpose),
             }
         }
     }
 
     /// Sees to it that what an exchange has for later is looked at.
-    fn arm_exchange(&mut self, line: usize) {
-        let own = &mut self.exchanges.lines[line];
+    fn arm(&mut self, line: usize) {
+        let own = &mut self.lines[line];
         if let Some(due) = own.exchange.next_due()
             && due < own.armed
         {
             own.armed = due;
-            self.exchanges.later.push(Reverse((due, line, own.serial)));
+            self.later.push(Reverse((due, line, own.serial)));
         }
     }
 
     /// Reads a connection that was handed over.
-    pub(super) fn read_exchange(&mut self, place: usize, line: usize) {
-        let mut buffer = std::mem::take(&mut self.connections.buffers.read);
+    pub(super) fn read(&mut self, around: &mut Around<'_>, place: usize, line: usize) {
+        let mut buffer = std::mem::take(&mut around.connections.buffers.read);
         for turn in 1.. {
-            let Some(stream) = self.connections.get_mut(place) else {
+            let Some(stream) = around.connections.get_mut(place) else {
                 break;
             };
             let Some(own) = self
-                .exchanges
                 .lines
                 .get_mut(line)
                 .filter(|own| own.place == place && !own.ended)
@@ -345,24 +379,24 @@ impl Worker {
             }
             let ended = stream.ended;
             let read = match own.exchange.wants_times() {
-                true => net::stream::read(&stream.socket, &mut buffer, &self.runtime.clock),
+                true => net::stream::read(&stream.socket, &mut buffer, &around.runtime.clock),
                 false => net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| Read {
                     count,
-                    at: self.runtime.turn,
+                    at: around.runtime.turn,
                     exact: false,
                 }),
             };
             match read {
                 Ok(Read { count: 0, .. }) => {
                     if stream.tls.is_some() {
-                        let recorder = self.populations.recorder(own.population);
+                        let recorder = around.populations.recorder(own.population);
                         recorder.add(clients::TLS_CUT_OFF, 1);
                     }
-                    self.exchange_heard_all(line);
+                    self.heard_all(around, line);
                     break;
                 }
                 Ok(Read { count, at, .. }) => {
-                    if !self.exchange_heard(place, line, &buffer[..count], at) {
+                    if !self.heard(around, place, line, &buffer[..count], at) {
                         break;
                     }
                     // A read that leaves room has taken all there was; but not an end that was
@@ -371,32 +405,42 @@ impl Worker {
                         break;
                     }
                     if turn >= READS_A_TURN {
-                        self.runtime.readiness.read_later(Place::Connection(place));
+                        around
+                            .runtime
+                            .readiness
+                            .read_later(Place::Connection(place));
                         break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.end_exchange(place, Ended::Closed(Closed::Reset));
+                    self.end(around, place, Ended::Closed(Closed::Reset));
                     break;
                 }
             }
         }
-        self.connections.buffers.read = buffer;
+        around.connections.buffers.read = buffer;
     }
 
     /// Takes in what came, which is opened first where it is sealed; says whether the connection is
     /// to be read on.
-    fn exchange_heard(&mut self, place: usize, line: usize, bytes: &[u8], at: Time) -> bool {
-        let Some((stream, buffers)) = self.connections.get_with_buffers(place) else {
+    fn heard(
+        &mut self,
+        around: &mut Around<'_>,
+        place: usize,
+        line: usize,
+        bytes: &[u8],
+        at: Time,
+    ) -> bool {
+        let Some((stream, buffers)) = around.connections.get_with_buffers(place) else {
             return false;
         };
         if stream.tls.is_none() {
             if let Some(trace) = &mut stream.trace {
                 trace.received(bytes, at);
             }
-            return self.exchange_takes(line, bytes, at);
+            return self.take_in(around, line, bytes, at);
         }
         let mut plain = std::mem::take(&mut buffers.plain);
         let mut runs = std::mem::take(&mut buffers.plain_runs);
@@ -416,48 +460,49 @@ impl Worker {
             Ok(taken) => {
                 // What TLS itself has to say.
                 let flushed = stream.flush().is_ok();
-                self.exchange_opened(place, line, &plain, at, (taken.ended, flushed))
+                self.opened(around, place, line, (&plain, at), (taken.ended, flushed))
             }
             Err(fault) => {
-                self.end_exchange(
+                self.end(
+                    around,
                     place,
                     Ended::Closed(Closed::Tls(super::errors::tls_error(fault.reason))),
                 );
                 false
             }
         };
-        self.connections.buffers.plain = plain;
-        self.connections.buffers.plain_runs = runs;
+        around.connections.buffers.plain = plain;
+        around.connections.buffers.plain_runs = runs;
         stands
     }
 
     /// Takes in what was sealed, which may be nothing, and whether the other side has ended TLS,
     /// and what TLS itself had to say was sent; says whether the connection is to be read on.
-    pub(super) fn exchange_opened(
+    pub(super) fn opened(
         &mut self,
+        around: &mut Around<'_>,
         place: usize,
         line: usize,
-        plain: &[u8],
-        at: Time,
+        (plain, at): (&[u8], Time),
         (ended, flushed): (bool, bool),
     ) -> bool {
-        if !plain.is_empty() && !self.exchange_takes(line, plain, at) {
+        if !plain.is_empty() && !self.take_in(around, line, plain, at) {
             return false;
         }
         if ended {
-            self.exchange_heard_all(line);
+            self.heard_all(around, line);
         } else if !flushed {
-            self.end_exchange(place, Ended::Closed(Closed::Reset));
+            self.end(around, place, Ended::Closed(Closed::Reset));
         }
         !ended && flushed
     }
 
-    fn exchange_takes(&mut self, line: usize, bytes: &[u8], at: Time) -> bool {
-        let now = self.runtime.clock.now();
-        let exchanges = &mut self.exchanges;
+    fn take_in(&mut self, around: &mut Around<'_>, line: usize, bytes: &[u8], at: Time) -> bool {
+        let now = around.runtime.clock.now();
+        let exchanges = &mut *self;
         let own = &mut exchanges.lines[line];
         let place = own.place;
-        let recorder = self.populations.recorder(own.population);
+        let recorder = around.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         // Who is about to end starts nothing new.
         let after = own.exchange.received(bytes, at, &mut tools);
@@ -465,102 +510,96 @@ impl Worker {
             Ok(after) => after,
             Err(failure) => {
                 // A WebSocket's close is answered.
-                if self.send_out(line) {
-                    self.end_exchange(place, Ended::Failed(failure));
+                if self.send_out(around, line) {
+                    self.end(around, place, Ended::Failed(failure));
                 }
                 return false;
             }
         };
-        if !self.send_out(line) {
+        if !self.send_out(around, line) {
             return false;
         }
-        self.arm_exchange(line);
+        self.arm(line);
         match after {
             After::Go => true,
             After::Finish => {
-                self.finish_exchange(line);
-                self.exchanges.lines.contains(line)
+                self.finish(around, line);
+                self.lines.contains(line)
             }
             After::Close => {
-                self.end_exchange(place, Ended::OnPurpose);
+                self.end(around, place, Ended::OnPurpose);
                 false
             }
         }
     }
 
     /// The other side has nothing more to say.
-    fn exchange_heard_all(&mut self, line: usize) {
-        let own = &mut self.exchanges.lines[line];
+    fn heard_all(&mut self, around: &mut Around<'_>, line: usize) {
+        let own = &mut self.lines[line];
         own.ended = true;
         if !own.exchange.outlives_peer() && !own.finishing {
             let place = own.place;
-            return self.end_exchange(place, Ended::Closed(Closed::End));
+            return self.end(around, place, Ended::Closed(Closed::End));
         }
         // A server still answers what came.
-        self.finish_exchange(line);
+        self.finish(around, line);
     }
 
     /// A session wants nothing more to be planned.
-    pub(super) fn finish_exchange_of(&mut self, key: SessionKey, channel: ChannelId) {
-        let Some(Channel::Stream(place)) = self.slot(key).and_then(|slot| slot.channel(channel))
-        else {
-            return;
-        };
+    pub(super) fn finish_early(&mut self, around: &mut Around<'_>, place: usize) {
         if let Some(Stream {
             state: State::Exchange { line },
             ..
-        }) = self.connections.get(place)
+        }) = around.connections.get(place)
         {
             let line = *line;
             // What came is taken in first: the other side may have ended it, and what it reads now
             // it was sent before.
-            self.read_exchange(place, line);
-            if self
-                .exchanges
-                .lines
-                .get(line)
-                .is_some_and(|own| own.place == place)
-            {
-                self.finish_exchange(line);
+            self.read(around, place, line);
+            if self.lines.get(line).is_some_and(|own| own.place == place) {
+                self.finish(around, line);
             }
         }
     }
 
-    fn finish_exchange(&mut self, line: usize) {
-        let own = &mut self.exchanges.lines[line];
+    fn finish(&mut self, around: &mut Around<'_>, line: usize) {
+        let own = &mut self.lines[line];
         let place = own.place;
         if !own.finishing {
             own.finishing = true;
             own.exchange.finish();
             if let Some(patience) = own.exchange.patience() {
-                own.patience = self.runtime.clock.now() + patience;
+                own.patience = around.runtime.clock.now() + patience;
                 let later = Reverse((own.patience, line, own.serial));
-                self.exchanges.later.push(later);
+                self.later.push(later);
             }
-            self.exchanges.leave(line);
+            self.leave(line);
         }
-        self.go_on(place);
+        self.go_on(around, place);
     }
 
     /// A connection has taken what was queued, or something else that was waited for has happened.
-    pub(super) fn go_on(&mut self, place: usize) {
-        let Some(stream) = self.connections.get_mut(place) else {
+    pub(super) fn go_on(&mut self, around: &mut Around<'_>, place: usize) {
+        let Some(stream) = around.connections.get_mut(place) else {
             return;
         };
         let State::Exchange { line } = stream.state else {
             return;
         };
-        let exchanges = &mut self.exchanges;
+        let exchanges = &mut *self;
         let own = &mut exchanges.lines[line];
         let waiting = own.exchange.waiting().max(stream.queued());
         if own.held && waiting <= CONGESTED {
-            self.runtime.readiness.read_later(Place::Connection(place));
+            around
+                .runtime
+                .readiness
+                .read_later(Place::Connection(place));
         }
         if !own.finishing || waiting > 0 {
             return;
         }
         let waits = own.exchange.patience().is_some() && !own.ended;
-        if waits && self.runtime.clock.now() < own.patience {
+        if waits && around.runtime.clock.now() < own.patience {
             return;
         }
         exchanges.out.clear();
@@ -579,40 +618,41 @@ impl Worker {
             let _ = stream.socket.shutdown(Shutdown::Write);
         }
         if own.ended {
-            self.end_exchange(place, Ended::InOrder);
+            self.end(around, place, Ended::InOrder);
         }
     }
 
     /// Takes a connection away, and tells its session.
-    pub(super) fn end_exchange(&mut self, place: usize, how: Ended) {
-        let Some((key, channel)) = self.drop_exchange(place, &how) else {
-            return;
-        };
-        if let Some(slot) = self.slot(key) {
-            slot.forget_channel(channel);
-            self.runtime
-                .inbox
-                .push(key, Pending::Exchanged { channel, how });
+    pub(super) fn end(&mut self, around: &mut Around<'_>, place: usize, how: Ended) {
+        if let Some((session, channel)) = self.drop_line(around, place, &how) {
+            self.ended.push_back((session, channel, how));
         }
     }
 
+    /// A connection that has ended, of which its session is still to be told.
+    #[inline]
+    pub(super) fn next_ended(&mut self) -> Option<(SessionKey, ChannelId, Ended)> {
+        self.ended.pop_front()
+    }
+
     /// Takes a connection away, whose it was being returned.
-    pub(super) fn drop_exchange(
+    pub(super) fn drop_line(
         &mut self,
+        around: &mut Around<'_>,
         place: usize,
         how: &Ended,
     ) -> Option<(SessionKey, ChannelId)> {
         let Some(Stream {
             state: State::Exchange { line },
             ..
-        }) = self.connections.get(place)
+        }) = around.connections.get(place)
         else {
             return None;
         };
         let line = *line;
-        self.exchanges.leave(line);
-        self.take_up_acknowledged(line);
-        let mut stream = self.connections.remove(place)?;
+        self.leave(line);
+        self.take_up_acknowledged(around, line);
+        let mut stream = around.connections.remove(place)?;
         if let Some(trace) = &mut stream.trace {
             match how {
                 Ended::InOrder | Ended::Closed(Closed::End) => trace.closed_by_peer(),
@@ -620,16 +660,16 @@ impl Worker {
                 _ => {}
             }
         }
-        let mut own = self.exchanges.lines.remove(line);
+        let mut own = self.lines.remove(line);
         own.exchange
-            .ended(how, self.populations.recorder(own.population));
+            .ended(how, around.populations.recorder(own.population));
         Some((own.session, own.channel))
     }
 
     /// Takes up how much of what was sent the other side's machine has.
-    fn take_up_acknowledged(&mut self, line: usize) {
-        let own = &mut self.exchanges.lines[line];
-        let Some(stream) = self.connections.get(own.place) else {
+    fn take_up_acknowledged(&mut self, around: &mut Around<'_>, line: usize) {
+        let own = &mut self.lines[line];
+        let Some(stream) = around.connections.get(own.place) else {
             return;
         };
         if !own.exchange.wants_acknowledged() {
@@ -645,40 +685,40 @@ impl Worker {
         // That nothing more comes has a number of its own (RFC 9293, 3.4).
         let waiting = waiting.saturating_sub(u64::from(own.shut)) + stream.queued() as u64;
         let sealing = if stream.tls.is_some() { SEALING } else { 0 };
-        let recorder = self.populations.recorder(own.population);
+        let recorder = around.populations.recorder(own.population);
         own.exchange.acknowledged(waiting, sealing, recorder);
     }
 
     /// Has a look at all connections that were handed over: at the end of each window.
-    pub(super) fn look_at_exchanges(&mut self) {
-        if self.exchanges.lines.is_empty() {
+    pub(super) fn look(&mut self, around: &mut Around<'_>) {
+        if self.lines.is_empty() {
             return;
         }
-        let now = self.runtime.clock.now();
-        for line in 0..self.exchanges.lines.capacity() {
-            if !self.exchanges.lines.contains(line) {
+        let now = around.runtime.clock.now();
+        for line in 0..self.lines.capacity() {
+            if !self.lines.contains(line) {
                 continue;
             }
-            self.take_up_acknowledged(line);
-            let exchanges = &mut self.exchanges;
+            self.take_up_acknowledged(around, line);
+            let exchanges = &mut *self;
             let own = &mut exchanges.lines[line];
-            let recorder = self.populations.recorder(own.population);
+            let recorder = around.populations.recorder(own.population);
             let mut tools =
                 Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
             let after = own.exchange.look(&mut tools);
-            if self.send_out(line) && after == After::Finish {
-                self.finish_exchange(line);
+            if self.send_out(around, line) && after == After::Finish {
+                self.finish(around, line);
             }
         }
         // What is no more was taken out of the heap only where its time had come.
-        let lines = &self.exchanges.lines;
-        if self.exchanges.later.len() > 2 * lines.len() + 1024 {
+        let lines = &self.lines;
+        if self.later.len() > 2 * lines.len() + 1024 {
             let there = |&Reverse((_, line, serial)): &Reverse<(Time, usize, u64)>| {
                 lines
                     .get(line)
                     .is_some_and(|own: &Line| own.serial == serial)
             };
-            self.exchanges.later.retain(there);
+            self.later.retain(there);
         }
     }
 }

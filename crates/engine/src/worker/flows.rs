@@ -6,19 +6,20 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window, tester};
-use protocol::session::{ChannelId, Closed, FlowId, FlowPacket, Handover, Tag};
+use net::{Clock, Waker};
+use protocol::session::{FlowId, FlowPacket, Flows, Handover, Tag};
 use slab::Slab;
 
-use super::Worker;
-use super::inbox::Pending;
+use super::connections::Connections;
 use super::keys::{Place, SentBy, SessionKey};
 use super::pacer::{How, LastSent, News, Pacer, Whose};
-use super::sessions::Channel;
+use super::runtime::Runtime;
 
 /// Flows are looked after at most this often: what falls due in between leaves together, at most
 /// this much late, which saves most of the waking up.
@@ -107,93 +108,39 @@ impl Sending {
     pub(super) fn take_pacer_window(&mut self) -> Option<Window> {
         self.pacer.as_mut().map(Pacer::take_window)
     }
-}
 
-impl Worker {
-    pub(super) fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
-        let Some(slot) = self.slot(key) else { return };
-        let whose = Whose {
-            session: key,
-            flow,
-            channel,
-        };
-        let sent_by = match slot.channel(channel) {
-            Some(Channel::Pair {
-                media,
-                shared,
-                peer: Some(peer),
-                ..
-            }) => {
-                let place = match shared {
-                    true => Place::Shared(media),
-                    false => Place::Pair(media),
-                };
-                self.lend_to_pacer(whose, place, peer.media)
-            }
-            Some(Channel::Datagrams {
-                place,
-                to: Some(to),
-                ..
-            }) => self.lend_to_pacer(whose, Place::Single(place), to),
-            Some(Channel::Stream(socket)) => Ok(self.interleave(key, flow, socket)),
-            _ => Err(io::Error::other("a flow's channel leads nowhere")),
-        };
-        match sent_by {
-            Ok(Some(sent_by)) => {
-                if let Some(slot) = self.slot(key) {
-                    slot.flows.push((flow, sent_by));
-                }
-            }
-            Ok(None) => {}
-            Err(error) => {
-                self.note("flow_not_sent", None, error.to_string());
-                self.runtime.inbox.push(key, Pending::FlowEnded { flow });
-            }
+    /// The socket of that place, as the pacer has it; `open` gives a descriptor of its own, because
+    /// a session may close its channel at any time, and whether sessions share the socket.
+    pub(super) fn socket(
+        &mut self,
+        place: Place,
+        open: impl FnOnce() -> io::Result<(OwnedFd, bool)>,
+    ) -> io::Result<Arc<OwnedFd>> {
+        if let Some(socket) = self.shared.get(&place) {
+            return Ok(socket.clone());
         }
+        let (socket, shared) = open()?;
+        let socket = Arc::new(socket);
+        if shared {
+            self.shared.insert(place, socket.clone());
+        }
+        Ok(socket)
     }
 
-    /// Lends a flow that is here; none where it is lent already.
-    fn lend_to_pacer(
+    /// Lends a flow that is here to the pacer of that worker; none where it is lent already.
+    pub(super) fn lend(
         &mut self,
+        flows: &mut Flows,
         whose: Whose,
-        place: Place,
-        to: std::net::SocketAddr,
+        (socket, to): (Arc<OwnedFd>, SocketAddr),
+        (worker, waker, clock): (u32, &Arc<Waker>, &Clock),
     ) -> io::Result<Option<SentBy>> {
-        self.trace_misses(whose.session, "datagrams of media that it sends");
-        let socket = match self.sending.shared.get(&place) {
-            Some(socket) => socket.clone(),
-            None => {
-                // The pacer has a descriptor of its own, made here: the session may close its
-                // channel at any time.
-                let (socket, shared) = match place {
-                    Place::Single(place) => self.datagrams.descriptor(place)?,
-                    place => {
-                        let socket = self.pairs.descriptor(place)?;
-                        (socket, matches!(place, Place::Shared(_)))
-                    }
-                };
-                let socket = Arc::new(socket);
-                if shared {
-                    self.sending.shared.insert(place, socket.clone());
-                }
-                socket
-            }
-        };
-        let pacer = match &mut self.sending.pacer {
+        let pacer = match &mut self.pacer {
             Some(pacer) => pacer,
-            none => {
-                let waker = self.links.mailbox.waker.clone();
-                let how = self.sending.how;
-                none.insert(Pacer::start(
-                    self.links.index,
-                    &self.runtime.clock,
-                    waker,
-                    how,
-                )?)
-            }
+            none => none.insert(Pacer::start(worker, clock, waker.clone(), self.how)?),
         };
         let mut lease = None;
-        self.flows.lend(whose.flow, |sender| {
+        flows.lend(whose.flow, |sender| {
             let (known_as, lender) = pacer.lend(sender, whose, socket, to);
             lease = Some(known_as);
             lender
@@ -202,81 +149,51 @@ impl Worker {
     }
 
     /// Sends a flow in a connection from now on; none where it has nothing to send.
-    fn interleave(&mut self, key: SessionKey, flow: FlowId, socket: usize) -> Option<SentBy> {
-        let Some(due) = self.flows.reach(flow, |flow| flow.next_due()) else {
-            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
-            return None;
-        };
-        self.sending.serial += 1;
-        let serial = self.sending.serial;
-        let place = self.sending.active.insert(Active {
-            serial,
+    pub(super) fn interleave(
+        &mut self,
+        flows: &mut Flows,
+        session: SessionKey,
+        flow: FlowId,
+        socket: usize,
+    ) -> Option<SentBy> {
+        let due = flows.reach(flow, |flow| flow.next_due())?;
+        self.serial += 1;
+        let place = self.active.insert(Active {
+            serial: self.serial,
             flow,
-            session: key,
+            session,
             socket,
             due: Time::NEVER,
             last: LastSent::default(),
         });
-        self.sending.arm(place, due);
+        self.arm(place, due);
         Some(SentBy::Loop(place))
     }
 
     /// A session may have given its flows something to send before what comes next. Those that are
     /// lent to the pacer are looked at there.
-    pub(super) fn look_at_flows(&mut self, key: SessionKey) {
-        let Some(slot) = self.slot(key).filter(|slot| !slot.flows.is_empty()) else {
-            return;
-        };
-        let of_loop = |&(flow, sent_by)| match sent_by {
-            SentBy::Loop(place) => Some((flow, place)),
-            SentBy::Pacer(_) => None,
-        };
-        let flows: Vec<_> = slot.flows.iter().filter_map(of_loop).collect();
-        for (flow, place) in flows {
-            if self.flows.contains(flow)
-                && let Some(due) = self.flows.reach(flow, |flow| flow.next_due())
-                && self.sending.active.get(place).is_some_and(|a| due < a.due)
+    pub(super) fn look_at(&mut self, flows: &mut Flows, of_session: &[(FlowId, SentBy)]) {
+        for &(flow, sent_by) in of_session {
+            if let SentBy::Loop(place) = sent_by
+                && flows.contains(flow)
+                && let Some(due) = flows.reach(flow, |flow| flow.next_due())
+                && self.active.get(place).is_some_and(|a| due < a.due)
             {
-                self.sending.arm(place, due);
+                self.arm(place, due);
             }
-        }
-    }
-
-    pub(super) fn stop_flow(&mut self, key: SessionKey, flow: FlowId) {
-        self.stop_flow_if(key, |&(id, _)| id == flow);
-    }
-
-    /// Lets the session's flow send no more that it is said of; says whether there is one.
-    fn stop_flow_if(&mut self, key: SessionKey, is: impl Fn(&(FlowId, SentBy)) -> bool) -> bool {
-        let Some(slot) = self.slot(key) else {
-            return false;
-        };
-        let Some(index) = slot.flows.iter().position(is) else {
-            return false;
-        };
-        let (flow, sent_by) = slot.flows.swap_remove(index);
-        self.release_flow(flow, sent_by);
-        true
-    }
-
-    /// A flow has come to its end: its session hears so once, and may start it again. Of one that
-    /// was stopped meanwhile, to pause perhaps, it hears nothing.
-    fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
-        if self.stop_flow_if(key, |&started| started == (flow, sent_by)) {
-            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
         }
     }
 
     /// Lets a flow send no more.
-    pub(super) fn release_flow(&mut self, flow: FlowId, sent_by: SentBy) {
+    pub(super) fn release(&mut self, flows: &mut Flows, flow: FlowId, sent_by: SentBy) {
         match sent_by {
             SentBy::Loop(place) => {
-                self.sending.active.try_remove(place);
+                self.active.try_remove(place);
             }
             // Its session may have taken it out, and another one's be in its place.
             SentBy::Pacer(lease) => {
-                if self.sending.pacer.as_ref().is_some_and(|p| p.has(lease)) {
-                    self.flows.take_back(flow);
+                if self.pacer.as_ref().is_some_and(|pacer| pacer.has(lease)) {
+                    flows.take_back(flow);
                 }
             }
         }
@@ -284,108 +201,227 @@ impl Worker {
 
     /// Takes up which of the paced flows have come to their end, and which sockets have said that
     /// nobody is there.
-    pub(super) fn hear_pacer(&mut self) {
-        let Some(pacer) = &self.sending.pacer else {
-            return;
-        };
-        let News { ended, refused } = pacer.take_news();
-        for (key, flow, lease) in ended {
-            self.end_flow(key, flow, SentBy::Pacer(lease));
-        }
-        for (key, channel) in refused {
-            if let Some(Channel::Datagrams {
-                place,
-                accepted: None,
-                ..
-            }) = self.slot(key).and_then(|slot| slot.channel(channel))
-            {
-                self.datagrams.refused(place, &mut self.runtime);
-            }
-        }
+    pub(super) fn take_news(&self) -> News {
+        self.pacer
+            .as_ref()
+            .map(Pacer::take_news)
+            .unwrap_or_default()
     }
 
     /// Sends what is due in connections.
-    pub(super) fn send_flows(&mut self, now: Time) {
-        if self.sending.next() > now {
-            return;
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        flows: &mut Flows,
+        connections: &mut Connections,
+        runtime: &mut Runtime,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        if self.next() > now {
+            return sent;
         }
-        self.sending.last_turn = now;
-        self.sending.turn += 1;
-        while let Some(&Reverse((at, place, serial))) = self.sending.due.peek() {
+        self.last_turn = now;
+        self.turn += 1;
+        while let Some(&Reverse((at, place, serial))) = self.due.peek() {
             if at > now {
                 break;
             }
-            self.sending.due.pop();
-            let active = self.sending.active.get(place);
+            self.due.pop();
+            let active = self.active.get(place);
             let Some(active) = active.filter(|active| active.serial == serial && active.due == at)
             else {
                 continue;
             };
             let (flow, session) = (active.flow, active.session);
             for _ in 0..PACKETS_A_TURN {
-                let Some(packet) = self.flows.reach(flow, |flow| flow.next_packet(now)) else {
+                let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
                     break;
                 };
-                self.emit(place, now, &packet);
+                let wants_times = flows.reach(flow, |flow| flow.wants_times());
+                self.emit(place, now, &packet, wants_times, connections, runtime);
             }
-            match self.flows.reach(flow, |flow| flow.next_due()) {
-                Some(due) => self.sending.arm(place, due),
-                None => self.end_flow(session, flow, SentBy::Loop(place)),
+            match flows.reach(flow, |flow| flow.next_due()) {
+                Some(due) => self.arm(place, due),
+                None => sent.ended.push((session, flow, SentBy::Loop(place))),
             }
         }
-        for place in std::mem::take(&mut self.sending.touched) {
-            if let Some(stream) = self.connections.get_mut(place)
+        for place in self.touched.drain(..) {
+            if let Some(stream) = connections.get_mut(place)
                 && stream.flush().is_err()
             {
-                self.lose_stream(place, Closed::Reset);
+                sent.broken.push(place);
             }
         }
-        let ended = self.runtime.clock.now();
-        for (flow, tag, began) in self.sending.queued.drain(..) {
+        let ended = runtime.clock.now();
+        for (flow, tag, began) in self.queued.drain(..) {
             let left = began.map(|began| Handover { began, ended });
-            self.flows.reach(flow, |flow| flow.left(tag, left));
+            flows.reach(flow, |flow| flow.left(tag, left));
         }
+        sent
     }
 
     /// Puts a packet of the flow in that place onto its connection.
-    fn emit(&mut self, place: usize, now: Time, packet: &FlowPacket) {
-        let turn = self.sending.turn;
-        let Some(active) = self.sending.active.get_mut(place) else {
+    fn emit(
+        &mut self,
+        place: usize,
+        now: Time,
+        packet: &FlowPacket,
+        wants_times: bool,
+        connections: &mut Connections,
+        runtime: &mut Runtime,
+    ) {
+        let turn = self.turn;
+        let Some(active) = self.active.get_mut(place) else {
             return;
         };
         let (flow, socket) = (active.flow, active.socket);
         let burst = active.last.is_burst(turn, packet.due);
-        let left = match self.connections.get_mut(socket) {
-            Some(stream) => {
-                let parts = [&packet.header[..], &packet.payload];
-                // What was queued in this turn has not been offered to the kernel yet: a large
-                // picture that is sent at once, or what a late turn makes up for, may fill the
-                // queue alone.
-                stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
-            }
-            None => false,
-        };
+        let left = connections.get_mut(socket).is_some_and(|stream| {
+            let parts = [&packet.header[..], &packet.payload];
+            // What was queued in this turn has not been offered to the kernel yet: a large picture
+            // that is sent at once, or what a late turn makes up for, may fill the queue alone.
+            stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
+        });
         // When it really left is known once the connection was flushed.
-        let wants_times = self.flows.reach(flow, |flow| flow.wants_times());
-        let began = if wants_times {
-            self.runtime.clock.now()
-        } else {
-            now
+        let began = match wants_times {
+            true => runtime.clock.now(),
+            false => now,
         };
-        let queued = (flow, packet.tag, left.then_some(began));
-        self.sending.queued.push(queued);
+        self.queued.push((flow, packet.tag, left.then_some(began)));
         if left {
             let late = now.since(packet.due).as_nanos() as u64;
-            self.runtime.tester.record(tester::SEND_LATENESS, late);
-            self.runtime.tester.add(tester::SENT_PACKETS, 1);
-            self.runtime
-                .tester
-                .add(tester::SENT_IN_BURSTS, u64::from(burst));
-            if self.sending.touched.last() != Some(&socket) {
-                self.sending.touched.push(socket);
+            runtime.tester.record(tester::SEND_LATENESS, late);
+            runtime.tester.add(tester::SENT_PACKETS, 1);
+            let in_bursts = u64::from(burst);
+            runtime.tester.add(tester::SENT_IN_BURSTS, in_bursts);
+            if self.touched.last() != Some(&socket) {
+                self.touched.push(socket);
             }
         } else {
-            self.runtime.tester.add(tester::SENDS_FAILED, 1);
+            runtime.tester.add(tester::SENDS_FAILED, 1);
         }
+    }
+}
+
+/// What came of sending in connections.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// The flows that have sent their last packet.
+    pub(super) ended: Vec<(SessionKey, FlowId, SentBy)>,
+    /// The connections that broke.
+    pub(super) broken: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use protocol::session::{Flow, PacketHeader};
+
+    use super::*;
+
+    /// Has a packet at each of these times, and hears of each whether it left.
+    #[derive(Debug)]
+    struct Planned {
+        dues: Vec<Time>,
+        left: Vec<bool>,
+    }
+
+    impl Flow for Planned {
+        fn next_due(&self) -> Option<Time> {
+            self.dues.first().copied()
+        }
+
+        fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+            let due = self.next_due().filter(|&due| due <= now)?;
+            self.dues.remove(0);
+            Some(FlowPacket {
+                due,
+                header: PacketHeader::EMPTY,
+                payload: Bytes::from_static(b"media"),
+                tag: Tag(0),
+            })
+        }
+
+        fn left(&mut self, _: Tag, left: Option<Handover>) {
+            self.left.push(left.is_some());
+        }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    struct Bench {
+        sending: Sending,
+        flows: Flows,
+        connections: Connections,
+        runtime: Runtime,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let waker = Waker::new().expect("linux has it");
+            let (reports, _) = crossbeam_channel::unbounded();
+            Bench {
+                sending: Sending::new(false),
+                flows: Flows::default(),
+                connections: Connections::new(None, 1, 1),
+                runtime: Runtime::new(&waker, reports).expect("linux has it"),
+            }
+        }
+
+        fn begin(&mut self, millis: &[u64]) -> (FlowId, Option<SentBy>) {
+            let dues = millis.iter().map(|&millis| at(millis)).collect();
+            let left = Vec::new();
+            let flow = self.flows.insert(Planned { dues, left });
+            let (flows, nobody) = (&mut self.flows, SessionKey::NOBODY);
+            (flow, self.sending.interleave(flows, nobody, flow, 0))
+        }
+
+        fn send(&mut self, now: Time) -> Sent {
+            let (flows, connections) = (&mut self.flows, &mut self.connections);
+            self.sending
+                .send(now, flows, connections, &mut self.runtime)
+        }
+    }
+
+    #[test]
+    fn a_flow_is_looked_after_when_its_next_packet_is_due_and_told_what_did_not_leave() {
+        let mut bench = Bench::new();
+        let (flow, sent_by) = bench.begin(&[10, 20]);
+        let sent_by = sent_by.expect("it has something to send");
+        assert_eq!(bench.sending.next(), at(10));
+        assert_eq!(bench.send(at(9)), Sent::default());
+        assert_eq!(bench.send(at(10)), Sent::default());
+        assert_eq!(bench.sending.next(), at(20));
+        let ended = vec![(SessionKey::NOBODY, flow, sent_by)];
+        assert_eq!(bench.send(at(25)).ended, ended);
+        // Its connection is not there.
+        let left = bench.flows.take::<Planned>(flow).left;
+        assert_eq!(left, [false, false]);
+        let failed = bench.runtime.tester.take_window();
+        assert_eq!(failed.counters[usize::from(tester::SENDS_FAILED.0)], 2);
+    }
+
+    #[test]
+    fn a_flow_without_anything_to_send_is_not_begun_and_one_that_is_released_is_not_sent() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.begin(&[]).1, None);
+        let (flow, sent_by) = bench.begin(&[10]);
+        let sent_by = sent_by.expect("it has something to send");
+        bench.sending.release(&mut bench.flows, flow, sent_by);
+        assert_eq!(bench.send(at(10)), Sent::default());
+        assert!(bench.flows.take::<Planned>(flow).left.is_empty());
+    }
+
+    #[test]
+    fn a_packet_that_is_due_earlier_than_the_next_is_seen() {
+        let mut bench = Bench::new();
+        let (flow, sent_by) = bench.begin(&[50]);
+        let sent_by = sent_by.expect("it has something to send");
+        let flows = &mut bench.flows;
+        flows.with(flow, |flow: &mut Planned| flow.dues.insert(0, at(30)));
+        bench.sending.look_at(flows, &[(flow, sent_by)]);
+        assert_eq!(bench.sending.next(), at(30));
     }
 }

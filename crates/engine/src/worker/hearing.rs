@@ -8,8 +8,7 @@ use protocol::session::{ChannelId, Closed, Input, Port};
 
 use super::Worker;
 use super::connections::SegmentTimes;
-use super::counting::Counting;
-use super::datagram_arrivals::counting;
+use super::counting::counting;
 use super::deferred::{Deferred, Mark};
 use super::inbox::Pending;
 use super::keys::SessionKey;

@@ -113,3 +113,44 @@ impl Listeners {
         (self.acceptors[place].accept)(number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener as Plain, TcpStream as Client};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn connections_are_accepted_a_bounded_number_at_a_time_until_it_is_closed() {
+        let waker = net::Waker::new().expect("linux has it");
+        let (reports, _) = crossbeam_channel::unbounded();
+        let mut runtime = Runtime::new(&waker, reports).expect("linux has it");
+        let mut listeners = Listeners::default();
+        let plain = Plain::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let at = plain.local_addr().expect("it is bound");
+        let serving = Serving {
+            apart: false,
+            own_files: false,
+            accept: Arc::new(|_| unreachable!("no session begins")),
+            tls: None,
+        };
+        listeners
+            .add(&runtime, plain, serving)
+            .expect("it is polled");
+        let _client = Client::connect(at).expect("it listens");
+        let late = listeners.accept(0, ACCEPTED_A_TURN, &mut runtime);
+        assert!(matches!(late, Accepting::Nothing));
+        assert_eq!(runtime.readiness.take_unread(), [Place::Listener(0)]);
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while !matches!(listeners.accept(0, 0, &mut runtime), Accepting::One(_)) {
+            assert!(Instant::now() < give_up, "it has connected");
+        }
+        assert!(listeners.is_open(0));
+        listeners.close();
+        assert!(listeners.are_any() && !listeners.is_open(0));
+        let closed = listeners.accept(0, 0, &mut runtime);
+        assert!(matches!(closed, Accepting::Nothing));
+    }
+}

@@ -1,14 +1,19 @@
 //! Carrying out what sessions want done.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use measure::tester;
-use protocol::session::{ChannelId, Closed, Note, Open, Outcome, Output, Port};
+use measure::{Time, tester};
+use protocol::session::exchange::Exchange;
+use protocol::session::{ChannelId, Closed, FlowId, Note, Open, Outcome, Output, Port};
 
 use super::Worker;
 use super::connections::Queued;
+use super::exchanges::around;
 use super::inbox::Pending;
-use super::keys::{Place, SessionKey};
+use super::keys::{Place, SentBy, SessionKey};
+use super::pacer::{News, Whose};
 use super::sessions::{Channel, Client, Peer};
 use super::topics::TOPICS;
 use crate::messages::Report;
@@ -31,9 +36,11 @@ impl Worker {
             }
             Output::Close { channel } => self.close_channel(key, channel),
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
-            Output::StopFlow { flow } => self.stop_flow(key, flow),
+            Output::StopFlow { flow } => {
+                self.stop_flow(key, |&(id, _)| id == flow);
+            }
             Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, exchange),
-            Output::FinishExchange { channel } => self.finish_exchange_of(key, channel),
+            Output::FinishExchange { channel } => self.finish_exchange(key, channel),
             Output::Listen { topic } => self.listen_to(key, topic.into()),
             Output::Tell { topic, message } => {
                 let topic: Arc<str> = topic.into();
@@ -181,6 +188,49 @@ impl Worker {
         }
     }
 
+    /// A session hands a connection over.
+    fn begin_exchange(&mut self, key: SessionKey, channel: ChannelId, exchange: Box<dyn Exchange>) {
+        if let Some(slot) = self.sessions.get(key)
+            && let Some(Channel::Stream(place)) = slot.channel(channel)
+        {
+            let (whose, over) = ((key, slot.population), (channel, place));
+            self.exchanges.begin(around!(self), whose, over, exchange);
+            self.hear_ended_exchanges();
+        }
+    }
+
+    /// A session wants nothing more to be planned on a connection that it has handed over.
+    fn finish_exchange(&mut self, key: SessionKey, channel: ChannelId) {
+        let slot = self.sessions.get(key);
+        if let Some(Channel::Stream(place)) = slot.and_then(|slot| slot.channel(channel)) {
+            self.exchanges.finish_early(around!(self), place);
+            self.hear_ended_exchanges();
+        }
+    }
+
+    /// Has sessions hear how connections ended that they have handed over.
+    pub(super) fn hear_ended_exchanges(&mut self) {
+        while let Some((key, channel, how)) = self.exchanges.next_ended() {
+            if let Some(slot) = self.slot(key) {
+                slot.forget_channel(channel);
+                let exchanged = Pending::Exchanged { channel, how };
+                self.runtime.inbox.push(key, exchanged);
+            }
+        }
+    }
+
+    /// Sends the messages that are due on connections that were handed over.
+    pub(super) fn send_messages(&mut self, now: Time) {
+        self.exchanges.send(around!(self), now);
+        self.hear_ended_exchanges();
+    }
+
+    /// Has a look at all connections that were handed over: at the end of each window.
+    pub(super) fn look_at_exchanges(&mut self) {
+        self.exchanges.look(around!(self));
+        self.hear_ended_exchanges();
+    }
+
     fn listen_to(&mut self, key: SessionKey, name: Arc<str>) {
         if !self.has_room_for(&name) {
             return;
@@ -229,7 +279,7 @@ impl Worker {
             return;
         };
         for &(flow, sent_by) in &slot.flows {
-            self.release_flow(flow, sent_by);
+            self.sending.release(&mut self.flows, flow, sent_by);
         }
         for &(_, channel) in &slot.channels {
             self.drop_channel(key, channel);
@@ -237,6 +287,140 @@ impl Worker {
         self.topics.leave(key, &slot.topics);
         if let Some(client) = slot.client {
             self.client_ended(slot.population, client, outcome);
+        }
+    }
+
+    fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
+        let Some(slot) = self.slot(key) else { return };
+        let whose = Whose {
+            session: key,
+            flow,
+            channel,
+        };
+        let sent_by = match slot.channel(channel) {
+            Some(Channel::Pair {
+                media,
+                shared,
+                peer: Some(peer),
+                ..
+            }) => {
+                let place = match shared {
+                    true => Place::Shared(media),
+                    false => Place::Pair(media),
+                };
+                self.lend_to_pacer(whose, place, peer.media)
+            }
+            Some(Channel::Datagrams {
+                place,
+                to: Some(to),
+                ..
+            }) => self.lend_to_pacer(whose, Place::Single(place), to),
+            Some(Channel::Stream(socket)) => {
+                let flows = &mut self.flows;
+                let sent_by = self.sending.interleave(flows, key, flow, socket);
+                if sent_by.is_none() {
+                    self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+                }
+                Ok(sent_by)
+            }
+            _ => Err(io::Error::other("a flow's channel leads nowhere")),
+        };
+        match sent_by {
+            Ok(Some(sent_by)) => {
+                if let Some(slot) = self.slot(key) {
+                    slot.flows.push((flow, sent_by));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.note("flow_not_sent", None, error.to_string());
+                self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+            }
+        }
+    }
+
+    /// Lends a flow that is here; none where it is lent already.
+    fn lend_to_pacer(
+        &mut self,
+        whose: Whose,
+        place: Place,
+        to: SocketAddr,
+    ) -> io::Result<Option<SentBy>> {
+        self.trace_misses(whose.session, "datagrams of media that it sends");
+        let socket = self.sending.socket(place, || match place {
+            Place::Single(place) => self.datagrams.descriptor(place),
+            place => {
+                let socket = self.pairs.descriptor(place)?;
+                Ok((socket, matches!(place, Place::Shared(_))))
+            }
+        })?;
+        let waker = &self.links.mailbox.waker;
+        let worker = (self.links.index, waker, &self.runtime.clock);
+        self.sending
+            .lend(&mut self.flows, whose, (socket, to), worker)
+    }
+
+    /// A session may have given its flows something to send before what comes next.
+    #[inline]
+    pub(super) fn look_at_flows(&mut self, key: SessionKey) {
+        if let Some(slot) = self.sessions.get(key)
+            && !slot.flows.is_empty()
+        {
+            self.sending.look_at(&mut self.flows, &slot.flows);
+        }
+    }
+
+    /// Lets the session's flow send no more that it is said of; says whether there is one.
+    fn stop_flow(&mut self, key: SessionKey, is: impl Fn(&(FlowId, SentBy)) -> bool) -> bool {
+        let Some(slot) = self.slot(key) else {
+            return false;
+        };
+        let Some(index) = slot.flows.iter().position(is) else {
+            return false;
+        };
+        let (flow, sent_by) = slot.flows.swap_remove(index);
+        self.sending.release(&mut self.flows, flow, sent_by);
+        true
+    }
+
+    /// A flow has come to its end: its session hears so once, and may start it again. Of one that
+    /// was stopped meanwhile, to pause perhaps, it hears nothing.
+    fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
+        if self.stop_flow(key, |&started| started == (flow, sent_by)) {
+            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+        }
+    }
+
+    /// Takes up what the pacer has to say.
+    pub(super) fn hear_pacer(&mut self) {
+        let News { ended, refused } = self.sending.take_news();
+        for (key, flow, lease) in ended {
+            self.end_flow(key, flow, SentBy::Pacer(lease));
+        }
+        for (key, channel) in refused {
+            let slot = self.sessions.get(key);
+            if let Some(Channel::Datagrams {
+                place,
+                accepted: None,
+                ..
+            }) = slot.and_then(|slot| slot.channel(channel))
+            {
+                self.datagrams.refused(place, &mut self.runtime);
+            }
+        }
+    }
+
+    /// Sends what is due in connections.
+    pub(super) fn send_flows(&mut self, now: Time) {
+        let (flows, connections) = (&mut self.flows, &mut self.connections);
+        let sent = self
+            .sending
+            .send(now, flows, connections, &mut self.runtime);
+        for (key, flow, sent_by) in sent.ended {
+            self.end_flow(key, flow, sent_by);
+        }
+        for place in sent.broken {
+            self.lose_stream(place, Closed::Reset);
         }
     }
 }

@@ -138,3 +138,22 @@ impl Readiness {
         unread
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_read_later_comes_once_and_media_first() {
+        let waker = Waker::new().expect("linux has it");
+        let mut readiness = Readiness::new(&waker).expect("linux has it");
+        assert!(!readiness.has_unread());
+        for place in [Place::Connection(1), Place::Pair(7), Place::Connection(1)] {
+            readiness.read_later(place);
+        }
+        assert!(readiness.has_unread());
+        let unread = readiness.take_unread();
+        assert_eq!(unread, [Place::Pair(7), Place::Connection(1)]);
+        assert!(!readiness.has_unread());
+    }
+}

@@ -11,6 +11,7 @@ use protocol::session::{ChannelError, ChannelId, Closed, ExchangeEnded, TlsError
 use super::Worker;
 use super::connections::{NotConnected, Party, State, Stream, Wish};
 use super::errors::{channel_error, tls_error};
+use super::exchanges::around;
 use super::inbox::Pending;
 use super::keys::SessionKey;
 use super::names::{Asking, LookUp};
@@ -196,7 +197,10 @@ impl Worker {
 
     /// Closes a connection, handed over or not.
     pub(super) fn close_stream(&mut self, place: usize) {
-        let ended = self.drop_exchange(place, &ExchangeEnded::OnPurpose);
+        let around = around!(self);
+        let ended = self
+            .exchanges
+            .drop_line(around, place, &ExchangeEnded::OnPurpose);
         if ended.is_none() {
             self.connections.close(place, &mut self.runtime);
         }
@@ -206,7 +210,9 @@ impl Worker {
     pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
         let state = self.connections.get(place).map(|stream| &stream.state);
         if matches!(state, Some(State::Exchange { .. })) {
-            return self.end_exchange(place, ExchangeEnded::Closed(how));
+            let ended = ExchangeEnded::Closed(how);
+            self.exchanges.end(around!(self), place, ended);
+            return self.hear_ended_exchanges();
         }
         let Some(stream) = self.connections.lose(place, how) else {
             return;

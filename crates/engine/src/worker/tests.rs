@@ -150,7 +150,7 @@ impl Seen {
 }
 
 /// Ports of their own for tests that run side by side, none of which another program has.
-fn ports() -> PortRange {
+pub(super) fn ports() -> PortRange {
     static NEXT: Mutex<u16> = Mutex::new(20_000);
     let mut next = NEXT.lock().expect("no test panics with it");
     loop {

@@ -545,3 +545,6 @@ impl Connections {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

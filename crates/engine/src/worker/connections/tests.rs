@@ -1,0 +1,190 @@
+//! Connections without a worker, over sockets of the loopback interface.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Instant;
+
+use super::stream::{CONTROL_ROOM_BYTES, SEND_QUEUE_BYTES};
+use super::*;
+
+const SESSION: SessionKey = SessionKey {
+    place: 1,
+    serial: 1,
+};
+
+const CHANNEL: ChannelId = ChannelId(3);
+
+struct Bench {
+    connections: Connections,
+    runtime: Runtime,
+    listener: TcpListener,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let waker = net::Waker::new().expect("linux has it");
+        let (reports, _) = crossbeam_channel::unbounded();
+        Bench {
+            connections: Connections::new(None, 1, 1),
+            runtime: Runtime::new(&waker, reports).expect("linux has it"),
+            listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"),
+        }
+    }
+
+    fn connect(&mut self, to: SocketAddr, others: Vec<SocketAddr>) -> usize {
+        let wish = Wish {
+            session: SESSION,
+            channel: CHANNEL,
+            population: Some(0),
+            media: false,
+            sources: &[],
+            tracer: None,
+            shown: false,
+        };
+        let (connections, runtime) = (&mut self.connections, &mut self.runtime);
+        match connections.connect(runtime, &wish, to, others, &mut None) {
+            Ok(place) => place,
+            Err(_) => panic!("there are ports"),
+        }
+    }
+
+    /// Asks until something has come of it.
+    fn wait<T>(&mut self, mut ask: impl FnMut(&mut Bench) -> Option<T>) -> T {
+        let give_up = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(came) = ask(self) {
+                return came;
+            }
+            assert!(Instant::now() < give_up, "nothing comes of it");
+            std::thread::yield_now();
+        }
+    }
+
+    fn attempt(&mut self, place: usize) -> Attempt {
+        self.wait(
+            |bench| match bench.connections.finish_connecting(place, Time::ZERO) {
+                Attempt::Waits => None,
+                attempt => Some(attempt),
+            },
+        )
+    }
+
+    /// A connection that stands, and its other end.
+    fn open(&mut self) -> (usize, std::net::TcpStream) {
+        let to = self.listener.local_addr().expect("it is bound");
+        let place = self.connect(to, Vec::new());
+        assert!(self.connections.is_beginning(place));
+        let (theirs, _) = self.listener.accept().expect("it connects");
+        match self.attempt(place) {
+            Attempt::Open {
+                session,
+                channel,
+                remote,
+                ..
+            } => assert_eq!((session, channel, remote), (SESSION, CHANNEL, to)),
+            _ => panic!("it connects"),
+        }
+        assert!(self.connections.is_of(place, SESSION, CHANNEL));
+        (place, theirs)
+    }
+}
+
+#[test]
+fn bytes_come_with_whose_they_are_and_then_the_end() {
+    let mut bench = Bench::new();
+    let (place, mut theirs) = bench.open();
+    theirs.write_all(b"hello").expect("there is room");
+    drop(theirs);
+    let Bench {
+        connections,
+        runtime,
+        ..
+    } = &mut bench;
+    let told = connections.told(place, runtime);
+    assert!(matches!(told, Told::Read(Wanted::All)));
+    let reading = connections.begin_reading(place, Wanted::All);
+    let mut reading = reading.expect("something is wanted");
+    let step = connections.read_once(&mut reading, runtime);
+    match step {
+        Step::Bytes {
+            session, channel, ..
+        } => assert_eq!((session, channel), (SESSION, CHANNEL)),
+        _ => panic!("they are there"),
+    }
+    assert_eq!(reading.bytes(), b"hello");
+    assert_eq!(reading.runs().last().map(|run| run.end), Some(5));
+    assert!(!connections.goes_on(&mut reading, runtime), "it took all");
+    let step = connections.read_once(&mut reading, runtime);
+    assert!(matches!(step, Step::Ended));
+    connections.end_reading(reading);
+    assert!(connections.lose(place, Closed::End).is_some());
+    assert_eq!(connections.count(), 0);
+}
+
+#[test]
+fn a_refused_attempt_leaves_the_addresses_that_are_still_to_be_tried() {
+    let mut bench = Bench::new();
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let to = nobody.local_addr().expect("it is bound");
+    drop(nobody);
+    let place = bench.connect(to, vec![to]);
+    match bench.attempt(place) {
+        Attempt::Failed { error, others, .. } => {
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(others, [to]);
+        }
+        _ => panic!("nobody listens"),
+    }
+    assert_eq!(bench.connections.count(), 0);
+}
+
+#[test]
+fn control_is_refused_when_its_room_is_full_and_what_is_queued_outlives_the_session() {
+    let mut bench = Bench::new();
+    let to = bench.listener.local_addr().expect("it is bound");
+    let place = bench.connect(to, Vec::new());
+    // It does not stand yet, so nothing leaves.
+    let all = SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
+    let sent = bench.connections.send_control(place, &vec![7; all]);
+    assert!(matches!(sent, Queued::Sent));
+    let sent = bench.connections.send_control(place, b"x");
+    assert!(matches!(sent, Queued::Full));
+    let (mut theirs, _) = bench.listener.accept().expect("it connects");
+    assert!(matches!(bench.attempt(place), Attempt::Open { .. }));
+    bench.connections.close(place, &mut bench.runtime);
+    assert!(bench.connections.any_closes());
+    let mut heard = vec![0; all];
+    let reader = std::thread::spawn(move || {
+        theirs.read_exact(&mut heard).expect("all of it comes");
+        heard
+    });
+    bench.wait(|bench| match bench.connections.flush(place) {
+        Flushed::Gone => Some(()),
+        Flushed::On => None,
+        Flushed::Broken => panic!("it is read"),
+    });
+    assert!(reader.join().expect("it read all") == vec![7; all]);
+    assert!(!bench.connections.any_closes());
+}
+
+#[test]
+fn what_takes_too_long_is_given_up() {
+    let mut bench = Bench::new();
+    let to = bench.listener.local_addr().expect("it is bound");
+    let place = bench.connect(to, Vec::new());
+    let error = bench.connections.give_up_connecting(place);
+    assert_eq!(error, Some(ChannelError::TimedOut));
+    let (place, _theirs) = bench.open();
+    assert_eq!(
+        bench.connections.give_up_connecting(place),
+        None,
+        "it stands"
+    );
+    let stream = bench.connections.get_mut(place).expect("it is open");
+    stream.state = State::Closing { serial: 5 };
+    assert!(bench.connections.is_closing(place, 5));
+    bench.connections.give_up_closing(place, 4);
+    assert_eq!(bench.connections.count(), 1, "that is another's");
+    bench.connections.give_up_closing(place, 5);
+    assert_eq!(bench.connections.count(), 0);
+}

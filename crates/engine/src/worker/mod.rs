@@ -4,29 +4,23 @@
 //! to say comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same
 //! for clients and for a reference server's side: both are [`Session`]s.
 
-mod arrivals;
 mod batched_reads;
 mod batches;
-mod channels;
-mod clients;
 mod config;
 mod connections;
 mod counting;
-mod datagram_arrivals;
 mod datagrams;
 mod deferred;
 mod errors;
 mod exchanges;
 mod flows;
 mod groups;
-mod hearing;
 mod inbox;
 mod keys;
 mod links;
 mod listeners;
 mod names;
 mod notes;
-mod outputs;
 mod pacer;
 mod pairs;
 mod populations;
@@ -35,12 +29,12 @@ mod rings;
 mod runtime;
 mod self_stats;
 mod sessions;
-mod streams;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod topics;
 mod windows;
+mod wiring;
 
 use std::collections::VecDeque;
 use std::io;

@@ -8,22 +8,22 @@ use net::tls::{Fault, Layer};
 use protocol::metrics as clients;
 use protocol::session::{ChannelError, ChannelId, Closed, ExchangeEnded, TlsError};
 
-use super::Worker;
-use super::connections::{NotConnected, Party, State, Stream, Wish};
-use super::errors::{channel_error, tls_error};
-use super::exchanges::around;
-use super::inbox::Pending;
-use super::keys::SessionKey;
-use super::names::{Asking, LookUp};
-use super::sessions::Channel;
-use super::timers::Task;
 use crate::resolver::Answer;
+use crate::worker::Worker;
+use crate::worker::connections::{NotConnected, Party, State, Stream, Wish};
+use crate::worker::errors::{channel_error, tls_error};
+use crate::worker::exchanges::around;
+use crate::worker::inbox::Pending;
+use crate::worker::keys::SessionKey;
+use crate::worker::names::{Asking, LookUp};
+use crate::worker::sessions::Channel;
+use crate::worker::timers::Task;
 
 /// The ends of a Unix socket, which have no addresses.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 impl Worker {
-    pub(super) fn open_stream(
+    pub(crate) fn open_stream(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn resolved(&mut self, answer: Answer) {
+    pub(crate) fn resolved(&mut self, answer: Answer) {
         for (asking, addresses) in self.names.answered(answer) {
             self.connect(asking.session, asking.channel, addresses);
         }
@@ -59,7 +59,7 @@ impl Worker {
     /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
     /// All that together may take as long as the task says that was set when the channel was asked
     /// for.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -123,7 +123,7 @@ impl Worker {
     }
 
     /// TLS for a channel that is about to be connected; nothing where it is to be a plain one.
-    pub(super) fn layer_of(
+    pub(crate) fn layer_of(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -145,7 +145,7 @@ impl Worker {
         })
     }
 
-    pub(super) fn connect_unix(&mut self, key: SessionKey, channel: ChannelId, path: &Path) {
+    pub(crate) fn connect_unix(&mut self, key: SessionKey, channel: ChannelId, path: &Path) {
         let connections = &mut self.connections;
         match connections.connect_unix(&self.runtime, key, channel, path) {
             Ok(place) => {
@@ -163,7 +163,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
+    pub(crate) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
         let slot = self.sessions.get(key);
         let error = match slot.and_then(|slot| slot.channel(channel)) {
             Some(Channel::Resolving) => Some(ChannelError::TimedOut),
@@ -175,13 +175,13 @@ impl Worker {
         }
     }
 
-    pub(super) fn give_up_handshake(&mut self, place: usize, serial: u64) {
+    pub(crate) fn give_up_handshake(&mut self, place: usize, serial: u64) {
         if let Some(from) = self.connections.give_up_handshake(place, serial) {
             self.note_handshake(from, &TlsError::TimedOut);
         }
     }
 
-    pub(super) fn fail_to_open(
+    pub(crate) fn fail_to_open(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -196,7 +196,7 @@ impl Worker {
     }
 
     /// Closes a connection, handed over or not.
-    pub(super) fn close_stream(&mut self, place: usize) {
+    pub(crate) fn close_stream(&mut self, place: usize) {
         let around = around!(self);
         let ended = self
             .exchanges
@@ -207,7 +207,7 @@ impl Worker {
     }
 
     /// Takes a connection away that broke or was closed by the other side.
-    pub(super) fn lose_stream(&mut self, place: usize, how: Closed) {
+    pub(crate) fn lose_stream(&mut self, place: usize, how: Closed) {
         let state = self.connections.get(place).map(|stream| &stream.state);
         if matches!(state, Some(State::Exchange { .. })) {
             let ended = ExchangeEnded::Closed(how);
@@ -247,7 +247,7 @@ impl Worker {
     }
 
     /// TLS of a connection failed, in its handshake or after.
-    pub(super) fn tls_failed(&mut self, place: usize, fault: &Fault) {
+    pub(crate) fn tls_failed(&mut self, place: usize, fault: &Fault) {
         let Some(stream) = self.connections.remove(place) else {
             return;
         };
@@ -282,7 +282,7 @@ impl Worker {
     }
 
     /// A connection was ended by the other side without a word of TLS.
-    pub(super) fn count_cut_off(&mut self, place: usize) {
+    pub(crate) fn count_cut_off(&mut self, place: usize) {
         let Some(stream) = self.connections.get(place) else {
             return;
         };

@@ -7,21 +7,23 @@ use mio::event::Event;
 use protocol::metrics as clients;
 use protocol::session::{ChannelId, Closed, Input};
 
-use super::Worker;
-use super::connections::{Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, Wanted};
-use super::errors::channel_error;
-use super::exchanges::around;
-use super::inbox::Pending;
-use super::keys::{ACCEPTED, Place, SessionKey};
-use super::listeners::Accepting;
-use super::sessions::Channel;
-use super::timers::Task;
+use crate::worker::Worker;
+use crate::worker::connections::{
+    Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, Wanted,
+};
+use crate::worker::errors::channel_error;
+use crate::worker::exchanges::around;
+use crate::worker::inbox::Pending;
+use crate::worker::keys::{ACCEPTED, Place, SessionKey};
+use crate::worker::listeners::Accepting;
+use crate::worker::sessions::Channel;
+use crate::worker::timers::Task;
 
 /// How long after a connection could not be accepted the next attempt is made.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Worker {
-    pub(super) fn ready(&mut self, place: Place, event: &Event) {
+    pub(crate) fn ready(&mut self, place: Place, event: &Event) {
         if let Place::Connection(place) = place {
             let Some(stream) = self.connections.get_mut(place) else {
                 return;
@@ -43,7 +45,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn readable(&mut self, place: Place) {
+    pub(crate) fn readable(&mut self, place: Place) {
         match place {
             Place::Listener(place) => self.accept(place),
             Place::Connection(place) => self.read_connection(place),
@@ -54,7 +56,7 @@ impl Worker {
         self.settle();
     }
 
-    pub(super) fn writable(&mut self, place: usize) {
+    pub(crate) fn writable(&mut self, place: usize) {
         match self.connections.flush(place) {
             Flushed::Broken => self.lose_stream(place, Closed::Reset),
             Flushed::Gone => {}
@@ -100,7 +102,7 @@ impl Worker {
     }
 
     /// Begins the session of an accepted connection, which stands.
-    pub(super) fn serve_accepted(&mut self, place: usize, acceptor: usize) {
+    pub(crate) fn serve_accepted(&mut self, place: usize, acceptor: usize) {
         let number = self.runtime.coming_serial();
         let session = self.listeners.session(acceptor, number);
         let key = self.add_session(session, acceptor, None);
@@ -186,7 +188,7 @@ impl Worker {
         self.read_stream(place, wanted);
     }
 
-    pub(super) fn read_stream(&mut self, place: usize, wanted: Wanted) {
+    pub(crate) fn read_stream(&mut self, place: usize, wanted: Wanted) {
         let Some(mut reading) = self.connections.begin_reading(place, wanted) else {
             return;
         };
@@ -246,7 +248,7 @@ impl Worker {
     }
 
     /// The end of a connection that was read seldom need not wait any more.
-    pub(super) fn read_to_end(&mut self, place: usize, key: SessionKey, of: ChannelId) {
+    pub(crate) fn read_to_end(&mut self, place: usize, key: SessionKey, of: ChannelId) {
         // Its session may have closed it meanwhile, and the place be another's.
         if self.connections.is_of(place, key, of) {
             self.connections.read_at_once(place);
@@ -263,7 +265,7 @@ impl Worker {
     }
 
     /// Reads the connections whose turn it is.
-    pub(super) fn read_connections_in_turn(&mut self, now: Time) {
+    pub(crate) fn read_connections_in_turn(&mut self, now: Time) {
         let Some(turns) = self.connections.take_turns(now) else {
             return;
         };
@@ -288,7 +290,7 @@ impl Worker {
     }
 
     /// Reads those of the fast connections of which enough has been shown.
-    pub(super) fn read_fast_connections(&mut self, now: Time) {
+    pub(crate) fn read_fast_connections(&mut self, now: Time) {
         let Some(mut places) = self.connections.take_fast(now) else {
             return;
         };
@@ -304,7 +306,7 @@ impl Worker {
     }
 
     /// Reads all connections that are read seldom, up to the end of a window.
-    pub(super) fn read_all_connections(&mut self, end: Time) {
+    pub(crate) fn read_all_connections(&mut self, end: Time) {
         let now = self.runtime.clock.now();
         for turn in self.connections.all_turns() {
             let places = self.connections.places_of_turn(turn);
@@ -318,7 +320,7 @@ impl Worker {
 
     /// Has a session hear all that has come for it as far as is known, before it hears that time
     /// has passed.
-    pub(super) fn catch_up(&mut self, key: SessionKey) {
+    pub(crate) fn catch_up(&mut self, key: SessionKey) {
         let Some(slot) = self.sessions.get(key) else {
             return;
         };

@@ -6,23 +6,23 @@ use std::net::{IpAddr, SocketAddr};
 use measure::tester;
 use protocol::session::{ChannelError, ChannelId, Open, Reading, SinkId, Transmit};
 
-use super::Worker;
-use super::errors::channel_error;
-use super::inbox::Pending;
-use super::keys::SessionKey;
-use super::pairs::{Opened, Outward, Wish};
-use super::sessions::{Channel, Peer};
+use crate::worker::Worker;
+use crate::worker::errors::channel_error;
+use crate::worker::inbox::Pending;
+use crate::worker::keys::SessionKey;
+use crate::worker::pairs::{Opened, Outward, Wish};
+use crate::worker::sessions::{Channel, Peer};
 
 impl Worker {
     /// Counts a socket that could not be had for a want of this machine.
-    pub(super) fn count_refused(&mut self, error: ChannelError) {
+    pub(crate) fn count_refused(&mut self, error: ChannelError) {
         if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
             self.runtime.tester.add(tester::SOCKETS_REFUSED, 1);
         }
     }
 
     /// A pair of UDP ports for one session alone. Gives the address of the even one.
-    pub(super) fn open_pair(
+    pub(crate) fn open_pair(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -69,7 +69,7 @@ impl Worker {
 
     /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one
     /// that sends to multicast groups so.
-    pub(super) fn open_shared(
+    pub(crate) fn open_shared(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -95,7 +95,7 @@ impl Worker {
     }
 
     /// Joins a group, or has a part in the membership that is there. Gives the group's address.
-    pub(super) fn join_group(
+    pub(crate) fn join_group(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -116,7 +116,7 @@ impl Worker {
         Ok(address)
     }
 
-    pub(super) fn open_udp(
+    pub(crate) fn open_udp(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
@@ -160,7 +160,7 @@ impl Worker {
     }
 
     /// Sends what a session wants sent from a single UDP socket.
-    pub(super) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
+    pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
         let slot = self.sessions.get(key);
         let channel = slot.and_then(|slot| slot.channel(transmit.channel));
         if let Some(Channel::Datagrams { place, to, .. }) = channel {
@@ -170,7 +170,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
+    pub(crate) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
         let Some(slot) = self.slot(key) else { return };
         let (media, control, shared, before) = match slot.channel(channel) {
             Some(Channel::Pair {
@@ -203,7 +203,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn close_channel(&mut self, key: SessionKey, channel: ChannelId) {
+    pub(crate) fn close_channel(&mut self, key: SessionKey, channel: ChannelId) {
         let Some(slot) = self.slot(key) else { return };
         let Some(state) = slot.channel(channel) else {
             return;
@@ -214,7 +214,7 @@ impl Worker {
 
     /// Closes what stands behind a channel. A connection that still has something to send gets a
     /// moment to do so.
-    pub(super) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
+    pub(crate) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
         let runtime = &mut self.runtime;
         match channel {
             Channel::Resolving => {}

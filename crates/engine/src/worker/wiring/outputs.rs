@@ -8,18 +8,18 @@ use measure::{Time, tester};
 use protocol::session::exchange::Exchange;
 use protocol::session::{ChannelId, Closed, FlowId, Note, Open, Outcome, Output, Port};
 
-use super::Worker;
-use super::connections::Queued;
-use super::exchanges::around;
-use super::inbox::Pending;
-use super::keys::{Place, SentBy, SessionKey};
-use super::pacer::{News, Whose};
-use super::sessions::{Channel, Client, Peer};
-use super::topics::TOPICS;
 use crate::messages::Report;
+use crate::worker::Worker;
+use crate::worker::connections::Queued;
+use crate::worker::exchanges::around;
+use crate::worker::inbox::Pending;
+use crate::worker::keys::{Place, SentBy, SessionKey};
+use crate::worker::pacer::{News, Whose};
+use crate::worker::sessions::{Channel, Client, Peer};
+use crate::worker::topics::TOPICS;
 
 impl Worker {
-    pub(super) fn carry_out(&mut self, key: SessionKey, output: Output) {
+    pub(crate) fn carry_out(&mut self, key: SessionKey, output: Output) {
         match output {
             Output::Open { channel, open } => self.open(key, channel, open),
             Output::Send {
@@ -209,7 +209,7 @@ impl Worker {
     }
 
     /// Has sessions hear how connections ended that they have handed over.
-    pub(super) fn hear_ended_exchanges(&mut self) {
+    pub(crate) fn hear_ended_exchanges(&mut self) {
         while let Some((key, channel, how)) = self.exchanges.next_ended() {
             if let Some(slot) = self.slot(key) {
                 slot.forget_channel(channel);
@@ -220,13 +220,13 @@ impl Worker {
     }
 
     /// Sends the messages that are due on connections that were handed over.
-    pub(super) fn send_messages(&mut self, now: Time) {
+    pub(crate) fn send_messages(&mut self, now: Time) {
         self.exchanges.send(around!(self), now);
         self.hear_ended_exchanges();
     }
 
     /// Has a look at all connections that were handed over: at the end of each window.
-    pub(super) fn look_at_exchanges(&mut self) {
+    pub(crate) fn look_at_exchanges(&mut self) {
         self.exchanges.look(around!(self));
         self.hear_ended_exchanges();
     }
@@ -260,7 +260,7 @@ impl Worker {
         room
     }
 
-    pub(super) fn tell_listeners(&mut self, name: &Arc<str>, message: &Arc<str>) {
+    pub(crate) fn tell_listeners(&mut self, name: &Arc<str>, message: &Arc<str>) {
         if !self.has_room_for(name) {
             return;
         }
@@ -274,7 +274,7 @@ impl Worker {
     }
 
     /// Takes a session and everything it held away.
-    pub(super) fn end_session(&mut self, key: SessionKey, outcome: Outcome) {
+    pub(crate) fn end_session(&mut self, key: SessionKey, outcome: Outcome) {
         let Some(slot) = self.sessions.remove(key) else {
             return;
         };
@@ -362,7 +362,7 @@ impl Worker {
 
     /// A session may have given its flows something to send before what comes next.
     #[inline]
-    pub(super) fn look_at_flows(&mut self, key: SessionKey) {
+    pub(crate) fn look_at_flows(&mut self, key: SessionKey) {
         if let Some(slot) = self.sessions.get(key)
             && !slot.flows.is_empty()
         {
@@ -392,7 +392,7 @@ impl Worker {
     }
 
     /// Takes up what the pacer has to say.
-    pub(super) fn hear_pacer(&mut self) {
+    pub(crate) fn hear_pacer(&mut self) {
         let News { ended, refused } = self.sending.take_news();
         for (key, flow, lease) in ended {
             self.end_flow(key, flow, SentBy::Pacer(lease));
@@ -411,7 +411,7 @@ impl Worker {
     }
 
     /// Sends what is due in connections.
-    pub(super) fn send_flows(&mut self, now: Time) {
+    pub(crate) fn send_flows(&mut self, now: Time) {
         let (flows, connections) = (&mut self.flows, &mut self.connections);
         let sent = self
             .sending

@@ -7,15 +7,15 @@ use net::batch::ReceiveBatch;
 use protocol::metrics as clients;
 use protocol::session::{ChannelId, Closed, Datagram, Input, PeerId, Port, Session};
 
-use super::Worker;
-use super::batches::Look;
-use super::counting::counting;
-use super::datagrams::{self, Owner, Routed};
-use super::groups::{BATCHES_A_TURN, Brought};
-use super::inbox::Pending;
-use super::keys::{ACCEPTED, Place, SessionKey};
-use super::pairs::TakenIn;
-use super::sessions::{Channel, Slot};
+use crate::worker::Worker;
+use crate::worker::batches::Look;
+use crate::worker::counting::counting;
+use crate::worker::datagrams::{self, Owner, Routed};
+use crate::worker::groups::{BATCHES_A_TURN, Brought};
+use crate::worker::inbox::Pending;
+use crate::worker::keys::{ACCEPTED, Place, SessionKey};
+use crate::worker::pairs::TakenIn;
+use crate::worker::sessions::{Channel, Slot};
 
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
@@ -25,7 +25,7 @@ const TOGETHER: usize = 64;
 
 impl Worker {
     /// Reads what has come for a session's media sockets, before it hears of something else.
-    pub(super) fn hear_media_first(&mut self, key: SessionKey) {
+    pub(crate) fn hear_media_first(&mut self, key: SessionKey) {
         self.hear_groups_first(key);
         self.hear_datagrams_first(key, false);
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_batches) else {
@@ -46,21 +46,21 @@ impl Worker {
     }
 
     /// Reads the media sockets whose turn it is of those that are read in batches.
-    pub(super) fn read_pairs_in_turn(&mut self, now: Time) {
+    pub(crate) fn read_pairs_in_turn(&mut self, now: Time) {
         let batch = &mut self.batches.media;
         self.pairs.read_due(now, batch, counting!(self));
         self.settle();
     }
 
     /// Reads all media sockets that are read in batches.
-    pub(super) fn read_all_pairs(&mut self) {
+    pub(crate) fn read_all_pairs(&mut self) {
         let batch = &mut self.batches.media;
         self.pairs.read_all(batch, counting!(self));
         self.settle();
     }
 
     /// Reads one of a pair of sockets.
-    pub(super) fn read_pair(&mut self, place: Place) {
+    pub(crate) fn read_pair(&mut self, place: Place) {
         let traced = self.pairs.is_traced(place);
         let kept = match traced {
             true => &mut self.batches.traced,
@@ -119,7 +119,7 @@ impl Worker {
     }
 
     /// Counts what was lost at sockets for those sessions that are there.
-    pub(super) fn count_losses(&mut self) {
+    pub(crate) fn count_losses(&mut self) {
         while let Some((session, lost)) = self.runtime.next_loss() {
             if let Some(population) = self.sessions.population(session) {
                 let recorder = self.populations.recorder(population);
@@ -129,14 +129,14 @@ impl Worker {
     }
 
     /// Reads the groups' media if it is time for that.
-    pub(super) fn read_groups_in_turn(&mut self, now: Time) {
+    pub(crate) fn read_groups_in_turn(&mut self, now: Time) {
         if self.groups.take_due(now) {
             self.read_all_groups();
         }
     }
 
     /// Reads all groups' media.
-    pub(super) fn read_all_groups(&mut self) {
+    pub(crate) fn read_all_groups(&mut self) {
         let media = self.groups.media();
         if media.is_empty() {
             return;
@@ -165,7 +165,7 @@ impl Worker {
     }
 
     /// Reads what a group's socket holds.
-    pub(super) fn read_group(&mut self, end: usize) {
+    pub(crate) fn read_group(&mut self, end: usize) {
         match self.groups.port(end) {
             Some(Port::Media) => self.read_group_media(end),
             Some(Port::Control) => self.read_group_control(end),
@@ -255,7 +255,7 @@ impl Worker {
     }
 
     /// Reads a single socket, and has those hear whose the datagrams are.
-    pub(super) fn read_single(&mut self, place: usize) {
+    pub(crate) fn read_single(&mut self, place: usize) {
         for _ in 0..READS_A_TURN {
             if !self.read_some(place) {
                 return;
@@ -266,7 +266,7 @@ impl Worker {
     }
 
     /// Reads all that is read late, so that it counts in the window in which it came.
-    pub(super) fn read_all_late(&mut self) {
+    pub(crate) fn read_all_late(&mut self) {
         for place in self.datagrams.late() {
             self.read_single(place);
         }
@@ -275,7 +275,7 @@ impl Worker {
 
     /// Reads what has come for a session's sockets that are read late, or for `all` of them, before
     /// it hears of something else.
-    pub(super) fn hear_datagrams_first(&mut self, key: SessionKey, all: bool) {
+    pub(crate) fn hear_datagrams_first(&mut self, key: SessionKey, all: bool) {
         // What is being handed over is the session's own, or it is another's turn just now.
         if self.datagrams.are_heard() {
             return;

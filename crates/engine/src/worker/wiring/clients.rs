@@ -8,12 +8,12 @@ use protocol::metrics as clients;
 use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::Leave;
 
-use super::keys::SessionKey;
-use super::populations::Beginning;
-use super::sessions::{Client, Slot};
-use super::timers::Task;
-use super::{Phase, Worker};
 use crate::messages::Report;
+use crate::worker::keys::SessionKey;
+use crate::worker::populations::Beginning;
+use crate::worker::sessions::{Client, Slot};
+use crate::worker::timers::Task;
+use crate::worker::{Phase, Worker};
 
 /// How long sessions are told to stop before the loop looks at its sockets again.
 const STOPPING: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ const BEGIN_AT_ONCE: usize = 64;
 const LIVING_EVERY: u64 = 10;
 
 impl Worker {
-    pub(super) fn start_and_stop_clients(&mut self, now: Time) {
+    pub(crate) fn start_and_stop_clients(&mut self, now: Time) {
         for index in 0..self.populations.count() {
             for _ in 0..BEGIN_AT_ONCE {
                 match self.populations.next_action(index, now) {
@@ -87,7 +87,7 @@ impl Worker {
         self.deliver(key, Input::Start { due });
     }
 
-    pub(super) fn add_session(
+    pub(crate) fn add_session(
         &mut self,
         session: Box<dyn Session>,
         population: usize,
@@ -99,7 +99,7 @@ impl Worker {
     }
 
     /// Says what the trace of a client has not, where it is traced.
-    pub(super) fn trace_misses(&mut self, key: SessionKey, what: &str) {
+    pub(crate) fn trace_misses(&mut self, key: SessionKey, what: &str) {
         let Some(slot) = self.slot(key).filter(|slot| slot.trace.is_some()) else {
             return;
         };
@@ -111,7 +111,7 @@ impl Worker {
     }
 
     /// Tells a session to come to its end, and sees to it that it does.
-    pub(super) fn stop_session(&mut self, key: SessionKey, now: Time) {
+    pub(crate) fn stop_session(&mut self, key: SessionKey, now: Time) {
         let until = self.sessions.time_to_stop(now);
         self.stop_session_until(key, until);
     }
@@ -126,7 +126,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn stop_all(&mut self, until: Time) {
+    pub(crate) fn stop_all(&mut self, until: Time) {
         self.phase = self.phase.max(Phase::Stopping);
         self.populations.close();
         self.listeners.close();
@@ -137,7 +137,7 @@ impl Worker {
 
     /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands
     /// that takes longer.
-    pub(super) fn stop_some(&mut self) {
+    pub(crate) fn stop_some(&mut self) {
         let turn_ends = self.runtime.clock.now() + STOPPING;
         while let Some((key, until)) = self.sessions.next_to_stop() {
             self.stop_session_until(key, until);
@@ -148,7 +148,7 @@ impl Worker {
     }
 
     /// Ends every session where it stands.
-    pub(super) fn end_all_now(&mut self) {
+    pub(crate) fn end_all_now(&mut self) {
         self.populations.close();
         for key in self.sessions.keys() {
             self.end_session_now(key);
@@ -157,7 +157,7 @@ impl Worker {
 
     /// Sends the rows of some of the clients that live, others in each window: every client's comes
     /// round once in so many windows.
-    pub(super) fn report_the_living(&mut self) {
+    pub(crate) fn report_the_living(&mut self) {
         let first = usize::try_from(self.windows.index() % LIVING_EVERY).unwrap_or(0);
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
         for slot in self.sessions.some(first, step) {
@@ -169,7 +169,7 @@ impl Worker {
     }
 
     /// Ends a session that did not come to an end in the time it was given.
-    pub(super) fn cut_session(&mut self, key: SessionKey) {
+    pub(crate) fn cut_session(&mut self, key: SessionKey) {
         let Some(slot) = self.slot(key) else { return };
         let population = slot.population;
         let who = slot
@@ -195,7 +195,7 @@ impl Worker {
     }
 
     /// Counts how a client ended and lets the plan know.
-    pub(super) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
+    pub(crate) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
         let ended = self.runtime.clock.now();
         let state = self.populations.client_ended(index, client, outcome, ended);
         self.links.report(Report::Client(Box::new(state)));

@@ -6,19 +6,19 @@ use std::time::Duration;
 use measure::{Run, Time, tester};
 use protocol::session::{ChannelId, Closed, Input, Port};
 
-use super::Worker;
-use super::connections::SegmentTimes;
-use super::counting::counting;
-use super::deferred::{Deferred, Mark};
-use super::inbox::Pending;
-use super::keys::SessionKey;
+use crate::worker::Worker;
+use crate::worker::connections::SegmentTimes;
+use crate::worker::counting::counting;
+use crate::worker::deferred::{Deferred, Mark};
+use crate::worker::inbox::Pending;
+use crate::worker::keys::SessionKey;
 
 /// How long what has waited is passed on before the loop goes on, and comes back to it.
 const LETTING_GO: Duration = Duration::from_millis(5);
 
 impl Worker {
     /// Works off what the rings hold if it is time for that.
-    pub(super) fn read_rings(&mut self) {
+    pub(crate) fn read_rings(&mut self) {
         let Some(rings) = &self.rings else { return };
         // Of connections that are read seldom the ring has to show all in time.
         let times = self.connections.segment_times();
@@ -29,7 +29,7 @@ impl Worker {
     }
 
     /// Works off what the rings hold.
-    pub(super) fn read_rings_now(&mut self) {
+    pub(crate) fn read_rings_now(&mut self) {
         let Some(rings) = &mut self.rings else { return };
         rings.read(self.connections.segment_times(), counting!(self));
         self.settle();
@@ -37,7 +37,7 @@ impl Worker {
     }
 
     /// When the rings have to be read next, or something heard that waits for them.
-    pub(super) fn rings_due(&self) -> Time {
+    pub(crate) fn rings_due(&self) -> Time {
         let turn = self.runtime.turn;
         let due = self.rings.as_ref();
         due.map_or(Time::NEVER, |rings| {
@@ -46,13 +46,13 @@ impl Worker {
     }
 
     /// Whether nothing waits for the rings.
-    pub(super) fn nothing_is_deferred(&self) -> bool {
+    pub(crate) fn nothing_is_deferred(&self) -> bool {
         let rings = self.rings.as_ref();
         rings.is_none_or(|rings| rings.deferred.is_empty())
     }
 
     /// Takes up what the kernel could not put into the rings.
-    pub(super) fn collect_ring_drops(&mut self) {
+    pub(crate) fn collect_ring_drops(&mut self) {
         if let Some(rings) = &mut self.rings {
             let drops = rings.take_drops();
             self.runtime.tester.add(tester::RING_OVERFLOW, drops);
@@ -61,12 +61,12 @@ impl Worker {
 
     /// Passes on what has waited for the rings and need not any more, for as long as the loop can
     /// bear it: where thousands of sessions end together, it is much.
-    pub(super) fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         self.let_go_until(self.runtime.clock.now() + LETTING_GO);
     }
 
     /// Passes on all that has waited for the rings and need not any more.
-    pub(super) fn let_go_of_all(&mut self) {
+    pub(crate) fn let_go_of_all(&mut self) {
         self.let_go_until(Time::NEVER);
     }
 
@@ -84,7 +84,7 @@ impl Worker {
     }
 
     /// Whether something has waited for the rings and need not any more.
-    pub(super) fn can_let_go(&self) -> bool {
+    pub(crate) fn can_let_go(&self) -> bool {
         let rings = self.rings.as_ref();
         rings.is_some_and(|rings| rings.can_let_go(self.runtime.turn))
     }
@@ -153,7 +153,7 @@ impl Worker {
 
     /// The end of a connection that is read seldom has been heard; says whether it has to wait
     /// until the ring has shown what came before.
-    pub(super) fn end_waits(
+    pub(crate) fn end_waits(
         &mut self,
         place: usize,
         session: SessionKey,
@@ -205,7 +205,7 @@ impl Worker {
 
     /// Bytes of a connection, for its session.
     #[inline]
-    pub(super) fn bytes_arrived(
+    pub(crate) fn bytes_arrived(
         &mut self,
         session: SessionKey,
         channel: ChannelId,
@@ -227,7 +227,7 @@ impl Worker {
     }
 
     /// A datagram that no sink counts, for its session.
-    pub(super) fn datagram_arrived(
+    pub(crate) fn datagram_arrived(
         &mut self,
         session: SessionKey,
         channel: ChannelId,
@@ -247,7 +247,7 @@ impl Worker {
     }
 
     /// A connection has ended, for its session.
-    pub(super) fn connection_ended(
+    pub(crate) fn connection_ended(
         &mut self,
         session: SessionKey,
         channel: ChannelId,
@@ -264,7 +264,7 @@ impl Worker {
 
     /// A media port whose media comes by the ring is wanted no more, and the kernel has counted so
     /// many datagrams for it. It stays taken until all of them are counted.
-    pub(super) fn port_ends(&mut self, place: usize, arrived: u32) {
+    pub(crate) fn port_ends(&mut self, place: usize, arrived: u32) {
         let mark = self.mark();
         self.hear_or_wait(mark, Deferred::Port { place, arrived });
     }

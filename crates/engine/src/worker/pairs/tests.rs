@@ -1,0 +1,133 @@
+//! Pairs without a worker: who hears a datagram.
+
+use std::net::Ipv4Addr;
+
+use protocol::registry::RTSP_PROTOCOL;
+use protocol::session::Sinks;
+
+use super::super::populations::{PopulationPlan, Populations};
+use super::super::tests::ports;
+use super::*;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const CHANNEL: ChannelId = ChannelId(3);
+
+fn session(serial: u64) -> SessionKey {
+    SessionKey { place: 1, serial }
+}
+
+struct Bench {
+    pairs: Pairs,
+    sinks: Sinks,
+    populations: Populations,
+    runtime: Runtime,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let waker = net::Waker::new().expect("linux has it");
+        let (reports, _) = crossbeam_channel::unbounded();
+        let plan = PopulationPlan {
+            name: "toys".to_owned(),
+            catalogue: RTSP_PROTOCOL.catalogue,
+            clients: None,
+        };
+        Bench {
+            pairs: Pairs::new(ports()),
+            sinks: Sinks::default(),
+            populations: Populations::new(vec![plan], 0, 0, 1),
+            runtime: Runtime::new(&waker, reports).expect("linux has it"),
+        }
+    }
+
+    fn take_in(&mut self, place: Place, from: SocketAddr) -> TakenIn {
+        let datagram = Datagram {
+            from,
+            at: Time::ZERO,
+            bytes: b"report",
+            length: 6,
+        };
+        let counting = &mut Counting {
+            sinks: &mut self.sinks,
+            populations: &mut self.populations,
+            runtime: &mut self.runtime,
+        };
+        self.pairs.take_in(place, &datagram, counting)
+    }
+
+    fn foreign(&mut self) -> i64 {
+        let window = self.runtime.tester.take_window();
+        window.counters[usize::from(tester::FOREIGN_PACKETS.0)]
+    }
+}
+
+fn from(last: u8, port: u16) -> SocketAddr {
+    SocketAddr::new([127, 0, 0, last].into(), port)
+}
+
+#[test]
+fn a_pair_hears_its_peer_alone_and_is_free_again_when_it_is_closed() {
+    let mut bench = Bench::new();
+    let wish = Wish {
+        session: session(1),
+        population: 0,
+        channel: CHANNEL,
+        local: LOCAL,
+        sink: None,
+        on_ring: false,
+        tracer: None,
+    };
+    let opened = bench.pairs.open(&bench.runtime, &wish);
+    let Opened { media, control, .. } = opened.expect("free ports");
+    let heard = TakenIn::For(session(1), CHANNEL, Port::Media);
+    let place = Place::Pair(media);
+    assert_eq!(
+        bench.take_in(place, from(9, 7)),
+        heard,
+        "nobody is named yet"
+    );
+    let peer = Peer {
+        media: from(1, 7),
+        control: from(1, 8),
+    };
+    assert_eq!(bench.pairs.name_peer(media, control, peer), None);
+    assert_eq!(bench.take_in(place, from(1, 99)), heard);
+    assert_eq!(bench.take_in(place, from(9, 7)), TakenIn::Counted);
+    assert_eq!(bench.foreign(), 1);
+    assert_eq!(bench.pairs.ports().pairs_taken(), 1);
+    assert_eq!(bench.pairs.close(media, control, &mut bench.runtime), None);
+    assert_eq!(
+        (bench.pairs.ports().pairs_taken(), bench.pairs.count()),
+        (0, 0)
+    );
+}
+
+#[test]
+fn sessions_share_a_pair_and_each_hears_its_own_peer() {
+    let mut bench = Bench::new();
+    let mut open = || bench.pairs.open_shared(&bench.runtime, LOCAL, None);
+    let first = open().expect("free ports");
+    let second = open().expect("it is there");
+    let pair = (first.media, first.control);
+    assert_eq!(pair, (second.media, second.control));
+    let peer = |port| Peer {
+        media: from(1, port),
+        control: from(1, port + 1),
+    };
+    for number in [1, 2] {
+        let whose = (session(number), CHANNEL);
+        let port = u16::try_from(number * 10).expect("few");
+        bench.pairs.route(pair, whose, peer(port), None);
+    }
+    // The first has another peer from now on.
+    let whose = (session(1), CHANNEL);
+    bench.pairs.route(pair, whose, peer(30), Some(peer(10)));
+    bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
+    let place = Place::Shared(pair.0);
+    assert_eq!(bench.take_in(place, from(1, 10)), TakenIn::Counted);
+    for (port, number) in [(30, 1), (20, 2)] {
+        let heard = TakenIn::For(session(number), CHANNEL, Port::Media);
+        assert_eq!(bench.take_in(place, from(1, port)), heard);
+    }
+    assert_eq!(bench.foreign(), 1);
+}

@@ -60,7 +60,7 @@ struct Line {
     /// Whether the other side has nothing more to say.
     ended: bool,
     /// Whether it is not read, because it takes nothing.
-    held: bool,
+    paused: bool,
 }
 
 /// All connections of a worker that were handed over.
@@ -181,7 +181,7 @@ impl Exchanges {
             patience: Time::ZERO,
             shut: false,
             ended: false,
-            held: false,
+            paused: false,
         });
         stream.state = State::Exchange { line };
         if exchanges.schedules.len() <= population {
@@ -373,8 +373,8 @@ impl Exchanges {
             else {
                 break;
             };
-            own.held = stream.queued().max(own.exchange.waiting()) > CONGESTED;
-            if own.held {
+            own.paused = stream.queued().max(own.exchange.waiting()) > CONGESTED;
+            if own.paused {
                 break;
             }
             let ended = stream.ended;
@@ -589,7 +589,7 @@ impl Exchanges {
         let exchanges = &mut *self;
         let own = &mut exchanges.lines[line];
         let waiting = own.exchange.waiting().max(stream.queued());
-        if own.held && waiting <= CONGESTED {
+        if own.paused && waiting <= CONGESTED {
             around
                 .runtime
                 .readiness

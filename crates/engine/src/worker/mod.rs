@@ -3,6 +3,13 @@
 //! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have
 //! to say comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same
 //! for clients and for a reference server's side: both are [`Session`]s.
+//!
+//! A worker is made of parts. Each owns its state, takes what else it needs as arguments, and says
+//! what has come of it; no part knows the worker. What connects them is in [`wiring`]. This file
+//! has the loop, the order of its turn ([`Worker::run`]), and how a session is called
+//! ([`Worker::deliver`]).
+//!
+//! [`Session`]: protocol::session::Session
 
 mod batched_reads;
 mod batches;
@@ -64,7 +71,7 @@ pub(crate) use populations::{ClientPlan, MakeClient, PopulationPlan};
 use readiness::Ready;
 use rings::Rings;
 use runtime::Runtime;
-use self_stats::ThreadStats;
+use self_stats::SelfStats;
 use sessions::{Channel, Sessions, Slot};
 use timers::Task;
 use topics::Topics;
@@ -72,33 +79,44 @@ pub(crate) use windows::WINDOW;
 use windows::Windows;
 
 struct Worker {
+    /// The clock, the polls, the timers, what sessions are to hear, and what parts share besides.
     runtime: Runtime,
+    /// How it reaches the other threads, and what they tell it.
     links: Links,
     commands: Receiver<Command>,
     phase: Phase,
     windows: Windows,
-    names: Names,
+    self_stats: SelfStats,
 
-    pairs: Pairs,
-    /// Memberships in multicast groups.
-    groups: Groups,
-    /// What single UDP sockets and endpoints share.
-    datagrams: Datagrams,
-    sessions: Sessions,
-    sinks: Sinks,
-    flows: Flows,
-    sending: Sending,
-    /// Connections that sessions have handed over.
-    exchanges: Exchanges,
+    /// Who is there: the plan's clients and their figures, the sessions, what these tell each
+    /// other.
     populations: Populations,
+    sessions: Sessions,
     topics: Topics,
 
+    /// What sessions have handed over to be counted and sent without them.
+    sinks: Sinks,
+    flows: Flows,
+    /// What the session that is called wants done.
     out: VecDeque<Output>,
-    batches: Batches,
-    rings: Option<Rings>,
+
+    /// Connections: names looked up for them, those that stand, those that are accepted, those that
+    /// sessions have handed over.
+    names: Names,
     connections: Connections,
     listeners: Listeners,
-    thread: ThreadStats,
+    exchanges: Exchanges,
+
+    /// Datagrams: the packet rings; pairs of ports; multicast groups; single sockets and endpoints;
+    /// what all sockets are read into.
+    rings: Option<Rings>,
+    pairs: Pairs,
+    groups: Groups,
+    datagrams: Datagrams,
+    batches: Batches,
+
+    /// The flows that are sending.
+    sending: Sending,
 }
 
 /// Whether a worker goes on.
@@ -179,7 +197,7 @@ impl Worker {
             rings,
             connections,
             listeners: Listeners::default(),
-            thread: ThreadStats::new(),
+            self_stats: SelfStats::new(),
         };
         for (listener, serving) in config.serving {
             worker.sending.send_apart(serving.apart);
@@ -197,39 +215,11 @@ impl Worker {
         while !self.is_done() {
             self.work_that_is_due();
             let next = self.next_work();
-            let more = self.runtime.readiness.has_unread()
-                || self.exchanges.is_busy()
-                || self.can_let_go()
-                || self.sessions.has_some_to_stop();
+            let more = self.has_work_left();
             let (readiness, clock) = (&mut self.runtime.readiness, &self.runtime.clock);
-            if !readiness.wait(&mut ready, next, more, clock)? {
-                continue;
+            if readiness.wait(&mut ready, next, more, clock)? {
+                self.work_that_came(&ready);
             }
-            // First, so that what is heard below finds all counted that the ring has.
-            self.read_rings();
-            for (place, event) in ready.events() {
-                if !matches!(place, Place::Connection(_)) {
-                    self.ready(place, event);
-                }
-            }
-            for place in self.runtime.readiness.take_unread() {
-                self.readable(place);
-            }
-            // After the media of which they tell, and before what ends sessions: a stream's last
-            // report may have come just before that.
-            for (place, event) in ready.control() {
-                self.ready(place, event);
-            }
-            for (place, event) in ready.events() {
-                if matches!(place, Place::Connection(_)) {
-                    self.ready(place, event);
-                }
-            }
-            while let Ok(command) = self.commands.try_recv() {
-                self.obey(command);
-            }
-            self.hear_pacer();
-            self.settle();
         }
         if self.phase == Phase::Killed {
             self.end_all_now();
@@ -239,6 +229,36 @@ impl Worker {
         self.keep_time(now);
         self.close_window(now);
         Ok(())
+    }
+
+    /// Works off what has arrived: media before what tells of it, and both before what ends
+    /// sessions.
+    fn work_that_came(&mut self, ready: &Ready) {
+        // First, so that what is heard below finds all counted that the ring has.
+        self.read_rings();
+        for (place, event) in ready.events() {
+            if !matches!(place, Place::Connection(_)) {
+                self.ready(place, event);
+            }
+        }
+        for place in self.runtime.readiness.take_unread() {
+            self.readable(place);
+        }
+        // RTCP. After the media of which it tells, and before what ends sessions: a stream's last
+        // report may have come just before that.
+        for (place, event) in ready.control() {
+            self.ready(place, event);
+        }
+        for (place, event) in ready.events() {
+            if matches!(place, Place::Connection(_)) {
+                self.ready(place, event);
+            }
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+        self.hear_pacer();
+        self.settle();
     }
 
     /// Whether there is nothing left to do.
@@ -253,6 +273,14 @@ impl Worker {
             && self.sessions.is_empty()
             && self.nothing_is_deferred()
             && !self.connections.any_closes()
+    }
+
+    /// Whether something was left for the next turn, so that the loop must not wait.
+    fn has_work_left(&self) -> bool {
+        self.runtime.readiness.has_unread()
+            || self.exchanges.is_busy()
+            || self.can_let_go()
+            || self.sessions.has_some_to_stop()
     }
 
     /// When the loop has to be awake next, whatever arrives.
@@ -274,6 +302,7 @@ impl Worker {
             .min(self.populations.next_due())
     }
 
+    /// Does what is due, media first.
     fn work_that_is_due(&mut self) {
         let now = self.runtime.clock.now();
         self.runtime.turn = now;
@@ -425,11 +454,11 @@ impl Worker {
             );
         }
         let pacer = || self.sending.take_pacer_cpu();
-        let now = self.runtime.clock.now();
-        self.thread.take(now, pacer, &mut self.runtime.tester);
+        let (now, tester) = (self.runtime.clock.now(), &mut self.runtime.tester);
+        self.self_stats.take_cpu(now, pacer, tester);
         let udp = self.pairs.count() + self.groups.count() + self.datagrams.count();
         let sockets = udp + self.connections.count() + self.listeners.count();
-        self_stats::take_shares(sockets, self.pairs.ports(), &mut self.runtime.tester);
+        SelfStats::take_shares(sockets, self.pairs.ports(), tester);
         self.look_at_exchanges();
         self.pairs.collect_drops(&mut self.runtime);
         self.groups.collect_drops(&mut self.runtime);

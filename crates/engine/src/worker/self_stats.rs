@@ -11,7 +11,7 @@ use net::PortRange;
 const CPU_SPAN: Duration = Duration::from_millis(100);
 
 /// What this thread used of a processor, and how long it waited for one.
-pub(super) struct ThreadStats {
+pub(super) struct SelfStats {
     cpu_nanos: u64,
     /// What the kernel accounts for this very thread; none where it does not.
     schedstat: Option<File>,
@@ -20,11 +20,11 @@ pub(super) struct ThreadStats {
     at: Time,
 }
 
-impl ThreadStats {
+impl SelfStats {
     /// The calling thread, as it stands now.
-    pub(super) fn new() -> ThreadStats {
+    pub(super) fn new() -> SelfStats {
         let schedstat = File::open("/proc/thread-self/schedstat").ok();
-        ThreadStats {
+        SelfStats {
             cpu_nanos: net::clock::thread_cpu_nanos(),
             waited_nanos: schedstat.as_ref().and_then(waited),
             schedstat,
@@ -34,7 +34,12 @@ impl ThreadStats {
 
     /// Takes up what was used and waited, and what the thread that sends for it used. Of windows
     /// that are closed late, one right after the other, each is given the same share.
-    pub(super) fn take(&mut self, now: Time, pacer: impl FnOnce() -> u64, recorder: &mut Recorder) {
+    pub(super) fn take_cpu(
+        &mut self,
+        now: Time,
+        pacer: impl FnOnce() -> u64,
+        recorder: &mut Recorder,
+    ) {
         let span = now.since(self.at);
         if span < CPU_SPAN {
             return;
@@ -58,6 +63,22 @@ impl ThreadStats {
         }
         self.waited_nanos = waited;
     }
+
+    /// Takes up how much of its descriptors and pairs of ports a worker has taken.
+    pub(super) fn take_shares(sockets: usize, ports: &PortRange, recorder: &mut Recorder) {
+        // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost;
+        // before, it is 0, and reading the folder would cost milliseconds with thousands of
+        // clients. Then what is known is the sockets.
+        let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
+        let open = open.max(sockets as u64);
+        recorder.set(tester::FILE_DESCRIPTORS, open as f64);
+        let share = net::files::limit().map_or(0.0, |limit| open as f64 / limit.max(1) as f64);
+        recorder.set(tester::FILE_DESCRIPTORS_SHARE, share);
+        if ports.pairs() > 0 {
+            let share = ports.pairs_taken() as f64 / ports.pairs() as f64;
+            recorder.set(tester::PORTS_SHARE, share);
+        }
+    }
 }
 
 /// How long a thread could have run and waited for a processor: the second of three numbers (Linux,
@@ -72,22 +93,6 @@ fn parse_waited(text: &str) -> Option<u64> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
     (ran > 0).then_some(waited)
-}
-
-/// Takes up how much of its descriptors and pairs of ports a worker has taken.
-pub(super) fn take_shares(sockets: usize, ports: &PortRange, recorder: &mut Recorder) {
-    // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost; before,
-    // it is 0, and reading the folder would cost milliseconds with thousands of clients. Then what
-    // is known is the sockets.
-    let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
-    let open = open.max(sockets as u64);
-    recorder.set(tester::FILE_DESCRIPTORS, open as f64);
-    let share = net::files::limit().map_or(0.0, |limit| open as f64 / limit.max(1) as f64);
-    recorder.set(tester::FILE_DESCRIPTORS_SHARE, share);
-    if ports.pairs() > 0 {
-        let share = ports.pairs_taken() as f64 / ports.pairs() as f64;
-        recorder.set(tester::PORTS_SHARE, share);
-    }
 }
 
 #[cfg(test)]
@@ -106,12 +111,12 @@ mod tests {
     #[test]
     fn a_thread_that_works_is_seen_to() {
         let clock = net::Clock::start();
-        let mut thread = ThreadStats::new();
+        let mut stats = SelfStats::new();
         let mut recorder = Recorder::new(measure::TESTER_CATALOGUE);
         while clock.now() < Time::ZERO + 2 * CPU_SPAN {
             std::hint::spin_loop();
         }
-        thread.take(clock.now(), || 0, &mut recorder);
+        stats.take_cpu(clock.now(), || 0, &mut recorder);
         let window = recorder.take_window();
         let gauge = |id: measure::GaugeId| window.gauges[usize::from(id.0)];
         assert!(gauge(tester::CPU) > Some(0.0));

@@ -28,26 +28,6 @@ const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
         &["reception", "run"],
         "a plan of reception needs the number of workers",
     ),
-    (
-        "engine",
-        &[
-            "worker::arrivals",
-            "worker::config",
-            "worker::datagrams",
-            "worker::groups",
-            "worker::listeners",
-            "worker::ring",
-            "worker::sockets",
-            "worker::turns",
-            "worker::waiting",
-        ],
-        "every part of the loop has the whole worker",
-    ),
-    (
-        "engine",
-        &["worker::ring", "worker::waiting"],
-        "what waits for the ring is of the ring",
-    ),
 ];
 
 /// The names that lead to a module from its crate's root: none for the root itself.

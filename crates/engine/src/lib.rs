@@ -27,6 +27,7 @@ mod send;
 mod serve;
 mod sources;
 mod subjects;
+mod team_size;
 mod trace;
 mod worker;
 
@@ -38,8 +39,9 @@ pub use media::{DESCRIBE_WITHIN, describe};
 pub use progress::{Does, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress};
 pub use reach::{Reached, reach};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
-pub use run::{Options, files_needed, run, workers};
+pub use run::{Options, run};
 pub use send::{SendFinished, SendOptions, SendProgress, reel, send};
 pub use serve::{ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
+pub use team_size::{files_needed, workers};
 pub use trace::Trace;

@@ -14,6 +14,7 @@ use protocol::session::Needs;
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
+use crate::team_size::workers;
 
 /// How media over UDP is received in a run, and at which ports.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl Reception {
         Ok(Reception {
             path,
             ports: match named {
-                Some(named) => needed_of(named, ports, crate::run::workers(scenario)),
+                Some(named) => needed_of(named, ports, workers(scenario)),
                 None => claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
             },
             _claim: claim,

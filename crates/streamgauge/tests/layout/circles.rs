@@ -23,11 +23,6 @@ const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[
         ],
         "parts of a session wait in it for their channels",
     ),
-    (
-        "engine",
-        &["reception", "run"],
-        "a plan of reception needs the number of workers",
-    ),
 ];
 
 /// The names that lead to a module from its crate's root: none for the root itself.

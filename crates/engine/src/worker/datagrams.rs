@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use measure::tester;
 use mio::net::UdpSocket;
 use net::batch::{Address, Datagram as Received, ReceiveBatch, SegmentSender};
-use protocol::session::{
-    ChannelId, Datagram, Endpoint, Outbox, PeerId, Reading, Route, Session, Transmit,
-};
+use protocol::session::{ChannelId, Datagram, Endpoint, PeerId, Reading, Route, Session, Transmit};
 use slab::Slab;
 
 use super::keys::{Place, SessionKey};
@@ -58,7 +56,6 @@ pub(super) struct Datagrams {
     /// Memory is taken when something comes. It is away while what it holds is handed over.
     batch: Option<ReceiveBatch>,
     sender: SegmentSender,
-    outbox: Outbox,
     /// What an endpoint answers by itself.
     answer: Vec<u8>,
     /// The places of sockets that are read late.
@@ -102,7 +99,6 @@ impl Datagrams {
             endpoints: Vec::new(),
             batch: Some(ReceiveBatch::bulk()),
             sender: SegmentSender::new(),
-            outbox: Outbox::default(),
             answer: Vec::new(),
             late: BTreeSet::new(),
         }
@@ -117,16 +113,6 @@ impl Datagrams {
         for state in &mut self.endpoints {
             state.closed = true;
         }
-    }
-
-    /// The memory for what a session sends in one call; to be put back.
-    pub(super) fn take_outbox(&mut self) -> Outbox {
-        std::mem::take(&mut self.outbox)
-    }
-
-    pub(super) fn put_back(&mut self, mut outbox: Outbox) {
-        outbox.clear();
-        self.outbox = outbox;
     }
 
     /// How many sockets there are.
@@ -464,7 +450,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use measure::{Recorder, Time};
-    use protocol::session::{Context, Flows, Output, Sinks};
+    use protocol::session::{Context, Flows, Outbox, Output, Sinks};
 
     use super::*;
 

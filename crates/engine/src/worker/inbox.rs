@@ -1,11 +1,13 @@
-//! What sessions are to hear once the running call of a session is over.
+//! What sessions are to hear once the running call of a session is over, and what the one that is
+//! called wants done.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use protocol::session::{
-    ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, SinkId,
+    ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, Outbox, Output,
+    SinkId,
 };
 
 use super::keys::SessionKey;
@@ -92,4 +94,13 @@ impl Inbox {
     pub(super) fn pop(&mut self) -> Option<(SessionKey, Pending)> {
         self.waiting.pop_front()
     }
+}
+
+/// What a session that is called wants done, and the bytes of the datagrams that it wants sent: the
+/// memory for both is used again and again.
+#[derive(Default)]
+pub(super) struct Outputs {
+    pub(super) queue: VecDeque<Output>,
+    /// Away while a session is called.
+    pub(super) outbox: Outbox,
 }

@@ -43,7 +43,6 @@ mod topics;
 mod windows;
 mod wiring;
 
-use std::collections::VecDeque;
 use std::io;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -60,6 +59,7 @@ pub(crate) use datagrams::EndpointPlan;
 use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
+use inbox::Outputs;
 use keys::{Place, SessionKey};
 use links::Links;
 pub(crate) use links::Mailbox;
@@ -98,7 +98,7 @@ struct Worker {
     sinks: Sinks,
     flows: Flows,
     /// What the session that is called wants done.
-    out: VecDeque<Output>,
+    outputs: Outputs,
 
     /// Connections: names looked up for them, those that stand, those that are accepted, those that
     /// sessions have handed over.
@@ -192,7 +192,7 @@ impl Worker {
             exchanges: Exchanges::default(),
             populations,
             topics: Topics::default(),
-            out: VecDeque::new(),
+            outputs: Outputs::default(),
             batches: Batches::new(),
             rings,
             connections,
@@ -399,17 +399,17 @@ impl Worker {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
         };
-        let mut outbox = self.datagrams.take_outbox();
+        let mut outbox = std::mem::take(&mut self.outputs.outbox);
         let mut context = Context {
             now: self.runtime.clock.now(),
             recorder: self.populations.recorder(slot.population),
             sinks: &mut self.sinks,
             flows: &mut self.flows,
-            out: &mut self.out,
+            out: &mut self.outputs.queue,
             outbox: &mut outbox,
         };
         slot.session.handle(&mut context, input);
-        while let Some(output) = self.out.pop_front() {
+        while let Some(output) = self.outputs.queue.pop_front() {
             match output {
                 Output::Transmit(transmit) => {
                     self.transmit(key, &transmit, outbox.bytes(&transmit));
@@ -417,7 +417,8 @@ impl Worker {
                 output => self.carry_out(key, output),
             }
         }
-        self.datagrams.put_back(outbox);
+        outbox.clear();
+        self.outputs.outbox = outbox;
         self.look_at_flows(key);
         self.arm(key);
     }

@@ -95,13 +95,13 @@ mod tests {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(30));
         assert_eq!(windows.heartbeat(), at(40));
-        assert_eq!(windows.beat(at(1010), &mut recorder), Some(at(1000)));
+        assert_eq!(windows.beat(at(1050), &mut recorder), Some(at(1000)));
         assert_eq!(lags(&mut recorder), 25, "those of this window alone");
         windows.advance(at(1000));
         assert_eq!((windows.index(), windows.ends()), (1, at(2000)));
-        assert_eq!(windows.beat(at(1010), &mut recorder), None);
-        assert_eq!(lags(&mut recorder), 0);
-        assert_eq!(windows.heartbeat(), at(1040));
+        assert_eq!(windows.beat(at(1050), &mut recorder), None);
+        assert_eq!(lags(&mut recorder), 1);
+        assert_eq!(windows.heartbeat(), at(1080));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Statistic;
-use crate::metric::{Catalogue, CounterId, Source, Unit};
+use crate::metric::{Catalogue, CounterId, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
 use crate::totals::Totals;
@@ -156,7 +156,7 @@ impl Health {
         warm_up_windows: u64,
     ) -> Health {
         let counter = |catalogue: &Catalogue, name: &str| match catalogue.find(name)?.source {
-            Source::Counter(id) => Some(id),
+            MetricSource::Counter(id) => Some(id),
             _ => None,
         };
         Health {

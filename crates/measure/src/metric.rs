@@ -72,7 +72,7 @@ pub enum Join {
 
 /// Where the value of a metric comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MetricSource {
     /// Counted up as things happen.
     Counter(CounterId),
     /// A level, taken once a window. Over the run it has a mean, a minimum and a maximum.
@@ -104,7 +104,7 @@ pub struct Metric {
     /// What its values are.
     pub unit: Unit,
     /// Where its value comes from.
-    pub source: Source,
+    pub source: MetricSource,
     /// Its definition.
     pub doc: &'static str,
     /// Where the definition stands, such as an RFC and its section; empty where it is our own.
@@ -391,14 +391,14 @@ impl Catalogue {
     pub fn counter_behind(self, meaning: Meaning) -> Option<CounterId> {
         let column = self.table().find(|shown| shown.meaning == meaning)?;
         match self.find(column.metric)?.source {
-            Source::Rate(counter, _) => Some(counter),
+            MetricSource::Rate(counter, _) => Some(counter),
             _ => None,
         }
     }
 
     /// The same as a metric.
     pub fn metric_behind(self, meaning: Meaning) -> Option<&'static Metric> {
-        let source = Source::Counter(self.counter_behind(meaning)?);
+        let source = MetricSource::Counter(self.counter_behind(meaning)?);
         self.metrics().find(|metric| metric.source == source)
     }
 
@@ -479,22 +479,22 @@ macro_rules! metrics {
             metrics: &[
                 $( $crate::metric::Metric {
                     name: $cname, unit: $crate::metric::Unit::$cunit,
-                    source: $crate::metric::Source::Counter($C),
+                    source: $crate::metric::MetricSource::Counter($C),
                     doc: $crate::metric::trim_doc(concat!($($cdoc, "\n"),+)), reference: $cref,
                 }, )*
                 $( $crate::metric::Metric {
                     name: $gname, unit: $crate::metric::Unit::$gunit,
-                    source: $crate::metric::Source::Gauge($G, $crate::metric::Join::$gjoin),
+                    source: $crate::metric::MetricSource::Gauge($G, $crate::metric::Join::$gjoin),
                     doc: $crate::metric::trim_doc(concat!($($gdoc, "\n"),+)), reference: $gref,
                 }, )*
                 $( $crate::metric::Metric {
                     name: $hname, unit: $crate::metric::Unit::$hunit,
-                    source: $crate::metric::Source::Distribution($H),
+                    source: $crate::metric::MetricSource::Distribution($H),
                     doc: $crate::metric::trim_doc(concat!($($hdoc, "\n"),+)), reference: $href,
                 }, )*
                 $( $crate::metric::Metric {
                     name: $dname, unit: $crate::metric::Unit::$dunit,
-                    source: $crate::metric::Source::$dkind($($darg),+),
+                    source: $crate::metric::MetricSource::$dkind($($darg),+),
                     doc: $crate::metric::trim_doc(concat!($($ddoc, "\n"),+)), reference: $dref,
                 }, )*
             ],

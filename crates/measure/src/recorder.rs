@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::histogram::{Histogram, Sparse};
-use crate::metric::{Catalogue, CounterId, GaugeId, HistogramId, Join, Source};
+use crate::metric::{Catalogue, CounterId, GaugeId, HistogramId, Join, MetricSource};
 
 /// How many values [`Recorder::record_together`] adds at a time.
 const TOGETHER: usize = 64;
@@ -193,7 +193,7 @@ impl Window {
             *ours += theirs;
         }
         for metric in catalogue.metrics() {
-            if let Source::Gauge(id, join) = metric.source {
+            if let MetricSource::Gauge(id, join) = metric.source {
                 let index = usize::from(id.0);
                 let (ours, theirs) = (&mut self.gauges[index], other.gauges[index]);
                 *ours = match (*ours, theirs, join) {

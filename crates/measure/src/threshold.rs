@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::metric::Statistic;
-use crate::metric::{Catalogue, Metric, Source, Unit};
+use crate::metric::{Catalogue, Metric, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::totals::Totals;
 use crate::units::{Quantity, parse_quantity};
@@ -289,7 +289,7 @@ impl Threshold {
         let Reads::Metric(metric, statistic) = reads else {
             return None;
         };
-        let is_level = matches!(metric.source, Source::Gauge(..));
+        let is_level = matches!(metric.source, MetricSource::Gauge(..));
         Some(match statistic {
             // Of a single window a level has one figure.
             Statistic::Value if is_level && !self.worst => "mean".to_owned(),
@@ -350,7 +350,7 @@ impl Threshold {
 
     fn check_statistic(&self, metric: &Metric) -> Result<(), ThresholdError> {
         let fits = match metric.source {
-            Source::Distribution(_) if self.statistic == Statistic::Value => {
+            MetricSource::Distribution(_) if self.statistic == Statistic::Value => {
                 return Err(error(
                     self.metric.at,
                     format!(
@@ -364,8 +364,8 @@ impl Threshold {
                     ),
                 ));
             }
-            Source::Distribution(_) => true,
-            Source::Gauge(..) => {
+            MetricSource::Distribution(_) => true,
+            MetricSource::Gauge(..) => {
                 !matches!(self.statistic, Statistic::Quantile(_) | Statistic::Count)
             }
             _ => self.statistic == Statistic::Value,
@@ -375,7 +375,7 @@ impl Threshold {
         }
         let name = metric.name;
         Err(match metric.source {
-            Source::Gauge(..) => error(
+            MetricSource::Gauge(..) => error(
                 self.statistic_at,
                 format!("`{name}` is a level, taken once a window: it has no such statistic"),
                 "of a level there are mean, min and max",
@@ -460,7 +460,7 @@ impl Resolved {
         match &self.reads {
             Reads::Metric(metric, _) if self.catalogue.find("failed").is_some() => {
                 match metric.source {
-                    Source::Counter(id) if OF_CLIENTS.contains(&metric.name) => {
+                    MetricSource::Counter(id) if OF_CLIENTS.contains(&metric.name) => {
                         window.counters.get(usize::from(id.0)).copied()
                     }
                     _ => None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::histogram::Sparse;
 pub use crate::metric::Statistic;
-use crate::metric::{Catalogue, CounterId, HistogramId, Metric, Source};
+use crate::metric::{Catalogue, CounterId, HistogramId, Metric, MetricSource};
 use crate::recorder::Window;
 use crate::time::Time;
 
@@ -159,10 +159,10 @@ impl Totals {
     pub fn figure(&self, metric: &Metric, statistic: Statistic) -> Option<f64> {
         let counter = |id: CounterId| self.counters[usize::from(id.0)] as f64;
         match metric.source {
-            Source::Distribution(id) => {
+            MetricSource::Distribution(id) => {
                 distribution_figure(self.histograms.get(&id)?, metric, statistic)
             }
-            Source::Gauge(id, _) => {
+            MetricSource::Gauge(id, _) => {
                 let gauge = &self.gauges[usize::from(id.0)];
                 match statistic {
                     Statistic::Value | Statistic::Mean => gauge.mean(),
@@ -172,27 +172,27 @@ impl Totals {
                 }
             }
             _ if statistic != Statistic::Value => None,
-            Source::Counter(id) => Some(counter(id)),
-            Source::Sum(a, b) => Some(counter(a) + counter(b)),
-            Source::Difference(a, b) => Some(counter(a) - counter(b)),
-            Source::LossRatio(a, b) => {
+            MetricSource::Counter(id) => Some(counter(id)),
+            MetricSource::Sum(a, b) => Some(counter(a) + counter(b)),
+            MetricSource::Difference(a, b) => Some(counter(a) - counter(b)),
+            MetricSource::LossRatio(a, b) => {
                 (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))
             }
-            Source::NotRight(all, right, less) => {
+            MetricSource::NotRight(all, right, less) => {
                 let all: f64 = all.iter().copied().map(counter).sum();
                 (all > 0.0).then(|| (all - (counter(right) - counter(less))) / all)
             }
-            Source::Share(a, b) => {
+            MetricSource::Share(a, b) => {
                 let both = counter(a) + counter(b);
                 (both > 0.0).then(|| counter(a) / both)
             }
-            Source::Rate(a, factor) => (self.seconds > 0.0).then(|| {
+            MetricSource::Rate(a, factor) => (self.seconds > 0.0).then(|| {
                 let timed = self.timed[usize::from(a.0)] as f64;
                 timed * f64::from(factor) / self.seconds
             }),
             // Divided where the power is negative: 10^-9 has no exact value, 10^9 has.
-            Source::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
-            Source::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
+            MetricSource::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
+            MetricSource::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
         }
     }
 
@@ -215,22 +215,22 @@ impl Totals {
         for (totals, metric) in of_it {
             let counter = |id: CounterId| totals.counter(id) as f64;
             match metric.source {
-                Source::Distribution(id) => {
+                MetricSource::Distribution(id) => {
                     if let Some(distribution) = totals.histograms.get(&id) {
                         merged.merge(distribution);
                     }
                 }
-                Source::Gauge(..) => return None,
-                Source::LossRatio(a, b) => {
+                MetricSource::Gauge(..) => return None,
+                MetricSource::LossRatio(a, b) => {
                     above += counter(a) - counter(b);
                     below += counter(a);
                 }
-                Source::NotRight(all, right, less) => {
+                MetricSource::NotRight(all, right, less) => {
                     let all: f64 = all.iter().copied().map(counter).sum();
                     above += all - (counter(right) - counter(less));
                     below += all;
                 }
-                Source::Share(a, b) => {
+                MetricSource::Share(a, b) => {
                     above += counter(a);
                     below += counter(a) + counter(b);
                 }
@@ -242,7 +242,7 @@ impl Totals {
             }
         }
         match metric.source {
-            Source::Distribution(_) => distribution_figure(&merged, metric, statistic),
+            MetricSource::Distribution(_) => distribution_figure(&merged, metric, statistic),
             _ if below > 0.0 && statistic == Statistic::Value => Some(above / below),
             _ => sum,
         }

@@ -3,7 +3,7 @@
 //! A statement says what was seen and not why. Where nothing was seen nothing is said: a server may
 //! well be at an end that leaves no trace in what is measured.
 
-use measure::metric::Source;
+use measure::metric::MetricSource;
 use measure::server::ServerLog;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
@@ -134,11 +134,11 @@ impl Evidence {
             return;
         };
         let gauge = |name| match catalogue.find(name)?.source {
-            Source::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
+            MetricSource::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
             _ => None,
         };
         let counter = |name| match catalogue.find(name)?.source {
-            Source::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
+            MetricSource::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
             _ => None,
         };
         match whose {

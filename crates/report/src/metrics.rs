@@ -110,10 +110,10 @@ impl Metrics {
 
 impl Named {
     fn of(totals: &Totals, metric: &'static Metric) -> Named {
-        use measure::metric::Source;
+        use measure::metric::MetricSource;
         let figure = |statistic| totals.figure(metric, statistic).map(tidy);
         let figures = match metric.source {
-            Source::Distribution(_) => {
+            MetricSource::Distribution(_) => {
                 Figures::Distribution(figure(Statistic::Count).and_then(|count| {
                     Some(Distribution {
                         count: count as u64,
@@ -125,7 +125,7 @@ impl Named {
                     })
                 }))
             }
-            Source::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
+            MetricSource::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
                 Some(Level {
                     mean,
                     min: figure(Statistic::Min)?,

@@ -1,7 +1,7 @@
 //! The JSON Schema of the JSON report: made from the types that are written and from the catalogues
 //! of metrics, so it cannot fall behind them.
 
-use measure::metric::Source;
+use measure::metric::MetricSource;
 use measure::tester::WorkerFigures;
 use measure::{Catalogue, Finding, Metric};
 use schemars::generate::SchemaSettings;
@@ -157,11 +157,11 @@ fn metric_schema(metric: &Metric, of_window: bool) -> Value {
         text = format!("{text} Unit: {}.", metric.unit.symbol());
     }
     match metric.source {
-        Source::Distribution(_) => json!({
+        MetricSource::Distribution(_) => json!({
             "description": text,
             "anyOf": [{"$ref": "#/$defs/Distribution"}, {"type": "null"}],
         }),
-        Source::Gauge(..) if !of_window => json!({
+        MetricSource::Gauge(..) if !of_window => json!({
             "description": text,
             "anyOf": [{"$ref": "#/$defs/Level"}, {"type": "null"}],
         }),

@@ -118,7 +118,7 @@ impl Sums {
                 }
                 let whole = sums.whole.entry(name).or_default();
                 let counter = |name| match catalogue.find(name)?.source {
-                    measure::metric::Source::Counter(id) => {
+                    measure::metric::MetricSource::Counter(id) => {
                         window.counters.get(usize::from(id.0)).copied()
                     }
                     _ => None,
@@ -127,7 +127,7 @@ impl Sums {
                 whole.completed += counter("completed").unwrap_or(0);
                 whole.stopped += counter("stopped").unwrap_or(0);
                 whole.failed += counter("failed").unwrap_or(0);
-                if let Some(measure::metric::Source::Gauge(id, _)) =
+                if let Some(measure::metric::MetricSource::Gauge(id, _)) =
                     catalogue.find("active").map(|metric| metric.source)
                     && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
                 {

@@ -1,6 +1,6 @@
 //! One window of a run, as the JSON report writes it.
 
-use measure::metric::Source;
+use measure::metric::MetricSource;
 use measure::totals::Statistic;
 use measure::{Catalogue, Sparse, Totals, Window};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
@@ -38,7 +38,7 @@ impl SubjectWindow {
         let totals = Totals::of_window(catalogue, &window, seconds);
         let metrics = catalogue.metrics().map(|metric| {
             let figures = match metric.source {
-                Source::Distribution(id) => {
+                MetricSource::Distribution(id) => {
                     let found = distributions.get(&id);
                     Figures::Distribution(
                         found.and_then(|sparse| distribution(sparse, metric.unit.scale())),

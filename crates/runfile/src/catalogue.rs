@@ -3,7 +3,7 @@
 //! Figures are stored by their place. The names behind the places are stored too, so a file made by
 //! a streamgauge with other metrics is read by name.
 
-use measure::metric::{Join, Source};
+use measure::metric::{Join, MetricSource};
 use measure::{Catalogue, HistogramId, Unit, Window};
 use serde::{Deserialize, Serialize};
 
@@ -45,35 +45,35 @@ impl Stored {
         for metric in catalogue.metrics() {
             let name = metric.name.to_owned();
             match metric.source {
-                Source::Counter(id) => stored.counters[usize::from(id.0)] = name,
-                Source::Gauge(id, _) => stored.gauges[usize::from(id.0)] = name,
-                Source::Distribution(id) => stored.distributions[usize::from(id.0)] = name,
+                MetricSource::Counter(id) => stored.counters[usize::from(id.0)] = name,
+                MetricSource::Gauge(id, _) => stored.gauges[usize::from(id.0)] = name,
+                MetricSource::Distribution(id) => stored.distributions[usize::from(id.0)] = name,
                 _ => {}
             }
         }
         for metric in catalogue.metrics() {
             let counter = |id: measure::CounterId| &stored.counters[usize::from(id.0)];
             let source = match metric.source {
-                Source::Counter(_) => "counter".to_owned(),
-                Source::Gauge(_, Join::Sum) => "level, sum over workers".to_owned(),
-                Source::Gauge(_, Join::Max) => "level, maximum over workers".to_owned(),
-                Source::Distribution(_) => "distribution".to_owned(),
-                Source::Sum(a, b) => format!("{} + {}", counter(a), counter(b)),
-                Source::Difference(a, b) => format!("{} - {}", counter(a), counter(b)),
-                Source::LossRatio(a, b) => {
+                MetricSource::Counter(_) => "counter".to_owned(),
+                MetricSource::Gauge(_, Join::Sum) => "level, sum over workers".to_owned(),
+                MetricSource::Gauge(_, Join::Max) => "level, maximum over workers".to_owned(),
+                MetricSource::Distribution(_) => "distribution".to_owned(),
+                MetricSource::Sum(a, b) => format!("{} + {}", counter(a), counter(b)),
+                MetricSource::Difference(a, b) => format!("{} - {}", counter(a), counter(b)),
+                MetricSource::LossRatio(a, b) => {
                     format!("({0} - {1}) / {0}", counter(a), counter(b))
                 }
-                Source::NotRight(all, right, less) => {
+                MetricSource::NotRight(all, right, less) => {
                     let all: Vec<&str> = all.iter().map(|&id| counter(id).as_str()).collect();
                     let all = all.join(" + ");
                     format!("1 - ({} - {}) / ({all})", counter(right), counter(less))
                 }
-                Source::Share(a, b) => format!("{} / {}", counter(a), counter(b)),
-                Source::Rate(a, factor) => format!("{} * {factor} / seconds", counter(a)),
-                Source::Scaled(a, power) => format!("{} * 1e{power}", counter(a)),
+                MetricSource::Share(a, b) => format!("{} / {}", counter(a), counter(b)),
+                MetricSource::Rate(a, factor) => format!("{} * {factor} / seconds", counter(a)),
+                MetricSource::Scaled(a, power) => format!("{} * 1e{power}", counter(a)),
             };
-            let nanoseconds =
-                matches!(metric.source, Source::Distribution(_)) && metric.unit == Unit::Seconds;
+            let nanoseconds = matches!(metric.source, MetricSource::Distribution(_))
+                && metric.unit == Unit::Seconds;
             stored.metrics.push(StoredMetric {
                 name: metric.name.to_owned(),
                 unit: metric.unit,
@@ -103,7 +103,7 @@ pub(crate) struct Mapping {
 impl Mapping {
     pub(crate) fn new(stored: &Stored, catalogue: Catalogue) -> Mapping {
         let mut unknown = Vec::new();
-        let mut places = |names: &[String], wanted: fn(Source) -> Option<usize>| {
+        let mut places = |names: &[String], wanted: fn(MetricSource) -> Option<usize>| {
             names
                 .iter()
                 .map(|name| {
@@ -118,23 +118,23 @@ impl Mapping {
                 .collect::<Vec<_>>()
         };
         let counters = places(&stored.counters, |source| match source {
-            Source::Counter(id) => Some(usize::from(id.0)),
+            MetricSource::Counter(id) => Some(usize::from(id.0)),
             _ => None,
         });
         let gauges = places(&stored.gauges, |source| match source {
-            Source::Gauge(id, _) => Some(usize::from(id.0)),
+            MetricSource::Gauge(id, _) => Some(usize::from(id.0)),
             _ => None,
         });
         places(&stored.distributions, |source| match source {
-            Source::Distribution(id) => Some(usize::from(id.0)),
+            MetricSource::Distribution(id) => Some(usize::from(id.0)),
             _ => None,
         });
         let absent = catalogue
             .metrics()
             .filter(|metric| match metric.source {
-                Source::Counter(_) => !stored.counters.iter().any(|name| name == metric.name),
-                Source::Gauge(..) => !stored.gauges.iter().any(|name| name == metric.name),
-                Source::Distribution(_) => {
+                MetricSource::Counter(_) => !stored.counters.iter().any(|name| name == metric.name),
+                MetricSource::Gauge(..) => !stored.gauges.iter().any(|name| name == metric.name),
+                MetricSource::Distribution(_) => {
                     !stored.distributions.iter().any(|name| name == metric.name)
                 }
                 _ => false,
@@ -172,7 +172,7 @@ impl Mapping {
     /// Today's place of a stored distribution.
     pub(crate) fn distribution(&self, name: &str) -> Option<HistogramId> {
         match self.catalogue.find(name)?.source {
-            Source::Distribution(id) => Some(id),
+            MetricSource::Distribution(id) => Some(id),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Reads, Resolved, Threshold, ThresholdError};
 use crate::metric::Statistic;
-use crate::metric::{Catalogue, Source, Unit};
+use crate::metric::{Catalogue, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
 use crate::totals::Totals;
@@ -309,8 +309,8 @@ impl Resolved {
             return None;
         };
         let (expected, received, share) = match metric.source {
-            Source::LossRatio(expected, received) => (expected, received, true),
-            Source::Difference(expected, received) => (expected, received, false),
+            MetricSource::LossRatio(expected, received) => (expected, received, true),
+            MetricSource::Difference(expected, received) => (expected, received, false),
             _ => return None,
         };
         let expected = totals.counter(expected) as f64;

@@ -1,6 +1,6 @@
 //! From a run file to the figures of one run.
 
-use measure::metric::Source;
+use measure::metric::MetricSource;
 use measure::threshold::WRONG;
 use measure::totals::Statistic;
 use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
@@ -143,7 +143,7 @@ fn counter_behind(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
 
 fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
     match subject.catalogue.find(name).map(|metric| metric.source) {
-        Some(Source::Gauge(id, _)) => {
+        Some(MetricSource::Gauge(id, _)) => {
             let level = window.gauges.get(usize::from(id.0));
             level.copied().flatten().unwrap_or(0.0)
         }

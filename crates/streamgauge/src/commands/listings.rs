@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::metric::Source;
+use measure::metric::MetricSource;
 use measure::{Catalogue, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
 use protocol::registry::PROTOCOLS;
 use serde_json::{Value, json};
@@ -67,12 +67,12 @@ fn metrics_json(wanted: &str) -> Result<Value, Failure> {
 
 fn metric_json(metric: &Metric) -> Value {
     let (kind, statistics) = match metric.source {
-        Source::Distribution(_) => (
+        MetricSource::Distribution(_) => (
             "distribution",
             &["mean", "min", "max", "percentiles", "count"][..],
         ),
-        Source::Gauge(..) => ("level", &["mean", "min", "max"][..]),
-        Source::Counter(_) => ("counter", &[][..]),
+        MetricSource::Gauge(..) => ("level", &["mean", "min", "max"][..]),
+        MetricSource::Counter(_) => ("counter", &[][..]),
         _ => ("derived", &[][..]),
     };
     let lines: Vec<&str> = metric.doc.lines().map(str::trim).collect();
@@ -102,7 +102,7 @@ fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str) {
             let _ = write!(text, "\n      {}", line.trim());
         }
         if !metric.reference.is_empty() {
-            let _ = write!(text, "\n      Source: {}", metric.reference);
+            let _ = write!(text, "\n      MetricSource: {}", metric.reference);
         }
         text.push('\n');
     }
@@ -116,8 +116,8 @@ fn kind(metric: &Metric) -> String {
         other => other.symbol(),
     };
     let statistics = match metric.source {
-        Source::Distribution(_) => "; mean, min, max, percentiles such as p95, count",
-        Source::Gauge(..) => "; mean, min, max",
+        MetricSource::Distribution(_) => "; mean, min, max, percentiles such as p95, count",
+        MetricSource::Gauge(..) => "; mean, min, max",
         _ => "",
     };
     format!("{unit}{statistics}")

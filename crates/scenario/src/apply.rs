@@ -9,7 +9,7 @@ use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
 use crate::population::PopulationKeys;
 use crate::read::ScenarioKeys;
 use crate::server::ServerKeys;
-use crate::source::{Origin, Source, SourceKind};
+use crate::source::{Origin, SourceKind, SourceText};
 use crate::tester::{HealthKeys, TesterKeys};
 use crate::{section, yaml};
 
@@ -20,7 +20,7 @@ impl Overrides {
     /// Puts everything over `root`.
     pub(crate) fn apply(&self, root: &mut Node, problems: &mut Vec<Problem>) {
         for (name, value) in &self.environment {
-            let source = Source::new(
+            let source = SourceText::new(
                 SourceKind::Environment,
                 name.as_str(),
                 format!("{name}={value}"),
@@ -38,7 +38,7 @@ impl Overrides {
             apply_one(root, &source, &places, name.len() + 1).unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.set {
-            let source = Source::new(SourceKind::Set, "--set", format!("--set {setting}"));
+            let source = SourceText::new(SourceKind::Set, "--set", format!("--set {setting}"));
             let at = "--set ".len();
             let Some((path, _)) = setting.split_once('=') else {
                 problems.push(
@@ -137,7 +137,7 @@ impl Overrides {
 
 /// A value from an option of the command line, with the option as its origin.
 pub(crate) fn option(name: &str, value: &str) -> Node {
-    let source = Source::new(SourceKind::Option, name, format!("{name} {value}"));
+    let source = SourceText::new(SourceKind::Option, name, format!("{name} {value}"));
     let origin = Origin::new(&source, name.len() + 1, usize::MAX);
     Node::scalar(value, origin)
 }
@@ -149,7 +149,7 @@ pub(crate) struct Place {
     pub(crate) origin: Origin,
 }
 
-fn places(source: &Arc<Source>, path: &str, separator: &str, at: usize) -> Vec<Place> {
+fn places(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -> Vec<Place> {
     let mut at = at;
     path.split(separator)
         .map(|key| {
@@ -165,7 +165,7 @@ fn places(source: &Arc<Source>, path: &str, separator: &str, at: usize) -> Vec<P
 
 fn apply_one(
     root: &mut Node,
-    source: &Arc<Source>,
+    source: &Arc<SourceText>,
     places: &[Place],
     value_at: usize,
 ) -> Result<(), Problem> {

@@ -18,7 +18,7 @@ use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 use crate::open;
 use crate::section::{self, Key, Raw, Whole};
-use crate::source::{Source, SourceKind};
+use crate::source::{SourceKind, SourceText};
 use crate::words::words;
 use crate::yaml;
 
@@ -44,7 +44,7 @@ pub struct ServerEntry {
     /// Variables added to its environment, with placeholders.
     pub environment: Vec<(String, String)>,
     /// Its configuration file. Default: none.
-    pub config: Option<Config>,
+    pub config: Option<ConfigFile>,
     /// What of clips it plays. Default: [`Use::No`].
     pub clips: Use,
     /// What it does with multicast groups. Default: [`Use::No`].
@@ -72,7 +72,7 @@ pub struct ServerEntry {
 
 /// A server's configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ConfigFile {
     /// What the file is called. Default: `server.conf`.
     pub name: String,
     /// What is in it, with placeholders.
@@ -227,7 +227,7 @@ impl ServerEntry {
     /// # Errors
     /// Whatever is wrong in it, each with line and column.
     pub fn parse(source_name: &str, text: &str) -> Result<ServerEntry, ScenarioError> {
-        let source = Source::new(SourceKind::File, source_name, text);
+        let source = SourceText::new(SourceKind::File, source_name, text);
         let root = yaml::parse(&source, 0)?;
         let mut problems = Vec::new();
         let entry = read(&root, source_name, text, &mut problems);
@@ -416,9 +416,9 @@ pub(crate) fn environment(
     variables
 }
 
-fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<Config> {
+fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
     if let Value::Scalar { text, .. } = &node.value {
-        return Some(Config {
+        return Some(ConfigFile {
             name: "server.conf".to_owned(),
             text: text.clone(),
         });
@@ -437,7 +437,7 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<Config> {
             .help("it is written to a folder of the server's own: name it alone, without a path"),
         );
     }
-    Some(Config {
+    Some(ConfigFile {
         name: name?,
         text: text?,
     })

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
 use crate::masking::{mask_excerpt, mask_setting, mask_text};
-use crate::source::{Origin, Source, SourceKind};
+use crate::source::{Origin, SourceKind, SourceText};
 
 /// The most problems that one error carries.
 const MOST: usize = 20;
@@ -124,10 +124,10 @@ impl Problem {
 }
 
 /// The text as it may be shown, with everything at its place.
-fn masked(source: &Arc<Source>) -> Arc<str> {
+fn masked(source: &Arc<SourceText>) -> Arc<str> {
     thread_local! {
         // Many problems of one text come one after another.
-        static LAST: RefCell<(Weak<Source>, Arc<str>)> = RefCell::new((Weak::new(), Arc::from("")));
+        static LAST: RefCell<(Weak<SourceText>, Arc<str>)> = RefCell::new((Weak::new(), Arc::from("")));
     }
     LAST.with_borrow_mut(|last| {
         let this = Arc::downgrade(source);
@@ -142,7 +142,7 @@ fn masked(source: &Arc<Source>) -> Arc<str> {
     })
 }
 
-fn named(source: &Arc<Source>) -> NamedSource<Arc<str>> {
+fn named(source: &Arc<SourceText>) -> NamedSource<Arc<str>> {
     let name = match source.kind {
         SourceKind::File => source.name.clone(),
         SourceKind::Set | SourceKind::Option => "command line".to_owned(),

@@ -15,7 +15,7 @@ use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, SourceKind};
 
-/// How `section::Key` is known to [`Reader`].
+/// How `section::Key` is known to [`NodeReader`].
 pub(crate) const KEY: &str = "section::Key";
 
 /// A message that is said of "`KEY: VALUE`".
@@ -178,7 +178,7 @@ impl de::Error for KeyError {
 
 /// Reads a value from a node.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct NodeReader<'a> {
     pub(crate) node: &'a Node,
     /// The place of its key, where it is the value of one.
     key: Option<&'a Origin>,
@@ -188,9 +188,9 @@ pub(crate) struct Reader<'a> {
     help: &'static str,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(node: &'a Node, section: Option<&'a Collector>) -> Reader<'a> {
-        Reader {
+impl<'a> NodeReader<'a> {
+    pub(crate) fn new(node: &'a Node, section: Option<&'a Collector>) -> NodeReader<'a> {
+        NodeReader {
             node,
             key: None,
             section,
@@ -198,10 +198,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Collector>) -> Reader<'a> {
-        Reader {
+    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Collector>) -> NodeReader<'a> {
+        NodeReader {
             key: Some(&entry.key_origin),
-            ..Reader::new(&entry.node, section)
+            ..NodeReader::new(&entry.node, section)
         }
     }
 
@@ -243,7 +243,7 @@ macro_rules! numbers {
     )* };
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
+impl<'de> Deserializer<'de> for NodeReader<'de> {
     type Error = KeyError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
@@ -308,7 +308,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     ) -> Result<V::Value, KeyError> {
         match self.section {
             Some(_) if name == KEY => visitor.visit_seq(Attempt(self)),
-            Some(section) => visitor.visit_newtype_struct(Reader {
+            Some(section) => visitor.visit_newtype_struct(NodeReader {
                 help: section.form(name).1,
                 ..self
             }),
@@ -356,7 +356,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         };
         let (_, help, needs) = section.form(name);
         let Value::Map(entries) = &self.node.value else {
-            return Err(Reader { help, ..self }.wrong("a mapping"));
+            return Err(NodeReader { help, ..self }.wrong("a mapping"));
         };
         section.needs(self.node, needs);
         let read = visitor.visit_map(Entries {
@@ -426,7 +426,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some((index, node)) = self.items.next() else {
             return Ok(None);
         };
-        let reader = Reader::new(node, self.section);
+        let reader = NodeReader::new(node, self.section);
         match self.section {
             Some(section) => section.inside(&index.to_string(), || seed.deserialize(reader)),
             None => seed.deserialize(reader),
@@ -437,7 +437,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 }
 
 /// One value, or none where it is wrong: its section has the error.
-struct Attempt<'a>(Reader<'a>);
+struct Attempt<'a>(NodeReader<'a>);
 
 impl<'de> SeqAccess<'de> for Attempt<'de> {
     type Error = KeyError;
@@ -446,7 +446,7 @@ impl<'de> SeqAccess<'de> for Attempt<'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, KeyError> {
-        let Reader {
+        let NodeReader {
             node, key, section, ..
         } = self.0;
         Ok(match (&node.value, key, section) {
@@ -491,7 +491,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .value
             .take()
             .ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
-        let reader = Reader::value(entry, self.section);
+        let reader = NodeReader::value(entry, self.section);
         if let Some(section) = self.section {
             return section.inside(&entry.key, || seed.deserialize(reader));
         }
@@ -584,12 +584,12 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     fn unit_variant(self) -> Result<(), KeyError> {
         match self.0.node.value {
             Value::Null => Ok(()),
-            _ => Err(Reader::new(&self.0.node, None).wrong("nothing")),
+            _ => Err(NodeReader::new(&self.0.node, None).wrong("nothing")),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
-        seed.deserialize(Reader::new(&self.0.node, None))
+        seed.deserialize(NodeReader::new(&self.0.node, None))
             .map_err(|error| {
                 let mut error: KeyError = error.at(&self.0.node.origin);
                 error.keys.push(self.0.key.clone());
@@ -598,7 +598,7 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, KeyError> {
-        Reader::new(&self.0.node, None).deserialize_seq(visitor)
+        NodeReader::new(&self.0.node, None).deserialize_seq(visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -606,6 +606,6 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        Reader::new(&self.0.node, None).deserialize_map(visitor)
+        NodeReader::new(&self.0.node, None).deserialize_map(visitor)
     }
 }

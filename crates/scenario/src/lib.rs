@@ -42,7 +42,7 @@ mod yaml;
 use std::path::Path;
 
 pub use describe::{Description, PopulationPlan};
-pub use entry::{Config, EntryReady, Filled, ServerEntry, Use, Values, Version};
+pub use entry::{ConfigFile, EntryReady, Filled, ServerEntry, Use, Values, Version};
 pub use error::{Problem, ScenarioError};
 pub use group::Group;
 pub use masking::{MASK, is_secret_name, mask_text};

@@ -4,7 +4,7 @@ use protocol::registry;
 
 use crate::apply::option;
 use crate::node::{Entry, Node};
-use crate::source::{Origin, Source, SourceKind};
+use crate::source::{Origin, SourceKind, SourceText};
 
 /// The population of a one-liner is called so where it has media: `viewers.loss < 1%`.
 pub const ONE_LINER_POPULATION: &str = "viewers";
@@ -60,7 +60,7 @@ impl OneLiner {
     /// The same tree that a file would make.
     pub(crate) fn tree(&self) -> Node {
         let line = format!("load {}", self.urls.join(" "));
-        let origin = Origin::whole(&Source::new(SourceKind::Option, "load", line));
+        let origin = Origin::whole(&SourceText::new(SourceKind::Option, "load", line));
         let map = |entries: Vec<Entry>| Node::map(entries, origin.clone());
         let entry = |key: &str, node: Node| Entry::new(key, node.origin.clone(), node);
         let given = |key: &str, flag: &str, value: &Option<String>| {
@@ -81,7 +81,7 @@ impl OneLiner {
             given("arrivals", "--arrivals", &self.arrivals),
         ];
         let urls = self.urls.iter().map(|url| {
-            let source = Source::new(SourceKind::Option, "URL", url.as_str());
+            let source = SourceText::new(SourceKind::Option, "URL", url.as_str());
             Node::scalar(url.as_str(), Origin::whole(&source))
         });
         let leave = self.leave.as_ref().map(|text| {
@@ -94,7 +94,7 @@ impl OneLiner {
             }
         });
         let rejoin = self.rejoin.then(|| {
-            let source = Source::new(SourceKind::Option, "--rejoin", "--rejoin");
+            let source = SourceText::new(SourceKind::Option, "--rejoin", "--rejoin");
             entry("rejoin", Node::scalar("true", Origin::whole(&source)))
         });
         let population = [

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Problem, ScenarioError};
 use crate::node::Node;
-use crate::source::{Source, SourceKind};
+use crate::source::{SourceKind, SourceText};
 use crate::yaml;
 
 /// What messages call the scenario file at `path`, and its text.
@@ -52,7 +52,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
 
 /// The tree of a scenario's text, and what the scenario is called where it has no name of its own.
 pub(crate) fn tree(source_name: &str, text: &str) -> Result<(Node, String), ScenarioError> {
-    let source = Source::new(SourceKind::File, source_name, text);
+    let source = SourceText::new(SourceKind::File, source_name, text);
     let root = yaml::parse(&source, 0)?;
     let name = Path::new(source_name).file_stem().map_or_else(
         || source_name.to_owned(),

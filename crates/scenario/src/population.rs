@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use crate::collector::{Form, join};
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
-use crate::keys::Reader;
+use crate::keys::NodeReader;
 use crate::model::{Leave, Pick, Population};
 use crate::nearest::{nearest, suggest};
 use crate::network::Network;
@@ -522,7 +522,7 @@ fn config(
     let mut own = Node::map(rest, node.origin.clone());
     let mut whole = true;
     loop {
-        let error = match protocol.decode_config(Reader::new(&own, None)) {
+        let error = match protocol.decode_config(NodeReader::new(&own, None)) {
             Ok(config) if !whole => {
                 drop(config);
                 return None;

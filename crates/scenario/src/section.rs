@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 
 use crate::collector::{Collector, Form, join, no_value};
 use crate::error::Problem;
-use crate::keys::{KEY, OUT_OF_RANGE, Reader};
+use crate::keys::{KEY, NodeReader, OUT_OF_RANGE};
 use crate::node::{Node, Value};
-use crate::source::{Origin, Source, SourceKind};
+use crate::source::{Origin, SourceKind, SourceText};
 
 /// Reads the value of the key at `path`. Nothing where it cannot be read at all; a key of it that
 /// cannot be is as one that is not there.
@@ -54,10 +54,10 @@ pub(crate) fn value_of<T: DeserializeOwned>(
 
 /// The keys of a section, in their order.
 pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
-    let source = Source::new(SourceKind::File, "", "");
+    let source = SourceText::new(SourceKind::File, "", "");
     let empty = Node::map(Vec::new(), Origin::whole(&source));
     let collector = Collector::new("", &[], false);
-    Reader::new(&empty, Some(&collector)).attempt(PhantomData::<T>);
+    NodeReader::new(&empty, Some(&collector)).attempt(PhantomData::<T>);
     collector.keys()
 }
 
@@ -66,7 +66,7 @@ fn collect<T: DeserializeOwned>(
     collector: Collector,
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let value = Reader::new(node, Some(&collector)).attempt(PhantomData);
+    let value = NodeReader::new(node, Some(&collector)).attempt(PhantomData);
     problems.append(&mut collector.into_problems());
     value
 }

@@ -7,7 +7,7 @@ use crate::masking::{MASK, is_secret_key, mask_text};
 
 /// A text that settings come from: the file, or one argument or environment variable.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     pub(crate) kind: SourceKind,
     /// The file's name, the option's or the variable's.
     pub(crate) name: String,
@@ -25,21 +25,21 @@ pub(crate) enum SourceKind {
     Option,
 }
 
-/// A place in a [`Source`], in bytes.
+/// A place in a [`SourceText`], in bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<SourceText>,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-impl Source {
+impl SourceText {
     pub(crate) fn new(
         kind: SourceKind,
         name: impl Into<String>,
         text: impl Into<String>,
-    ) -> Arc<Source> {
-        Arc::new(Source {
+    ) -> Arc<SourceText> {
+        Arc::new(SourceText {
             kind,
             name: name.into(),
             text: text.into(),
@@ -60,7 +60,7 @@ impl Source {
 }
 
 impl Origin {
-    pub(crate) fn new(source: &Arc<Source>, start: usize, end: usize) -> Origin {
+    pub(crate) fn new(source: &Arc<SourceText>, start: usize, end: usize) -> Origin {
         let length = source.text.len();
         Origin {
             source: Arc::clone(source),
@@ -69,7 +69,7 @@ impl Origin {
         }
     }
 
-    pub(crate) fn whole(source: &Arc<Source>) -> Origin {
+    pub(crate) fn whole(source: &Arc<SourceText>) -> Origin {
         Origin::new(source, 0, source.text.len())
     }
 

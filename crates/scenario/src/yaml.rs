@@ -7,7 +7,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use crate::error::Problem;
 use crate::node::{Entry, Node, Value, shown};
-use crate::source::{Origin, Source};
+use crate::source::{Origin, SourceText};
 
 /// The largest scenario file: 1 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_WEIGHT: usize = 100_000;
 
 /// Reads the one document in `source` from the byte `from` on.
-pub(crate) fn parse(source: &Arc<Source>, from: usize) -> Result<Node, Problem> {
+pub(crate) fn parse(source: &Arc<SourceText>, from: usize) -> Result<Node, Problem> {
     let text = source.text.get(from..).unwrap_or("");
     // A mark of the byte order at the beginning is no content.
     let (from, text) = match text.strip_prefix('\u{feff}') {
@@ -34,7 +34,7 @@ pub(crate) fn parse(source: &Arc<Source>, from: usize) -> Result<Node, Problem> 
         .label("begins here")
         .help("at most 1 MiB is read"));
     }
-    Reader {
+    TreeReader {
         source,
         from,
         text,
@@ -45,8 +45,8 @@ pub(crate) fn parse(source: &Arc<Source>, from: usize) -> Result<Node, Problem> 
     .document()
 }
 
-struct Reader<'a> {
-    source: &'a Arc<Source>,
+struct TreeReader<'a> {
+    source: &'a Arc<SourceText>,
     from: usize,
     text: &'a str,
     events: Parser<'a, granit_parser::StrInput<'a>>,
@@ -54,7 +54,7 @@ struct Reader<'a> {
     weight: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TreeReader<'a> {
     fn document(mut self) -> Result<Node, Problem> {
         let mut document: Option<Node> = None;
         loop {

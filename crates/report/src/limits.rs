@@ -408,7 +408,7 @@ impl Evidence {
             }
         }
         let (&(begin, _), &(end, _)) = (samples.first()?, samples.last()?);
-        let line = Line::through(&samples)?;
+        let line = FittedLine::through(&samples)?;
         let (at_first, at_last) = (line.at(begin), line.at(end));
         let grown = at_last - at_first;
         (samples.len() >= SAMPLES_MIN
@@ -477,15 +477,15 @@ fn mean(points: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
 }
 
 /// A straight line by least squares.
-struct Line {
+struct FittedLine {
     slope: f64,
     offset: f64,
     /// The coefficient of determination.
     explains: f64,
 }
 
-impl Line {
-    fn through(points: &[(f64, f64)]) -> Option<Line> {
+impl FittedLine {
+    fn through(points: &[(f64, f64)]) -> Option<FittedLine> {
         let count = points.len() as f64;
         let (sum_x, sum_y) = points
             .iter()
@@ -498,7 +498,7 @@ impl Line {
             xy += x * y;
             yy += y * y;
         }
-        (xx > 0.0 && yy > 0.0).then(|| Line {
+        (xx > 0.0 && yy > 0.0).then(|| FittedLine {
             slope: xy / xx,
             offset: mean_y - xy / xx * mean_x,
             explains: xy * xy / (xx * yy),

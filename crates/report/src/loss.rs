@@ -3,7 +3,7 @@
 use measure::Unit;
 use schemars::JsonSchema;
 
-use crate::metrics::{Figures, Metrics};
+use crate::metrics::{MetricFigures, Metrics};
 
 /// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null
 /// is unknown: which population the kernel's drops belong to cannot be told where there are several
@@ -25,7 +25,7 @@ pub struct WhereLost {
 /// A count that may be unknown.
 fn count(metrics: &Metrics, name: &str) -> Option<u64> {
     match metrics.find(name)?.figures {
-        Figures::Value(value) => value.map(|value| value.max(0.0) as u64),
+        MetricFigures::Value(value) => value.map(|value| value.max(0.0) as u64),
         _ => None,
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         let named = values.iter().map(|&(name, value)| Named {
             name,
             unit: Unit::Count,
-            figures: Figures::Value(value),
+            figures: MetricFigures::Value(value),
         });
         Metrics(named.collect())
     }

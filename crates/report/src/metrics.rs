@@ -17,12 +17,12 @@ pub struct Named {
     /// What its values are.
     pub unit: Unit,
     /// The figures.
-    pub figures: Figures,
+    pub figures: MetricFigures,
 }
 
 /// The figures of one metric.
 #[derive(Clone, Copy, Debug)]
-pub enum Figures {
+pub enum MetricFigures {
     /// A counter, or what is worked out of counters.
     Value(Option<f64>),
     /// A level that is taken once a window.
@@ -70,9 +70,9 @@ impl Metrics {
     pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
         for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
             named.figures = match named.figures {
-                Figures::Value(_) => Figures::Value(None),
-                Figures::Level(_) => Figures::Level(None),
-                Figures::Distribution(_) => Figures::Distribution(None),
+                MetricFigures::Value(_) => MetricFigures::Value(None),
+                MetricFigures::Level(_) => MetricFigures::Level(None),
+                MetricFigures::Distribution(_) => MetricFigures::Distribution(None),
             };
         }
     }
@@ -85,16 +85,16 @@ impl Metrics {
     /// The value of a counter or what is worked out of counters; the mean of a level.
     pub fn value(&self, name: &str) -> Option<f64> {
         match self.find(name)?.figures {
-            Figures::Value(value) => value,
-            Figures::Level(level) => level.map(|level| level.mean),
-            Figures::Distribution(distribution) => distribution.map(|found| found.mean),
+            MetricFigures::Value(value) => value,
+            MetricFigures::Level(level) => level.map(|level| level.mean),
+            MetricFigures::Distribution(distribution) => distribution.map(|found| found.mean),
         }
     }
 
     /// The level of that name, where it was taken.
     pub fn level(&self, name: &str) -> Option<Level> {
         match self.find(name)?.figures {
-            Figures::Level(level) => level,
+            MetricFigures::Level(level) => level,
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Metrics {
     /// The distribution of that name, where it holds any value.
     pub fn distribution(&self, name: &str) -> Option<Distribution> {
         match self.find(name)?.figures {
-            Figures::Distribution(distribution) => distribution,
+            MetricFigures::Distribution(distribution) => distribution,
             _ => None,
         }
     }
@@ -114,7 +114,7 @@ impl Named {
         let figure = |statistic| totals.figure(metric, statistic).map(tidy);
         let figures = match metric.source {
             MetricSource::Distribution(_) => {
-                Figures::Distribution(figure(Statistic::Count).and_then(|count| {
+                MetricFigures::Distribution(figure(Statistic::Count).and_then(|count| {
                     Some(Distribution {
                         count: count as u64,
                         mean: figure(Statistic::Mean)?,
@@ -125,14 +125,16 @@ impl Named {
                     })
                 }))
             }
-            MetricSource::Gauge(..) => Figures::Level(figure(Statistic::Mean).and_then(|mean| {
-                Some(Level {
-                    mean,
-                    min: figure(Statistic::Min)?,
-                    max: figure(Statistic::Max)?,
-                })
-            })),
-            _ => Figures::Value(figure(Statistic::Value)),
+            MetricSource::Gauge(..) => {
+                MetricFigures::Level(figure(Statistic::Mean).and_then(|mean| {
+                    Some(Level {
+                        mean,
+                        min: figure(Statistic::Min)?,
+                        max: figure(Statistic::Max)?,
+                    })
+                }))
+            }
+            _ => MetricFigures::Value(figure(Statistic::Value)),
         };
         Named {
             name: metric.name,
@@ -161,12 +163,12 @@ impl Serialize for Metrics {
     }
 }
 
-impl Serialize for Figures {
+impl Serialize for MetricFigures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Figures::Value(value) => number(*value, serializer),
-            Figures::Level(level) => level.serialize(serializer),
-            Figures::Distribution(distribution) => distribution.serialize(serializer),
+            MetricFigures::Value(value) => number(*value, serializer),
+            MetricFigures::Level(level) => level.serialize(serializer),
+            MetricFigures::Distribution(distribution) => distribution.serialize(serializer),
         }
     }
 }

@@ -17,7 +17,7 @@ pub use verdict::headline;
 
 use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, Figures, Metrics, Named};
+use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
 use crate::model::{Clients, Event, Population, Report};
 use crate::paint::Paint;
 
@@ -205,7 +205,7 @@ impl Screen {
 
     /// Four figures in columns: the tail, and before it the mean or the median.
     fn distribution(&mut self, label: &str, named: &Named, first: &str) {
-        let Figures::Distribution(Some(found)) = named.figures else {
+        let MetricFigures::Distribution(Some(found)) = named.figures else {
             self.row(label, "no data");
             return;
         };
@@ -363,15 +363,15 @@ impl Screen {
             .unwrap_or(0);
         for named in &metrics.0 {
             let text = match named.figures {
-                Figures::Value(value) => figure_or_dash(named.unit, value),
-                Figures::Level(None) | Figures::Distribution(None) => "-".to_owned(),
-                Figures::Level(Some(level)) => format!(
+                MetricFigures::Value(value) => figure_or_dash(named.unit, value),
+                MetricFigures::Level(None) | MetricFigures::Distribution(None) => "-".to_owned(),
+                MetricFigures::Level(Some(level)) => format!(
                     "mean {}  min {}  max {}",
                     figure(named.unit, level.mean),
                     figure(named.unit, level.min),
                     figure(named.unit, level.max)
                 ),
-                Figures::Distribution(Some(found)) => distribution_text(named.unit, found),
+                MetricFigures::Distribution(Some(found)) => distribution_text(named.unit, found),
             };
             let _ = writeln!(self.text, "  {:<widest$}  {text}", named.name);
         }

@@ -5,7 +5,7 @@ use measure::totals::Statistic;
 use measure::{Catalogue, Sparse, Totals, Window};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
-use crate::metrics::{Distribution, Figures, tidy};
+use crate::metrics::{Distribution, MetricFigures, tidy};
 
 /// What all subjects saw in one window.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct WindowRow {
 /// What one subject saw in one window.
 #[derive(Clone, Debug)]
 pub struct SubjectWindow {
-    metrics: Vec<(&'static str, Figures)>,
+    metrics: Vec<(&'static str, MetricFigures)>,
     failures: Vec<(String, u64)>,
 }
 
@@ -40,11 +40,11 @@ impl SubjectWindow {
             let figures = match metric.source {
                 MetricSource::Distribution(id) => {
                     let found = distributions.get(&id);
-                    Figures::Distribution(
+                    MetricFigures::Distribution(
                         found.and_then(|sparse| distribution(sparse, metric.unit.scale())),
                     )
                 }
-                _ => Figures::Value(totals.figure(metric, Statistic::Value).map(tidy)),
+                _ => MetricFigures::Value(totals.figure(metric, Statistic::Value).map(tidy)),
             };
             (metric.name, figures)
         });

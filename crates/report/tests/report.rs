@@ -11,7 +11,7 @@ use measure::{
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use protocol::registry::PROTOCOLS;
-use report::metrics::Figures;
+use report::metrics::MetricFigures;
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{
@@ -207,7 +207,7 @@ fn times_of_reading_are_called_so() {
     let metrics = &mut report.populations[0].metrics.0;
     for (name, value) in [("received", 1000.0), ("timed_by_reading", 50.0)] {
         let counter = metrics.iter_mut().find(|m| m.name == name);
-        counter.expect("it is measured").figures = Figures::Value(Some(value));
+        counter.expect("it is measured").figures = MetricFigures::Value(Some(value));
     }
     let text = summary(&report, Layout::default());
     assert!(text.contains(label), "{text}");

@@ -5,7 +5,7 @@ use measure::summary::{How, Part, Piece, Shows, When, pieces};
 
 use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, Figures, Metrics};
+use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::Population;
 
 impl Screen {
@@ -51,7 +51,7 @@ fn holds(when: When, population: &Population) -> bool {
         When::HasData(name) => data(metrics, name).is_some(),
         When::NoData(name) => {
             let found = metrics.find(name).map(|named| &named.figures);
-            matches!(found, Some(Figures::Distribution(None)))
+            matches!(found, Some(MetricFigures::Distribution(None)))
         }
         When::MoreThanPercentOf(name, whole) => {
             let values = metrics.value(name).zip(metrics.value(whole));
@@ -64,8 +64,8 @@ fn holds(when: When, population: &Population) -> bool {
 
 fn data(metrics: &Metrics, name: &str) -> Option<Distribution> {
     match metrics.find(name)?.figures {
-        Figures::Distribution(found) => found,
-        Figures::Value(_) | Figures::Level(_) => None,
+        MetricFigures::Distribution(found) => found,
+        MetricFigures::Value(_) | MetricFigures::Level(_) => None,
     }
 }
 

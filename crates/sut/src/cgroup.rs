@@ -144,7 +144,7 @@ fn clear_stale(home: &Path) {
         };
         // A supervisor without a thread that runs is as good as gone, though nobody waited for it.
         let comparable = owner.space == own.space && owner.clock == own.clock;
-        if !comparable || proc::lives(owner.pid, owner.started) {
+        if !comparable || proc::is_running(owner.pid, owner.started) {
             continue;
         }
         let path = entry.path();
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_group_says_whose_it_is() {
         let own = Owner::own().unwrap();
-        assert!(proc::lives(own.pid, own.started));
+        assert!(proc::is_running(own.pid, own.started));
         assert_eq!(Owner::parse(&own.name()), Some(own));
         for foreign in [
             "streamgauge-1",

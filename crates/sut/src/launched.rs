@@ -13,7 +13,7 @@ use crate::cgroup::{self, Kind};
 use crate::complaints::{Complaints, Patterns};
 use crate::error::SutError;
 use crate::log::{Lines, Log, Matcher};
-use crate::message::{Exit, Report, Request, SUBCOMMAND};
+use crate::message::{Exit, Request, SUBCOMMAND, SupervisorMessage};
 use crate::proc;
 use crate::spec::Launch;
 use crate::supervise::Order;
@@ -236,7 +236,7 @@ impl Launched {
         }
         // Or the supervisor was killed, and they are nobody's children now.
         let mut seen = self.state().seen.clone();
-        seen.retain(|&(pid, started)| proc::lives(pid, started));
+        seen.retain(|&(pid, started)| proc::is_running(pid, started));
         let mut tree: Vec<u32> = seen.into_iter().map(|(pid, _)| pid).collect();
         for pid in tree.clone() {
             tree.extend(proc::descendants(pid));
@@ -339,7 +339,7 @@ fn kill_rest(group: Option<&Path>, known: &[(u32, u64)], within: Duration) -> Ve
     loop {
         let known = known
             .iter()
-            .filter(|&&(pid, started)| proc::lives(pid, started));
+            .filter(|&&(pid, started)| proc::is_running(pid, started));
         let grouped = group.and_then(cgroup::processes).unwrap_or_default();
         let left: Vec<u32> = known
             .map(|&(pid, _)| pid)
@@ -405,15 +405,15 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
-            let report = Report::parse(line.trim_end_matches('\n'));
+            let report = SupervisorMessage::parse(line.trim_end_matches('\n'));
             shared.change(|state| match report {
-                Some(Report::Group(kind, path)) => state.group = Some(Ok((kind, path))),
-                Some(Report::NoGroup(reason)) => state.group = Some(Err(reason)),
-                Some(Report::Started(pid)) => state.pid = Some(pid),
-                Some(Report::Failed(reason)) => state.failed = Some(reason),
-                Some(Report::Ended(exit)) => state.ended = Some(exit),
-                Some(Report::Interrupted(signal)) => state.interrupted = Some(signal),
-                Some(Report::Gone) => state.gone = true,
+                Some(SupervisorMessage::Group(kind, path)) => state.group = Some(Ok((kind, path))),
+                Some(SupervisorMessage::NoGroup(reason)) => state.group = Some(Err(reason)),
+                Some(SupervisorMessage::Started(pid)) => state.pid = Some(pid),
+                Some(SupervisorMessage::Failed(reason)) => state.failed = Some(reason),
+                Some(SupervisorMessage::Ended(exit)) => state.ended = Some(exit),
+                Some(SupervisorMessage::Interrupted(signal)) => state.interrupted = Some(signal),
+                Some(SupervisorMessage::Gone) => state.gone = true,
                 None => {}
             });
         }

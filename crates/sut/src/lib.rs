@@ -540,7 +540,7 @@ impl Sut {
         match &self.process {
             Process::Launched(launched) => launched.ended(),
             Process::Observed { pid, started } => {
-                let alive = proc::lives(*pid, *started);
+                let alive = proc::is_running(*pid, *started);
                 (!alive)
                     .then(|| "it is no more; how it ended is known to its parent only".to_owned())
             }
@@ -587,7 +587,7 @@ fn tree(process: &Process) -> Vec<u32> {
     match process {
         Process::Launched(launched) => launched.tree(),
         Process::Observed { pid, started } => {
-            if !proc::lives(*pid, *started) {
+            if !proc::is_running(*pid, *started) {
                 return Vec::new();
             }
             let mut tree = vec![*pid];

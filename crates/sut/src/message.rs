@@ -58,7 +58,7 @@ impl Request {
 
 /// What the supervisor reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum SupervisorMessage {
     /// The server has a control group of its own.
     Group(Kind, PathBuf),
     /// It has none, for this reason.
@@ -75,44 +75,44 @@ pub(crate) enum Report {
     Gone,
 }
 
-impl Report {
+impl SupervisorMessage {
     pub(crate) fn line(&self) -> String {
         let flat = |text: &str| text.replace(['\n', '\r'], " ");
         match self {
-            Report::Group(Kind::V1, path) => {
+            SupervisorMessage::Group(Kind::V1, path) => {
                 format!("group v1 {}\n", flat(&path.to_string_lossy()))
             }
-            Report::Group(Kind::V2, path) => {
+            SupervisorMessage::Group(Kind::V2, path) => {
                 format!("group v2 {}\n", flat(&path.to_string_lossy()))
             }
-            Report::NoGroup(reason) => format!("no-group {}\n", flat(reason)),
-            Report::Started(pid) => format!("started {pid}\n"),
-            Report::Failed(reason) => format!("failed {}\n", flat(reason)),
-            Report::Ended(Exit::Code(code)) => format!("ended code {code}\n"),
-            Report::Ended(Exit::Signal(signal)) => format!("ended signal {signal}\n"),
-            Report::Interrupted(signal) => format!("interrupted {signal}\n"),
-            Report::Gone => "gone\n".to_owned(),
+            SupervisorMessage::NoGroup(reason) => format!("no-group {}\n", flat(reason)),
+            SupervisorMessage::Started(pid) => format!("started {pid}\n"),
+            SupervisorMessage::Failed(reason) => format!("failed {}\n", flat(reason)),
+            SupervisorMessage::Ended(Exit::Code(code)) => format!("ended code {code}\n"),
+            SupervisorMessage::Ended(Exit::Signal(signal)) => format!("ended signal {signal}\n"),
+            SupervisorMessage::Interrupted(signal) => format!("interrupted {signal}\n"),
+            SupervisorMessage::Gone => "gone\n".to_owned(),
         }
     }
 
-    pub(crate) fn parse(line: &str) -> Option<Report> {
+    pub(crate) fn parse(line: &str) -> Option<SupervisorMessage> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match word {
             "group" => match rest.split_once(' ')? {
-                ("v1", path) => Report::Group(Kind::V1, path.into()),
-                ("v2", path) => Report::Group(Kind::V2, path.into()),
+                ("v1", path) => SupervisorMessage::Group(Kind::V1, path.into()),
+                ("v2", path) => SupervisorMessage::Group(Kind::V2, path.into()),
                 _ => return None,
             },
-            "no-group" => Report::NoGroup(rest.to_owned()),
-            "started" => Report::Started(rest.parse().ok()?),
-            "failed" => Report::Failed(rest.to_owned()),
-            "ended" => Report::Ended(match rest.split_once(' ')? {
+            "no-group" => SupervisorMessage::NoGroup(rest.to_owned()),
+            "started" => SupervisorMessage::Started(rest.parse().ok()?),
+            "failed" => SupervisorMessage::Failed(rest.to_owned()),
+            "ended" => SupervisorMessage::Ended(match rest.split_once(' ')? {
                 ("code", code) => Exit::Code(code.parse().ok()?),
                 ("signal", signal) => Exit::Signal(signal.parse().ok()?),
                 _ => return None,
             }),
-            "interrupted" => Report::Interrupted(rest.parse().ok()?),
-            "gone" => Report::Gone,
+            "interrupted" => SupervisorMessage::Interrupted(rest.parse().ok()?),
+            "gone" => SupervisorMessage::Gone,
             _ => return None,
         })
     }
@@ -125,18 +125,21 @@ mod tests {
     #[test]
     fn every_message_survives_the_way() {
         for report in [
-            Report::Group(Kind::V1, "/a b/c".into()),
-            Report::Group(Kind::V2, "/x".into()),
-            Report::NoGroup("permission denied".to_owned()),
-            Report::Started(77),
-            Report::Failed("no such file".to_owned()),
-            Report::Ended(Exit::Code(3)),
-            Report::Ended(Exit::Signal(9)),
-            Report::Interrupted(15),
-            Report::Gone,
+            SupervisorMessage::Group(Kind::V1, "/a b/c".into()),
+            SupervisorMessage::Group(Kind::V2, "/x".into()),
+            SupervisorMessage::NoGroup("permission denied".to_owned()),
+            SupervisorMessage::Started(77),
+            SupervisorMessage::Failed("no such file".to_owned()),
+            SupervisorMessage::Ended(Exit::Code(3)),
+            SupervisorMessage::Ended(Exit::Signal(9)),
+            SupervisorMessage::Interrupted(15),
+            SupervisorMessage::Gone,
         ] {
             let line = report.line();
-            assert_eq!(Report::parse(line.trim_end_matches('\n')), Some(report));
+            assert_eq!(
+                SupervisorMessage::parse(line.trim_end_matches('\n')),
+                Some(report)
+            );
         }
         for request in [Request::Terminate, Request::Kill] {
             assert_eq!(Request::parse(request.line().trim_end()), Some(request));
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn a_reason_cannot_forge_a_message() {
         assert_eq!(
-            Report::Failed("a\ngone".to_owned()).line(),
+            SupervisorMessage::Failed("a\ngone".to_owned()).line(),
             "failed a gone\n"
         );
     }

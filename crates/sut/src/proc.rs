@@ -31,7 +31,7 @@ impl Stat {
 }
 
 /// Whether a process of that number lives; which one is told by when it started.
-pub(crate) fn lives(pid: u32, started: u64) -> bool {
+pub(crate) fn is_running(pid: u32, started: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.started == started && !stat.is_dead())
 }
 

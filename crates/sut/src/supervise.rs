@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cgroup::{self, Cgroup};
-use crate::message::{Exit, Report, Request};
+use crate::message::{Exit, Request, SupervisorMessage};
 use crate::proc;
 use crate::stage::{self, Stage};
 
@@ -125,7 +125,7 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
         return 104;
     };
     // That streamgauge is gone is noticed where its end of the socket is read.
-    let report = |report: Report| {
+    let report = |report: SupervisorMessage| {
         if let Ok(mut socket) = reports.lock() {
             let _ = socket.write_all(report.line().as_bytes());
         }
@@ -148,20 +148,20 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     .start();
     match &group {
         Ok(group) => match group.leave() {
-            Ok(()) => report(Report::Group(group.kind, group.path.clone())),
-            Err(error) => report(Report::NoGroup(error.to_string())),
+            Ok(()) => report(SupervisorMessage::Group(group.kind, group.path.clone())),
+            Err(error) => report(SupervisorMessage::NoGroup(error.to_string())),
         },
-        Err(reason) => report(Report::NoGroup(reason.clone())),
+        Err(reason) => report(SupervisorMessage::NoGroup(reason.clone())),
     }
     let status = match started {
         Ok(child) => {
-            report(Report::Started(child.id()));
+            report(SupervisorMessage::Started(child.id()));
             spawn_killers(socket, signals, Arc::clone(&reports));
             reap(child.id(), report);
             0
         }
         Err(error) => {
-            report(Report::Failed(error));
+            report(SupervisorMessage::Failed(error));
             1
         }
     };
@@ -171,12 +171,12 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     if let Some(scratch) = order.scratch {
         let _ = std::fs::remove_dir_all(scratch);
     }
-    report(Report::Gone);
+    report(SupervisorMessage::Gone);
     status
 }
 
 /// Waits for every child and every orphan of theirs, until none is left.
-fn reap(main: u32, report: impl Fn(Report)) {
+fn reap(main: u32, report: impl Fn(SupervisorMessage)) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) => {
@@ -187,7 +187,7 @@ fn reap(main: u32, report: impl Fn(Report)) {
                         // Neither stops nor continues are asked for.
                         (None, None) => continue,
                     };
-                    report(Report::Ended(exit));
+                    report(SupervisorMessage::Ended(exit));
                 }
             }
             Ok(None) | Err(Errno::INTR) => {}
@@ -223,7 +223,8 @@ fn spawn_killers(
             if let Some(signal) = signals.forever().next() {
                 // Nobody asked for this: the run must not take it for the server's own end.
                 if let Ok(mut socket) = reports.lock() {
-                    let _ = socket.write_all(Report::Interrupted(signal).line().as_bytes());
+                    let _ =
+                        socket.write_all(SupervisorMessage::Interrupted(signal).line().as_bytes());
                 }
                 kill_all();
             }

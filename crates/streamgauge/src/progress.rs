@@ -12,7 +12,7 @@ use engine::{Phase, Progress};
 
 use crate::console::Console;
 use block::{Block, Size};
-use line::Line;
+use line::ScreenLine;
 use lines::{History, View};
 
 /// How often a plain line is written where nobody watches.
@@ -115,7 +115,7 @@ impl Status {
     /// Shows how it stands.
     pub(crate) fn update(&self, text: &str) {
         if let Some(block) = &self.0 {
-            let line = |size: Size| vec![Line::plain(text).cut(size.columns)];
+            let line = |size: Size| vec![ScreenLine::plain(text).cut(size.columns)];
             block.borrow_mut().draw(line);
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use report::paint::Paint;
 
-use super::line::Line;
+use super::line::ScreenLine;
 
 /// Columns and rows that lines may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const END: &str = "\u{1b}[?2026l";
 pub(super) struct Block {
     paint: Paint,
     /// What is on the screen.
-    shown: Vec<Line>,
+    shown: Vec<ScreenLine>,
     /// The terminal's columns when it was drawn.
     columns: usize,
 }
@@ -45,7 +45,7 @@ impl Block {
     }
 
     /// Draws these lines in place of those before.
-    pub(super) fn draw(&mut self, lines: impl FnOnce(Size) -> Vec<Line>) {
+    pub(super) fn draw(&mut self, lines: impl FnOnce(Size) -> Vec<ScreenLine>) {
         let terminal = terminal();
         // A line that takes the last column leaves the cursor between two rows, and the row below
         // is the cursor's.
@@ -64,7 +64,7 @@ impl Block {
     pub(super) fn write_above(&mut self, text: &str) {
         let lines = std::mem::take(&mut self.shown);
         let terminal = terminal();
-        let line = Line::plain(text).painted(self.paint);
+        let line = ScreenLine::plain(text).painted(self.paint);
         let up = up(&lines, terminal);
         let rest = self.frame(lines, terminal);
         put(&format!("{up}\u{1b}[J{line}\r\n{rest}"));
@@ -81,7 +81,7 @@ impl Block {
     /// What a terminal of these columns and rows is sent to show these lines in place of those it
     /// shows. Each line is written over the one before, and nothing is cleared first: so nothing
     /// flickers.
-    fn frame(&mut self, lines: Vec<Line>, terminal: (usize, usize)) -> String {
+    fn frame(&mut self, lines: Vec<ScreenLine>, terminal: (usize, usize)) -> String {
         let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
         for line in &lines {
             // Writing to a string cannot fail.
@@ -97,7 +97,7 @@ impl Block {
 
 /// Brings the cursor from below these lines to the first of them. A terminal that was made narrower
 /// has wrapped them.
-fn up(lines: &[Line], (columns, rows): (usize, usize)) -> String {
+fn up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
     let taken = lines.iter().map(|line| line.width().div_ceil(columns));
     let taken: usize = taken.map(|rows| rows.max(1)).sum();
     match taken.min(rows.saturating_sub(1)) {
@@ -127,7 +127,7 @@ mod tests {
 
     fn block(shown: &[&str]) -> Block {
         Block {
-            shown: shown.iter().map(|text| Line::plain(text)).collect(),
+            shown: shown.iter().map(|text| ScreenLine::plain(text)).collect(),
             ..Block::new(Paint::default())
         }
     }
@@ -135,7 +135,10 @@ mod tests {
     #[test]
     fn lines_are_written_over_those_before() {
         let mut block = block(&["one", "two", "three"]);
-        let text = block.frame(vec![Line::plain("1"), Line::plain("2")], (80, 24));
+        let text = block.frame(
+            vec![ScreenLine::plain("1"), ScreenLine::plain("2")],
+            (80, 24),
+        );
         let drawn = "\r\u{1b}[3A1\u{1b}[K\r\n2\u{1b}[K\r\n\u{1b}[J";
         assert_eq!(text, format!("{BEGIN}{drawn}{END}"));
         let text = block.frame(Vec::new(), (80, 24));

@@ -18,17 +18,17 @@ pub(super) enum Tone {
 
 /// A line of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Line(Vec<(Tone, String)>);
+pub(super) struct ScreenLine(Vec<(Tone, String)>);
 
-impl Line {
+impl ScreenLine {
     /// A line without colour.
-    pub(super) fn plain(text: &str) -> Line {
-        Line::default().with(Tone::Plain, text)
+    pub(super) fn plain(text: &str) -> ScreenLine {
+        ScreenLine::default().with(Tone::Plain, text)
     }
 
     /// The line with more text at its end. What steers a terminal is shown as a sign: text of a
     /// server must not reach it as a command.
-    pub(super) fn with(mut self, tone: Tone, text: &str) -> Line {
+    pub(super) fn with(mut self, tone: Tone, text: &str) -> ScreenLine {
         self.0.push((tone, plain(text).into_owned()));
         self
     }
@@ -39,7 +39,7 @@ impl Line {
     }
 
     /// The line in at most this many columns; what is left out becomes `…`.
-    pub(super) fn cut(self, columns: usize) -> Line {
+    pub(super) fn cut(self, columns: usize) -> ScreenLine {
         if self.width() <= columns {
             return self;
         }
@@ -62,7 +62,7 @@ impl Line {
         if columns == 0 {
             parts.clear();
         }
-        Line(parts)
+        ScreenLine(parts)
     }
 
     /// The line with escape sequences for its colours.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn cut_line_fits_and_says_that_it_was_cut() {
-        let line = Line::plain("viewers").with(Tone::Bad, ", 10 failed");
+        let line = ScreenLine::plain("viewers").with(Tone::Bad, ", 10 failed");
         assert_eq!(line.width(), 18);
         assert_eq!(line.clone().cut(18), line);
         let text = |columns| line.clone().cut(columns).painted(Paint::default());
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn wide_characters_take_two_columns() {
-        let line = Line::plain("摄像机");
+        let line = ScreenLine::plain("摄像机");
         assert_eq!(line.width(), 6);
         assert_eq!(line.cut(4).painted(Paint::default()), "摄…");
     }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        let line = Line::plain("a\u{1b}[2Jb\nc\u{9b}d");
+        let line = ScreenLine::plain("a\u{1b}[2Jb\nc\u{9b}d");
         assert_eq!(line.painted(Paint::default()), "a␛[2Jb␊c<U+009B>d");
     }
 }

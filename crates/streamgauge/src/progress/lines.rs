@@ -9,7 +9,7 @@ use report::human::{count, figure, figure_or_dash, span};
 use report::shorten;
 
 use super::block::Size;
-use super::line::{Line, Tone};
+use super::line::{ScreenLine, Tone};
 
 /// How many windows sparklines go back at most.
 const KEPT: usize = 60;
@@ -35,7 +35,7 @@ struct Track {
     /// Bit/s, or messages a second.
     rate: VecDeque<f64>,
     /// Share of the packets lost, or answers a second.
-    beside: VecDeque<f64>,
+    detail: VecDeque<f64>,
 }
 
 impl History {
@@ -45,13 +45,13 @@ impl History {
             let Some(rates) = &population.rates else {
                 continue;
             };
-            let (rate, beside) = match population.does {
+            let (rate, detail) = match population.does {
                 Does::Play => (rates.bitrate, rates.loss().unwrap_or(0.0)),
                 Does::Publish => (rates.sent_bitrate, 0.0),
                 Does::Send => (rates.sent, rates.answered),
             };
             let track = self.populations.entry(name.clone()).or_default();
-            for (values, value) in [(&mut track.rate, rate), (&mut track.beside, beside)] {
+            for (values, value) in [(&mut track.rate, rate), (&mut track.detail, detail)] {
                 if values.len() == KEPT {
                     values.pop_front();
                 }
@@ -75,7 +75,7 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// The lines: time, then each population, then server and tester. None is wider than the
     /// terminal, and there are no more than it has rows.
-    pub(super) fn lines(&self, size: Size) -> Vec<Line> {
+    pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
         let populations = &self.progress.populations;
         if !populations.is_empty() {
@@ -96,7 +96,7 @@ impl View<'_> {
             }
             match populations.len() - shown {
                 0 => {}
-                more => lines.push(Line::plain(&format!("... and {more} more"))),
+                more => lines.push(ScreenLine::plain(&format!("... and {more} more"))),
             }
             lines.push(machines(self.progress, size.columns));
         }
@@ -106,20 +106,20 @@ impl View<'_> {
     }
 
     /// How far the run is: a bar and the time left.
-    fn time(&self, columns: usize) -> Line {
+    fn time(&self, columns: usize) -> ScreenLine {
         let elapsed = self.progress.elapsed;
         let so_far = span(elapsed.as_secs_f64());
         let (long, short) = match (&self.progress.phase, self.planned) {
             (Phase::Launching(text) | Phase::Warning(text), _) => {
-                return Line::default().with(Tone::Strong, &shorten(text, columns));
+                return ScreenLine::default().with(Tone::Strong, &shorten(text, columns));
             }
             (Phase::Lingering, _) => {
                 let text = format!("{so_far}, watching what the server gives back");
-                return Line::default().with(Tone::Strong, &text);
+                return ScreenLine::default().with(Tone::Strong, &text);
             }
             (Phase::Running, None) => {
                 let text = format!("{so_far}, endless, Ctrl-C to finish");
-                return Line::default().with(Tone::Strong, &text);
+                return ScreenLine::default().with(Tone::Strong, &text);
             }
             (Phase::Stopping, None) => (
                 format!("{so_far}, stopping (Ctrl-C to stop at once)"),
@@ -148,13 +148,18 @@ impl View<'_> {
         let room = columns.saturating_sub(text.chars().count() + 1);
         let line = match self.planned {
             Some(planned) if room >= SPARK_MIN => bar(elapsed, planned, room.min(BAR_MAX)),
-            _ => Line::default(),
+            _ => ScreenLine::default(),
         };
         line.with(Tone::Strong, &text)
     }
 
     /// What a population receives and sends, and how that went over the last windows.
-    fn sparks(&self, name: &str, population: &PopulationProgress, columns: usize) -> Option<Line> {
+    fn sparks(
+        &self,
+        name: &str,
+        population: &PopulationProgress,
+        columns: usize,
+    ) -> Option<ScreenLine> {
         let track = self.history.populations.get(name)?;
         // Figures that keep their places are easier to read; there is no room for it everywhere.
         let pad = columns >= 60;
@@ -163,30 +168,30 @@ impl View<'_> {
             Some(rates) => rate(population.does, rates),
             None => "-".to_owned(),
         };
-        let beside = beside(population).filter(|_| track.rate.len() == track.beside.len());
+        let detail = detail_of(population).filter(|_| track.rate.len() == track.detail.len());
         let first = match pad {
             true => format!("{rate:>14} "),
             false => format!("{rate} "),
         };
-        let second = beside.map(|(tone, text)| match pad {
+        let detail = detail.map(|(tone, text)| match pad {
             true => (tone, format!("{text:<14} ")),
             false => (tone, format!("{text} ")),
         });
         let labels = first.chars().count()
-            + second
+            + detail
                 .as_ref()
                 .map_or(0, |(_, text)| text.chars().count() + 2);
         let room = columns.saturating_sub(labels);
-        let (room, beside_room) = match &second {
+        let (room, detail_room) = match &detail {
             Some(_) if room / 2 >= SPARK_MIN => (room / 2, room / 2),
             _ if room >= SPARK_MIN => (room, 0),
             _ => (0, 0),
         };
         let room = room.min(KEPT);
-        let mut line = Line::plain("  ")
+        let mut line = ScreenLine::plain("  ")
             .with(Tone::Plain, &first)
             .with(Tone::Faint, &spark(&track.rate, 0.0, room));
-        if let Some((tone, text)) = second {
+        if let Some((tone, text)) = detail {
             let least = match population.does {
                 Does::Send => 0.0,
                 Does::Play | Does::Publish => LOSS_SCALE,
@@ -194,7 +199,7 @@ impl View<'_> {
             line = line
                 .with(Tone::Plain, "  ")
                 .with(tone, &text)
-                .with(Tone::Faint, &spark(&track.beside, least, beside_room));
+                .with(Tone::Faint, &spark(&track.detail, least, detail_room));
         }
         Some(line)
     }
@@ -232,8 +237,8 @@ fn plain_population(name: &str, population: &PopulationProgress) -> String {
     if let Some(rates) = &population.rates {
         text.push_str(&format!(", {}", rate(population.does, rates)));
     }
-    if let Some((_, beside)) = beside(population) {
-        text.push_str(&format!(", {beside}"));
+    if let Some((_, detail)) = detail_of(population) {
+        text.push_str(&format!(", {detail}"));
     }
     if population.failed > 0 {
         text.push_str(&format!(", {} failed", count(population.failed as f64)));
@@ -259,7 +264,7 @@ fn rate(does: Does, rates: &Rates) -> String {
 }
 
 /// What stands beside it: loss, or answers where there are any.
-fn beside(population: &PopulationProgress) -> Option<(Tone, String)> {
+fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
     let rates = population.rates.as_ref()?;
     match population.does {
         Does::Play => {
@@ -280,7 +285,7 @@ fn beside(population: &PopulationProgress) -> Option<(Tone, String)> {
 }
 
 /// A population's clients and, if wanted, its figures, as far as they fit.
-fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> Line {
+fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> ScreenLine {
     let does = does(population.does);
     let (active, playing) = (population.active, population.playing);
     let failed = (population.failed > 0).then(|| {
@@ -289,13 +294,13 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
     });
     let rates = population.rates.as_ref().filter(|_| figures);
     let rate = rates.map(|rates| (Tone::Plain, rate(population.does, rates)));
-    let beside = beside(population).filter(|_| figures);
+    let detail = detail_of(population).filter(|_| figures);
     let with = |clients: String| {
-        let mut line = Line::default()
+        let mut line = ScreenLine::default()
             .with(Tone::Strong, name)
             .with(Tone::Plain, &format!(": {clients}"));
         let mut all = true;
-        for (tone, text) in [&failed, &rate, &beside].into_iter().flatten() {
+        for (tone, text) in [&failed, &rate, &detail].into_iter().flatten() {
             let longer = line.clone().with(Tone::Plain, ", ").with(*tone, text);
             if longer.width() > columns {
                 all = false;
@@ -316,7 +321,7 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
 }
 
 /// Server and tester, as much of it as fits.
-fn machines(progress: &Progress, columns: usize) -> Line {
+fn machines(progress: &Progress, columns: usize) -> ScreenLine {
     let tester = &progress.tester;
     let server = progress.server_cpu.map_or_else(String::new, |cpu| {
         format!("server CPU {}, ", figure(Unit::Cores, cpu))
@@ -333,7 +338,7 @@ fn machines(progress: &Progress, columns: usize) -> Line {
         .lag_p99
         .map(|lag| format!("late by {}", figure(Unit::Seconds, lag)));
     let made = |known: Vec<String>, lost: Option<String>| {
-        let mut line = Line::plain(&format!("{server}tester "));
+        let mut line = ScreenLine::plain(&format!("{server}tester "));
         if !known.is_empty() {
             line = line.with(Tone::Plain, &known.join(", "));
         }
@@ -343,7 +348,7 @@ fn machines(progress: &Progress, columns: usize) -> Line {
                 .with(Tone::Plain, parted)
                 .with(Tone::Bad, &format!("{lost} packets lost here"));
         }
-        let alone = line == Line::plain(&format!("{server}tester "));
+        let alone = line == ScreenLine::plain(&format!("{server}tester "));
         let parted = if alone { "" } else { ": " };
         line.with(Tone::Plain, parted).with(tone, health)
     };
@@ -362,13 +367,13 @@ fn machines(progress: &Progress, columns: usize) -> Line {
 }
 
 /// A progress bar of so many columns.
-fn bar(elapsed: Duration, planned: Duration, columns: usize) -> Line {
+fn bar(elapsed: Duration, planned: Duration, columns: usize) -> ScreenLine {
     let share = match planned.is_zero() {
         true => 1.0,
         false => (elapsed.as_secs_f64() / planned.as_secs_f64()).min(1.0),
     };
     let full = (share * columns as f64).round() as usize;
-    Line::default()
+    ScreenLine::default()
         .with(Tone::Good, &"━".repeat(full))
         .with(Tone::Faint, &"─".repeat(columns - full))
         .with(Tone::Plain, " ")

@@ -12,7 +12,7 @@ use sut::{PortOwner, Sut, Transport};
 /// each that belongs to nobody while the server still runs (at its beginning it may not listen
 /// yet).
 pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
-    let mut ports = BTreeSet::new();
+    let mut ports = Vec::new();
     for population in &scenario.populations {
         let protocol = population.config.protocol();
         let endpoints: BTreeSet<(String, u16)> = population
@@ -23,13 +23,15 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
         for (host, port) in endpoints {
             // Of a server that is in a network of its own, nobody else has the address.
             if is_of_the_server(&host, scenario) || is_this_machine(&host) {
-                ports.insert(port);
+                ports.push((port, protocol.transport));
             }
         }
     }
+    ports.sort_unstable_by_key(|&(port, transport)| (port, transport == Transport::Udp));
+    ports.dedup();
     ports
         .into_iter()
-        .filter_map(|port| match sut.owns_port(port, Transport::Tcp) {
+        .filter_map(|(port, transport)| match sut.owns_port(port, transport) {
             PortOwner::Other { pid, name } => Some(format!(
                 "port {port} belongs to {name} (pid {pid}), not to the server that was measured ({}, \
                  pid {}): stop the one or observe the other",

@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use protocol::descriptor::Transport;
 use scenario::Scenario;
 
 use crate::ownership::endpoint;
@@ -25,11 +26,15 @@ pub struct Reached {
 }
 
 /// Connects once to every address that a scenario's URLs name, and closes the connection again. A
-/// connection may take 2 s, and all of them 10 s.
+/// connection may take 2 s, and all of them 10 s. Servers over UDP are not tried: what they would
+/// answer, only a client knows.
 pub fn reach(scenario: &Scenario) -> Vec<Reached> {
     let mut addresses = BTreeSet::new();
     for population in &scenario.populations {
         let protocol = population.config.protocol();
+        if protocol.transport == Transport::Udp {
+            continue;
+        }
         addresses.extend(
             population
                 .urls

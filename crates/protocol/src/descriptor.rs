@@ -1,7 +1,7 @@
 //! What a protocol declares of itself, in its own folder; everything else reads it here.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +25,8 @@ pub struct Protocol {
     pub schemes: &'static [&'static str],
     /// The port where a URL names none.
     pub default_port: u16,
+    /// What a server's port is of, where conversations begin.
+    pub transport: Transport,
     /// The metrics that its populations have.
     pub catalogue: Catalogue,
     /// How much the sinks of its clients' datagrams read of each; none where all media comes in
@@ -44,6 +46,24 @@ pub struct Protocol {
     /// What to write in place of a key that this protocol once had; none where it had none of that
     /// name.
     pub former_key: fn(&str) -> Option<&'static str>,
+}
+
+/// The transport of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP: a listening socket has the port.
+    Tcp,
+    /// UDP: a bound socket has the port.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        })
+    }
 }
 
 /// A question to a server, in a TCP connection of its own.

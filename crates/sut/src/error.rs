@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::ports::Transport;
+use protocol::descriptor::Transport;
 
 /// Why a server under test cannot be started or observed.
 ///

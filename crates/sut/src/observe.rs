@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use measure::Recorder;
 use measure::server;
+use protocol::descriptor::Transport;
 
 use crate::Holdings;
 use crate::allowance;
 use crate::cgroup::{self, Kind};
 use crate::groups;
-use crate::ports::{self, Transport};
+use crate::ports;
 use crate::proc;
 
 /// The least time between two looks at USS and PSS: the kernel walks the server's page tables.

@@ -2,29 +2,12 @@
 //! measured idles.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
+use protocol::descriptor::Transport;
+
 use crate::proc;
-
-/// The transport of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP: a listening socket has the port.
-    Tcp,
-    /// UDP: a bound socket has the port.
-    Udp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Transport::Tcp => "TCP",
-            Transport::Udp => "UDP",
-        })
-    }
-}
 
 /// Who has a port.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,11 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use protocol::descriptor::Transport;
 use protocol::registry;
 
 use crate::error::SutError;
 use crate::launched::Launched;
-use crate::ports::{self, PortOwner, Transport};
+use crate::ports::{self, PortOwner};
 use crate::spec::{Launch, Ready};
 use crate::{Options, Progress};
 

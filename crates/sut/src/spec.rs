@@ -9,8 +9,8 @@ use crate::complaints::LogSpec;
 use crate::error::SutError;
 use crate::exporters::Exporters;
 use crate::log::Matcher;
-use crate::ports::Transport;
 use crate::user::User;
+use protocol::descriptor::Transport;
 
 /// How long a server may take until it is ready, where nothing else is said.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);

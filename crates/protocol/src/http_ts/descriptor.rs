@@ -10,7 +10,7 @@ use super::client::{Channels, Client};
 use super::config::ClientConfig;
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
 use crate::http1::Url;
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::ts::metrics::TS;
@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "http-ts",
     schemes: &["http", "https"],
     default_port: Url::DEFAULT_PORT,
+    transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
     datagrams: None,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],

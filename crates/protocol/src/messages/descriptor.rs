@@ -13,7 +13,7 @@ use super::metrics::MESSAGES;
 use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
 use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::tls::TlsConfig;
@@ -23,6 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "messages",
     schemes: url::SCHEMES,
     default_port: DEFAULT_PORT,
+    transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     datagrams: None,
     stream_columns: &[],

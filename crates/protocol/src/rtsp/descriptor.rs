@@ -13,7 +13,7 @@ use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::apart::MediaConfig;
 use crate::descriptor::{
-    Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
+    self, Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
 };
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{Source, SourceConfig};
@@ -27,6 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "rtsp",
     schemes: &["rtsp", "rtsps"],
     default_port: url::DEFAULT_PORT,
+    transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
     datagrams: Some(rtp::NEEDS),
     stream_columns: &[rtp::RTP_COLUMNS],

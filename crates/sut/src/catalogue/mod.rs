@@ -10,11 +10,12 @@ mod place;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use protocol::descriptor::Transport;
+use protocol::registry;
 use scenario::{EntryReady, Group, ScenarioError, ServerEntry, Use, Values};
 use tempfile::TempDir;
 
 use crate::error::SutError;
-use crate::ports::Transport;
 use crate::spec::{Launch, Ready};
 use crate::user::{self, User};
 
@@ -256,12 +257,10 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     launch.user = user;
     launch.may_be_root = !entry.not_as_root;
     let address = SocketAddr::new(request.host, port);
-    launch.port = Some((address, Transport::Tcp));
+    let transport = transport(&entry.protocols);
+    launch.port = Some((address, transport));
     launch.ready = match entry.ready {
-        EntryReady::Port => Ready::Port {
-            address,
-            transport: Transport::Tcp,
-        },
+        EntryReady::Port => Ready::Port { address, transport },
         EntryReady::Urls => Ready::Served {
             address,
             urls: filled.urls.clone(),
@@ -274,6 +273,12 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         urls: filled.urls,
         scratch,
     })
+}
+
+/// Of what the port is where the first of these protocols is spoken.
+fn transport(protocols: &[String]) -> Transport {
+    let first = protocols.first().and_then(|name| registry::find(name));
+    first.map_or(Transport::Tcp, |protocol| protocol.transport)
 }
 
 /// The entry's program, which that user can run.

@@ -19,6 +19,8 @@ pub mod messages;
 pub mod metrics;
 pub mod mix;
 pub mod options;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 pub mod reference;
 pub mod registry;
 pub mod rtsp;

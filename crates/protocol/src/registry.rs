@@ -92,6 +92,8 @@ protocols! {
     RTSP_PROTOCOL = rtsp as Rtsp;
     HTTP_TS_PROTOCOL = http_ts as HttpTs;
     MESSAGES_PROTOCOL = messages as Messages;
+    #[cfg(any(test, feature = "proof"))]
+    PROOF_PROTOCOL = proof as Proof;
 }
 
 /// The protocol of that name.

@@ -343,7 +343,7 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
 
 /// Names of protocols that are ordinary words too: they are looked for as modules and as values
 /// alone.
-const ORDINARY_WORDS: &[&str] = &["messages"];
+const ORDINARY_WORDS: &[&str] = &["messages", "proof"];
 
 /// How a line of code names a protocol; none where it does not. A URL names none: it is an example
 /// in a text.

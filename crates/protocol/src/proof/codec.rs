@@ -1,0 +1,110 @@
+//! What is said, each in a datagram: a byte that tells which, then numbers, highest byte first.
+
+/// What a client must send back to show that it is where it says it is.
+pub(super) type Cookie = [u8; 8];
+
+/// The cookie of who has none.
+pub(super) const NO_COOKIE: Cookie = [0; 8];
+
+/// The most numbers that one datagram asks for.
+pub(super) const WANTED_MAX: usize = 64;
+
+/// A datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message<'a> {
+    /// The client wants the media. As long as the challenge, so that nobody gets more out of the
+    /// server than he puts in.
+    Hello(Cookie),
+    /// What the client has to say hello with.
+    Challenge(Cookie),
+    /// A piece of media, and whether it was asked for.
+    Media {
+        number: u32,
+        again: bool,
+        payload: &'a [u8],
+    },
+    /// So many pieces there were.
+    End(u32),
+    /// These are missing.
+    Want(Vec<u32>),
+    /// The client goes.
+    Bye,
+}
+
+const HELLO: u8 = 1;
+const CHALLENGE: u8 = 2;
+const MEDIA: u8 = 3;
+const AGAIN: u8 = 4;
+const END: u8 = 5;
+const WANT: u8 = 6;
+const BYE: u8 = 7;
+
+/// What stands before a piece of media.
+pub(super) fn media_header(number: u32, again: bool) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [if again { AGAIN } else { MEDIA }, a, b, c, d]
+}
+
+/// The end, as a whole.
+pub(super) fn end(count: u32) -> [u8; 5] {
+    let [a, b, c, d] = count.to_be_bytes();
+    [END, a, b, c, d]
+}
+
+impl<'a> Message<'a> {
+    /// Reads a datagram; none where it is no message.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Message<'a>> {
+        let (&kind, rest) = bytes.split_first()?;
+        let number = || Some(u32::from_be_bytes(*rest.first_chunk()?));
+        match kind {
+            HELLO => Some(Message::Hello(rest.try_into().ok()?)),
+            CHALLENGE => Some(Message::Challenge(rest.try_into().ok()?)),
+            MEDIA | AGAIN => Some(Message::Media {
+                number: number()?,
+                again: kind == AGAIN,
+                payload: &rest[4..],
+            }),
+            END if rest.len() == 4 => Some(Message::End(number()?)),
+            WANT => {
+                let (numbers, []) = rest.as_chunks() else {
+                    return None;
+                };
+                let sound = (1..=WANTED_MAX).contains(&numbers.len());
+                sound.then(|| {
+                    let numbers = numbers.iter().copied().map(u32::from_be_bytes);
+                    Message::Want(numbers.collect())
+                })
+            }
+            BYE if rest.is_empty() => Some(Message::Bye),
+            _ => None,
+        }
+    }
+
+    /// Appends it.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Hello(cookie) => {
+                out.push(HELLO);
+                out.extend(cookie);
+            }
+            Message::Challenge(cookie) => {
+                out.push(CHALLENGE);
+                out.extend(cookie);
+            }
+            Message::Media {
+                number,
+                again,
+                payload,
+            } => {
+                out.extend(media_header(*number, *again));
+                out.extend(*payload);
+            }
+            Message::End(count) => out.extend(end(*count)),
+            Message::Want(numbers) => {
+                out.push(WANT);
+                out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            }
+            Message::Bye => out.push(BYE),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The protocol as the registry lists it.
+
+use std::net::SocketAddr;
+
+use super::client::Client;
+use super::config::ClientConfig;
+use super::metrics::CATALOGUE;
+use super::receiver::COLUMNS;
+use super::reference::SERVER;
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::options::{ClientOption, ClientOptions};
+use crate::session::Session;
+use crate::url::{Parts, UrlError, Why};
+
+/// Numbered media over UDP.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "proof",
+    schemes: &["proof"],
+    default_port: DEFAULT_PORT,
+    transport: Transport::Udp,
+    catalogue: CATALOGUE,
+    datagrams: None,
+    stream_columns: &[COLUMNS],
+    read_url,
+    probe: None,
+    server: &SERVER,
+    options: &OPTIONS,
+    former_key: |_| None,
+};
+
+const DEFAULT_PORT: u16 = 7777;
+
+static OPTIONS: ClientOptions = ClientOptions {
+    heading: "Proof (proof URLs)",
+    options: &[ClientOption::new(
+        "recovery",
+        "recovery",
+        "true|false",
+        "Ask for what is missing [default: true]",
+    )],
+};
+
+fn read_url(url: &str) -> Result<Location, String> {
+    address(url).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: false,
+        default_port: DEFAULT_PORT,
+        stream_name: None,
+    })
+}
+
+/// The address that a URL names. It must be one: nobody looks names up for sockets of UDP.
+fn address(url: &str) -> Result<SocketAddr, UrlError> {
+    let parts = Parts::of(url)?;
+    let ip = parts.host.parse().map_err(|_| {
+        let why = "the host must be an address, such as 127.0.0.1";
+        Why::Other(why.to_owned()).of(url)
+    })?;
+    Ok(SocketAddr::new(ip, parts.port.unwrap_or(DEFAULT_PORT)))
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, span) in [
+            ("ask_again", self.ask_again),
+            ("give_up", self.give_up),
+            ("handshake_timeout", self.handshake_timeout),
+            ("silence", self.silence),
+        ] {
+            if span.0.is_zero() {
+                return Err((key, format!("`{key}` must be longer than nothing")));
+            }
+        }
+        Ok(())
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        &["received > 0"]
+    }
+
+    fn clients(
+        &self,
+        _file: Option<&[u8]>,
+        _surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        Ok(Box::new(Clients(self.clone())))
+    }
+}
+
+#[derive(Debug)]
+struct Clients(ClientConfig);
+
+impl MakeClients for Clients {
+    fn client(&self, url: &str, _seed: u64) -> Result<Box<dyn Session>, String> {
+        let server = address(url).map_err(|error| error.to_string())?;
+        Ok(Box::new(Client::new(self.0.clone(), server)))
+    }
+}

@@ -1,0 +1,175 @@
+//! What a client makes of numbers: which are missing, which to ask for, which to give up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use serde::Serialize;
+
+use super::config::ClientConfig;
+use super::metrics as m;
+
+/// The most missing numbers that are remembered. Others are given up at once: a server may jump as
+/// far as it likes.
+const MISSING_MAX: usize = 4096;
+
+/// What headers of IPv4 and UDP take.
+const OVERHEAD: usize = 28;
+
+/// What the stream has come to: its row in the run file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    pub(super) expected: u64,
+    pub(super) received: u64,
+    pub(super) recovered: u64,
+    pub(super) given_up: u64,
+}
+
+/// The columns of that row.
+pub(super) const COLUMNS: &[&str] = &["/expected", "/received", "/recovered", "/given_up"];
+
+/// The numbers of one stream, from 0 on.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    asks: bool,
+    ask_again: Duration,
+    patience: Duration,
+    /// One more than the highest known.
+    next: u32,
+    missing: BTreeMap<u32, Missing>,
+    /// When [`Receiver::look`] finds something to do.
+    due: Option<Time>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    since: Time,
+    ask_at: Time,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &ClientConfig) -> Receiver {
+        Receiver {
+            asks: config.recovery,
+            ask_again: config.ask_again.0,
+            patience: config.give_up.0,
+            next: 0,
+            missing: BTreeMap::new(),
+            due: None,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// When to look next whether something is to be asked for or given up.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Whether every number so far has come or was given up.
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Takes in a piece of media of so many bytes.
+    pub(super) fn media(
+        &mut self,
+        (number, again): (u32, bool),
+        bytes: usize,
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
+        let headers = super::codec::media_header(number, again).len();
+        recorder.add(m::WIRE_BYTES, (bytes + headers + OVERHEAD) as u64);
+        recorder.add(m::RETRANSMITTED, u64::from(again));
+        if number >= self.next {
+            self.missed_up_to(number, at, recorder);
+            self.next = number.saturating_add(1);
+            self.counts.expected += 1;
+            recorder.add(m::EXPECTED, 1);
+        } else {
+            let Some(missing) = self.missing.remove(&number) else {
+                return recorder.add(m::DUPLICATED, 1);
+            };
+            if again {
+                self.counts.recovered += 1;
+                recorder.add(m::RECOVERED, 1);
+                let after = at.since(missing.since).as_nanos() as u64;
+                recorder.record(m::RECOVERY_DELAY, after);
+            } else {
+                recorder.add(m::REORDERED, 1);
+            }
+        }
+        self.counts.received += 1;
+        recorder.add(m::RECEIVED, 1);
+        recorder.add(m::PAYLOAD_BYTES, bytes as u64);
+    }
+
+    fn give_up(&mut self, count: u64, recorder: &mut Recorder) {
+        self.counts.given_up += count;
+        recorder.add(m::GIVEN_UP, count);
+    }
+
+    /// Gives up what is missing still: the client goes.
+    pub(super) fn finish(&mut self, recorder: &mut Recorder) {
+        self.give_up(self.missing.len() as u64, recorder);
+        self.missing.clear();
+    }
+
+    /// Takes in that there were so many.
+    pub(super) fn end(&mut self, count: u32, at: Time, recorder: &mut Recorder) {
+        self.missed_up_to(count, at, recorder);
+    }
+
+    /// All numbers from the next one to before that one are missing.
+    fn missed_up_to(&mut self, end: u32, at: Time, recorder: &mut Recorder) {
+        let count = end.saturating_sub(self.next);
+        let room = u32::try_from(MISSING_MAX - self.missing.len()).unwrap_or(0);
+        let kept = count.min(room);
+        self.counts.expected += u64::from(count);
+        recorder.add(m::EXPECTED, count.into());
+        recorder.add(m::MISSED, count.into());
+        self.give_up((count - kept).into(), recorder);
+        let missing = Missing {
+            since: at,
+            ask_at: at,
+        };
+        let numbers = end - kept..end;
+        self.missing.extend(numbers.map(|number| (number, missing)));
+        self.next = self.next.max(end);
+        if kept > 0 {
+            self.due = Some(at);
+        }
+    }
+
+    /// Gives up what has been missing for too long, and gives what to ask for now.
+    pub(super) fn look(&mut self, now: Time, recorder: &mut Recorder) -> Vec<u32> {
+        if self.due.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let (mut wanted, mut given_up) = (Vec::new(), 0);
+        let mut due = Time::NEVER;
+        self.missing.retain(|&number, missing| {
+            let end = missing.since + self.patience;
+            if end <= now {
+                given_up += 1;
+                return false;
+            }
+            if self.asks && missing.ask_at <= now {
+                wanted.push(number);
+                missing.ask_at = now + self.ask_again;
+            }
+            let ask_at = if self.asks { missing.ask_at } else { end };
+            due = due.min(end).min(ask_at);
+            true
+        });
+        self.give_up(given_up, recorder);
+        recorder.add(m::ASKED, wanted.len() as u64);
+        self.due = (due != Time::NEVER).then_some(due);
+        wanted
+    }
+}

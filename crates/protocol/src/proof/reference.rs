@@ -1,0 +1,171 @@
+//! The reference server as `serve proof` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::Catalogue;
+use measure::human::{count, plural};
+use measure::units::TimeSpan;
+use serde::Serialize;
+
+use super::config::ServerConfig;
+use super::endpoint::Endpoint;
+use super::metrics::CATALOGUE;
+use super::sender::Sent;
+use crate::reference::{
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    line, parses,
+};
+use crate::session::{self, Record};
+
+pub(super) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "Numbered media over UDP, sent again where it is asked for",
+    flags: FLAGS,
+    own_files: false,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output};
+    &[
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Listed),
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "UDP port to listen on; 0 for a free one",
+        )
+        .default("7777"),
+        Flag::new(
+            Media,
+            "packets",
+            Takes::Number("NUMBER", 1, 1_000_000_000),
+            "How many packets each client is sent",
+        )
+        .default("1000"),
+        Flag::new(
+            Media,
+            "every",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "How far apart they are",
+        )
+        .default("5ms"),
+        Flag::new(
+            Media,
+            "size",
+            Takes::Number("BYTES", 1, 1400),
+            "How many bytes of media each has",
+        )
+        .default("1000"),
+        Flag::new(
+            Faults,
+            "lose-every",
+            Takes::Number("NUMBER", 1, 1_000_000),
+            "Leave out every so many-th packet until it is asked for",
+        ),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of the cookies",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was sent to each client to this file, as lines of JSON",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    Ok(Box::new(ServerConfig {
+        count: flags.value("packets"),
+        every: flags.value::<TimeSpan>("every").0,
+        size: flags.value("size"),
+        lose_every: flags.get("lose-every"),
+        seed: flags.value("seed"),
+    }))
+}
+
+impl Settings for ServerConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        Ok(self)
+    }
+}
+
+impl Serve for ServerConfig {
+    fn catalogue(&self) -> Catalogue {
+        CATALOGUE
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn url(&self, address: SocketAddr, _tls: bool) -> String {
+        format!("proof://{address}")
+    }
+
+    fn endpoint(&self, _worker: u32) -> Option<Box<dyn session::Endpoint>> {
+        Some(Box::new(Endpoint::new(*self)))
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Clients::default())
+    }
+}
+
+/// All clients together: the last line of the report.
+#[derive(Debug, Default, Serialize)]
+struct Clients {
+    clients: u64,
+    #[serde(flatten)]
+    sent: Sent,
+}
+
+impl Tally for Clients {
+    fn second(&mut self, _second: Second<'_>) -> Option<String> {
+        None
+    }
+
+    fn done(&mut self, done: Record) -> Option<String> {
+        let client = done.take::<Sent>()?;
+        self.clients += 1;
+        self.sent.expected += client.expected;
+        self.sent.sent += client.sent;
+        self.sent.left_out += client.left_out;
+        self.sent.asked += client.asked;
+        self.sent.sent_again += client.sent_again;
+        self.sent.not_taken += client.not_taken;
+        Some(line(&client))
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "sent to {}: {} of {}, {} left out, {} sent again",
+            plural(self.clients as f64, "client", "clients"),
+            count(self.sent.sent as f64),
+            plural(self.sent.expected as f64, "packet", "packets"),
+            count(self.sent.left_out as f64),
+            count(self.sent.sent_again as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![self.so_far()]
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "all": self }))
+    }
+}

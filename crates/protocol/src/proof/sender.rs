@@ -1,0 +1,143 @@
+//! What a server sends: a flow of numbers, those that are asked for again, and the end.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+use serde::Serialize;
+
+use super::codec;
+use super::config::ServerConfig;
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+/// The most numbers that wait to be sent again.
+const AGAIN_MAX: usize = 256;
+
+/// How often the end is said, and how many times: a client that does not answer is gone.
+const END_EVERY: Duration = Duration::from_millis(100);
+const ENDS_MAX: u32 = 100;
+
+/// What was sent to a client, as it stands in the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Sent {
+    /// Numbers there were.
+    pub(super) expected: u64,
+    /// First copies that left.
+    pub(super) sent: u64,
+    /// First copies left out on purpose.
+    pub(super) left_out: u64,
+    /// Numbers asked for, as often as they were.
+    pub(super) asked: u64,
+    /// Copies that left because they were asked for.
+    pub(super) sent_again: u64,
+    /// Datagrams that the kernel did not take.
+    pub(super) not_taken: u64,
+}
+
+/// Numbered media for one client.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    config: ServerConfig,
+    payload: Bytes,
+    next: u32,
+    /// When the next number is due, or the next end.
+    due: Time,
+    again: VecDeque<(Time, u32)>,
+    ends: u32,
+    sent: Sent,
+}
+
+impl Numbers {
+    pub(super) fn new(config: ServerConfig, now: Time) -> Numbers {
+        Numbers {
+            config,
+            payload: Bytes::from(vec![0x47; config.size]),
+            next: 0,
+            due: now,
+            again: VecDeque::new(),
+            ends: 0,
+            sent: Sent::default(),
+        }
+    }
+
+    /// Sends these again, as far as they were due already.
+    pub(super) fn ask(&mut self, now: Time, numbers: &[u32]) {
+        for &number in numbers {
+            self.sent.asked += 1;
+            let waits = || self.again.iter().any(|&(_, other)| other == number);
+            if number < self.next && self.again.len() < AGAIN_MAX && !waits() {
+                self.again.push_back((now, number));
+            }
+        }
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn packet(&self, due: Time, header: &[u8], number: u32, kind: Kind) -> FlowPacket {
+        FlowPacket {
+            due,
+            header: PacketHeader::EMPTY.with(header),
+            payload: match kind {
+                Kind::End => Bytes::new(),
+                Kind::First | Kind::Again => self.payload.clone(),
+            },
+            tag: Tag(u64::from(number) | (kind as u64) << 32),
+        }
+    }
+}
+
+/// What a datagram is.
+#[derive(Clone, Copy)]
+enum Kind {
+    First = 0,
+    Again = 1,
+    End = 2,
+}
+
+impl Flow for Numbers {
+    fn next_due(&self) -> Option<Time> {
+        let again = self.again.front().map(|&(asked, _)| asked);
+        let next = (self.ends < ENDS_MAX).then_some(self.due);
+        again.into_iter().chain(next).min()
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        if let Some(&(asked, number)) = self.again.front() {
+            self.again.pop_front();
+            let header = codec::media_header(number, true);
+            return Some(self.packet(asked, &header, number, Kind::Again));
+        }
+        while self.due <= now && self.next < self.config.count {
+            let (number, due) = (self.next, self.due);
+            self.next += 1;
+            self.due += self.config.every;
+            self.sent.expected += 1;
+            let one_in = self.config.lose_every;
+            if one_in.is_some_and(|one_in| self.next.is_multiple_of(one_in)) {
+                self.sent.left_out += 1;
+                continue;
+            }
+            let header = codec::media_header(number, false);
+            return Some(self.packet(due, &header, number, Kind::First));
+        }
+        if self.due > now || self.ends >= ENDS_MAX {
+            return None;
+        }
+        self.ends += 1;
+        let due = std::mem::replace(&mut self.due, now + END_EVERY);
+        let count = self.config.count;
+        Some(self.packet(due, &codec::end(count), count, Kind::End))
+    }
+
+    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        match (left, tag.0 >> 32) {
+            (None, _) => self.sent.not_taken += 1,
+            (Some(_), 0) => self.sent.sent += 1,
+            (Some(_), 1) => self.sent.sent_again += 1,
+            (Some(_), _) => {}
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The server's side of a conversation, which begins when the client has shown where it is.
+
+use measure::Time;
+
+use super::codec::Message;
+use super::config::ServerConfig;
+use super::sender::Numbers;
+use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Record, Session};
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Server {
+    config: ServerConfig,
+    flow: Option<FlowId>,
+}
+
+impl Server {
+    pub(super) fn new(config: ServerConfig) -> Server {
+        Server { config, flow: None }
+    }
+
+    fn begin(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+        let flow = cx.flows.insert(Numbers::new(self.config, cx.now));
+        self.flow = Some(flow);
+        cx.out.push_back(Output::StartFlow { flow, channel });
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        let Some(flow) = self.flow.take() else { return };
+        cx.out.push_back(Output::StopFlow { flow });
+        let flow: Box<Numbers> = cx.flows.take(flow);
+        cx.out.push_back(Output::Record(Record::new(flow.sent())));
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}
+
+impl Session for Server {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Opened { channel, .. } => self.begin(cx, channel),
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    let Some(flow) = self.flow else { return };
+                    let now = cx.now;
+                    match Message::parse(datagram.bytes) {
+                        Some(Message::Want(numbers)) => {
+                            cx.flows
+                                .with(flow, |flow: &mut Numbers| flow.ask(now, &numbers));
+                        }
+                        Some(Message::Bye) => self.end(cx, Outcome::Completed),
+                        // A hello that was said again, or what is no message of a client's.
+                        _ => {}
+                    }
+                }
+            }
+            // Nobody has said goodbye for so long.
+            Input::FlowEnded { .. } => self.end(cx, Outcome::Completed),
+            Input::Stop { .. } => self.end(cx, Outcome::Stopped),
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}

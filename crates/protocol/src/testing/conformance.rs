@@ -4,7 +4,10 @@
 //! A [`Case`] is a small client and a small server that write down what they hear. Wherever it is
 //! carried, both sides must write down the same: [`Case::check`].
 
+mod connections;
+mod exchanges;
 mod flows;
+mod sinks;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +46,8 @@ type MakeClient = fn(SocketAddr, Log) -> Box<dyn Session>;
 pub enum Server {
     /// A listener of TCP; makes a session for each connection.
     Tcp(fn(Log) -> Box<dyn Session>),
+    /// The same with TLS. Its certificate need not be one that anybody trusts.
+    Tls(fn(Log) -> Box<dyn Session>),
     /// An endpoint of UDP.
     Udp(fn(Log) -> Box<dyn Endpoint>),
     /// A UDP port that nobody has.
@@ -117,6 +122,18 @@ fn open_tcp(cx: &mut Context<'_>, to: SocketAddr) {
             host: to.ip().to_string(),
             port: to.port(),
             timeout: Duration::from_secs(5),
+        },
+    });
+}
+
+fn open_tls(cx: &mut Context<'_>, to: SocketAddr) {
+    cx.out.push_back(Output::Open {
+        channel: CHANNEL,
+        open: Open::Tls {
+            host: to.ip().to_string(),
+            port: to.port(),
+            timeout: Duration::from_secs(5),
+            server_name: None,
         },
     });
 }
@@ -207,7 +224,16 @@ fn by_address(log: Log, serve: fn(Log) -> Box<dyn Session>) -> Box<dyn Endpoint>
 /// All cases.
 pub fn cases() -> Vec<Case> {
     vec![
-        ECHO,
+        connections::ECHO,
+        connections::SECURE,
+        connections::SECURE_GOODBYE,
+        exchanges::BY_ANSWERS,
+        exchanges::BY_RATE,
+        exchanges::BY_ROUNDS,
+        exchanges::SECURE,
+        exchanges::STOPPED,
+        exchanges::REFUSED,
+        sinks::COUNTED,
         CHALLENGE,
         UNCONNECTED,
         BATCHES,
@@ -225,47 +251,6 @@ pub fn cases() -> Vec<Case> {
         STOP,
     ]
 }
-
-const ECHO: Case = Case {
-    name: "bytes of a connection come in order, and its end is heard",
-    client: |server, log| {
-        script(move |cx, input, _| match input {
-            Input::Start { .. } => open_tcp(cx, server),
-            Input::Opened { .. } => {
-                log.add("opened");
-                send(cx, b"one ");
-                send(cx, b"two");
-            }
-            Input::Bytes { bytes, .. } => {
-                log.add(text(bytes));
-                end(cx, Outcome::Completed);
-            }
-            _ => log.add("something else"),
-        })
-    },
-    server: Server::Tcp(|log| {
-        let mut heard = Vec::new();
-        script(move |cx, input, _| match input {
-            Input::Start { .. } => {}
-            Input::Opened { remote, .. } => log.add(format!("remote: {}", remote.is_some())),
-            Input::Bytes { bytes, .. } => {
-                heard.extend_from_slice(bytes);
-                if heard.len() == 7 {
-                    log.add(text(&heard));
-                    send(cx, &heard);
-                }
-            }
-            Input::Closed { how, .. } => {
-                log.add(format!("{how:?}"));
-                end(cx, Outcome::Completed);
-            }
-            _ => log.add("something else"),
-        })
-    }),
-    stop: None,
-    client_hears: &["opened", "one two"],
-    server_hears: &["remote: true", "one two", "End"],
-};
 
 /// Answers every datagram with the same, and is over with `bye`.
 fn echo(log: Log) -> Box<dyn Session> {
@@ -671,7 +656,7 @@ mod tests {
             let made = (case.client)(to, client.clone());
             let log = server.clone();
             let mut pair = Pair::new(settings, made, move |_| match case.server {
-                Server::Tcp(serve) => serve(log.clone()),
+                Server::Tcp(serve) | Server::Tls(serve) => serve(log.clone()),
                 Server::Udp(_) | Server::Nobody => unreachable!("nobody connects"),
             });
             if let Server::Udp(endpoint) = case.server {

@@ -3,6 +3,7 @@
 mod arrive;
 mod carry_out;
 mod datagrams;
+mod exchanges;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,8 +17,8 @@ use measure::{Catalogue, Recorder, Time};
 
 use super::stream::Stream;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Endpoint, FlowId, Flows, Input, MediaEvent, Outbox,
-    Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
+    ChannelError, ChannelId, Closed, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input,
+    MediaEvent, Outbox, Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
 };
 use link::{Counts, Link, Settings};
 
@@ -142,6 +143,7 @@ pub struct Pair {
     addresses: BTreeMap<SocketAddr, Vec<(usize, ChannelId, Port)>>,
     next_port: u16,
     active: Vec<Active>,
+    lines: BTreeMap<exchanges::Key, exchanges::Line>,
     topics: BTreeMap<String, Topic>,
     pending: VecDeque<(usize, Pending)>,
     said: Vec<(SessionNumber, Output)>,
@@ -291,6 +293,10 @@ enum Pending {
     FlowEnded {
         flow: FlowId,
     },
+    Exchanged {
+        channel: ChannelId,
+        how: ExchangeEnded,
+    },
     Told {
         topic: String,
         message: Arc<str>,
@@ -338,6 +344,7 @@ impl Pair {
             addresses: BTreeMap::new(),
             next_port: 20_000,
             active: Vec::new(),
+            lines: BTreeMap::new(),
             topics: BTreeMap::new(),
             pending: VecDeque::new(),
             said: Vec::new(),
@@ -438,14 +445,22 @@ impl Pair {
     /// Breaks all connections; both ends hear of it.
     pub fn break_connections(&mut self) {
         let how = Closed::Reset;
+        let mut broken = Vec::new();
         for connection in &mut self.connections {
             for end in 0..2 {
                 if std::mem::take(&mut connection.open[end]) {
-                    let (session, channel) = connection.ends[end];
-                    self.pending
-                        .push_back((session, Pending::Closed { channel, how }));
+                    broken.push(connection.ends[end]);
                 }
             }
+        }
+        for (session, channel) in broken {
+            let key = (session, channel);
+            if self.lines.contains_key(&key) {
+                self.end_exchange(key, ExchangeEnded::Closed(how));
+                continue;
+            }
+            self.pending
+                .push_back((session, Pending::Closed { channel, how }));
         }
     }
 
@@ -478,8 +493,10 @@ impl Pair {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let flows = self.active.iter().map(|active| active.due);
         let flow = flows.filter(|&due| due != Time::NEVER).min();
+        let exchange = self.exchange_due().map(|(at, _)| at);
         let deadline = self.deadline().map(|(at, _)| at);
-        [event, flow, deadline].into_iter().flatten().min()
+        let dues = [event, flow, exchange, deadline];
+        dues.into_iter().flatten().min()
     }
 
     fn deadline(&self) -> Option<(Time, usize)> {
@@ -491,7 +508,8 @@ impl Pair {
             .min()
     }
 
-    /// Does one thing that is due now: what the network has in store, then flows, then deadlines.
+    /// Does one thing that is due now: what the network has in store, then flows, then exchanges, then
+    /// deadlines.
     fn step(&mut self) {
         if let Some(Reverse((at, _, event))) = self.events.peek().copied()
             && at <= self.now
@@ -502,6 +520,12 @@ impl Pair {
         }
         if let Some(place) = self.active.iter().position(|flow| flow.due <= self.now) {
             self.send_flow(place);
+            return;
+        }
+        if let Some((at, key)) = self.exchange_due()
+            && at <= self.now
+        {
+            self.step_exchange(key);
             return;
         }
         if let Some((at, place)) = self.deadline()
@@ -544,6 +568,10 @@ impl Pair {
                 }
                 &Pending::Media { sink, event } => Input::Media { sink, event },
                 &Pending::FlowEnded { flow } => Input::FlowEnded { flow },
+                Pending::Exchanged { channel, how } => Input::Exchanged {
+                    channel: *channel,
+                    how: how.clone(),
+                },
                 Pending::Told { topic, message } => Input::Told { topic, message },
             };
             self.deliver(place, input);

@@ -21,12 +21,26 @@ fn idle() -> Duty {
     }
 }
 
+/// A server's TLS with a certificate that nobody has signed but itself.
+fn tls() -> net::tls::Server {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a key");
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("the folder is ours");
+        path
+    };
+    let chain = place("cert.pem", own.cert.pem());
+    let key = place("key.pem", own.signing_key.serialize_pem());
+    net::tls::Server::from_files(&chain, &key).expect("they belong together")
+}
+
 /// The server's worker, and where it listens.
 fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
     let mut duty = idle();
     let udp = || UdpSocket::bind((LOCAL, 0)).expect("a free port");
     let at = match case.server {
-        Server::Tcp(serve) => {
+        Server::Tcp(serve) | Server::Tls(serve) => {
             let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
             let at = listener.local_addr();
             let log = Mutex::new(log.clone());
@@ -38,7 +52,7 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
                 apart: false,
                 own_files: false,
                 accept,
-                tls: None,
+                tls: matches!(case.server, Server::Tls(_)).then(tls),
             };
             duty.serving.push((listener, serving));
             at
@@ -76,7 +90,10 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
         urls: vec!["toy".to_owned()],
         pick: Pick::InTurn,
         leave,
-        tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
+        tls: Arc::new(net::tls::Client::new(net::tls::Trust {
+            anybody: true,
+            authorities: None,
+        })),
         client,
         traced: crate::trace::Traced::default(),
         media: true,

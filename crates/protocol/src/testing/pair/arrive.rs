@@ -89,6 +89,13 @@ impl Pair {
         let ended = state.streams[1 - end].read(self.now, &mut bytes);
         let (session, channel) = state.ends[end];
         let at = self.now;
+        if self.connections[connection].open[end]
+            && self.exchange_hears((session, channel), &bytes, ended)
+        {
+            self.scratch = bytes;
+            self.settle();
+            return;
+        }
         for bytes in bytes.chunks(READ) {
             // It may close the channel on the way.
             if self.connections[connection].open[end] {

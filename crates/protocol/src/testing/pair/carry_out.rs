@@ -9,7 +9,9 @@ use super::{
     Active, Channel, Datagram, Event, Kind, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
     Udp, address,
 };
-use crate::session::{ChannelError, ChannelId, FlowId, Handover, Open, Output, PacketHeader, Port};
+use crate::session::{
+    ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Open, Output, PacketHeader, Port,
+};
 use link::Link;
 use measure::Time;
 
@@ -46,6 +48,8 @@ impl Pair {
                 self.active
                     .retain(|active| (active.session, active.flow) != (place, flow));
             }
+            Output::Exchange { channel, exchange } => self.begin_exchange(place, channel, exchange),
+            Output::FinishExchange { channel } => self.finish_exchange((place, channel)),
             Output::Listen { topic } => {
                 let state = self.topics.entry(topic.clone()).or_default();
                 state.listeners.push(place);
@@ -203,7 +207,7 @@ impl Pair {
     }
 
     /// Sends on a connection; `false` where it is no longer open.
-    fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 2]) -> bool {
+    pub(super) fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 2]) -> bool {
         let state = &mut self.connections[connection];
         if !state.open[end] {
             return false;
@@ -259,6 +263,7 @@ impl Pair {
     }
 
     fn close(&mut self, place: usize, channel: ChannelId) {
+        self.drop_exchange((place, channel), &ExchangeEnded::OnPurpose);
         match self.slots[place].channels.remove(&channel) {
             Some(Channel::Stream { connection, end }) => self.close_end(connection, end),
             Some(Channel::Ports(ports)) => {

@@ -1,0 +1,98 @@
+//! Cases of connections, plain and secure.
+
+use std::net::SocketAddr;
+
+use super::{Case, Log, Server, end, open_tcp, open_tls, script, send, text};
+use crate::session::{Context, Input, Outcome, Session};
+
+/// Sends two pieces, and has it all back before it leaves.
+fn says_two(
+    open: fn(&mut Context<'_>, SocketAddr),
+    server: SocketAddr,
+    log: Log,
+) -> Box<dyn Session> {
+    let mut heard = Vec::new();
+    script(move |cx, input, _| match input {
+        Input::Start { .. } => open(cx, server),
+        Input::Opened { .. } => {
+            log.add("opened");
+            send(cx, b"one ");
+            send(cx, b"two");
+        }
+        Input::Bytes { bytes, .. } => {
+            heard.extend_from_slice(bytes);
+            if heard.len() == 7 {
+                log.add(text(&heard));
+                end(cx, Outcome::Completed);
+            }
+        }
+        _ => log.add("something else"),
+    })
+}
+
+fn sends_back(log: Log) -> Box<dyn Session> {
+    let mut heard = Vec::new();
+    script(move |cx, input, _| match input {
+        Input::Start { .. } => {}
+        Input::Opened { remote, .. } => log.add(format!("remote: {}", remote.is_some())),
+        Input::Bytes { bytes, .. } => {
+            heard.extend_from_slice(bytes);
+            if heard.len() == 7 {
+                log.add(text(&heard));
+                send(cx, &heard);
+            }
+        }
+        Input::Closed { how, .. } => {
+            log.add(format!("{how:?}"));
+            end(cx, Outcome::Completed);
+        }
+        _ => log.add("something else"),
+    })
+}
+
+pub(super) const ECHO: Case = Case {
+    name: "bytes of a connection come in order, and its end is heard",
+    client: |server, log| says_two(open_tcp, server, log),
+    server: Server::Tcp(sends_back),
+    stop: None,
+    client_hears: &["opened", "one two"],
+    server_hears: &["remote: true", "one two", "End"],
+};
+
+pub(super) const SECURE: Case = Case {
+    name: "with TLS bytes are the plain ones, and the end is heard alike",
+    client: |server, log| says_two(open_tls, server, log),
+    server: Server::Tls(sends_back),
+    ..ECHO
+};
+
+pub(super) const SECURE_GOODBYE: Case = Case {
+    name: "what was sent before the end of a connection with TLS comes before it",
+    client: |server, log| {
+        let mut heard = 0;
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_tls(cx, server),
+            Input::Opened { .. } => send(cx, b"go"),
+            Input::Bytes { bytes, .. } => heard += bytes.len(),
+            Input::Closed { how, .. } => {
+                log.add(format!("{heard} bytes, {how:?}"));
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Tls(|log| {
+        script(move |cx, input, _| match input {
+            Input::Start { .. } | Input::Opened { .. } => {}
+            Input::Bytes { bytes, .. } => {
+                log.add(text(bytes));
+                send(cx, &[7; 100_000]);
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    }),
+    stop: None,
+    client_hears: &["100000 bytes, End"],
+    server_hears: &["go"],
+};

@@ -1,0 +1,248 @@
+//! Cases of connections that sessions hand over.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use super::{CHANNEL, Case, Log, Server, end, open_tcp, open_tls, script};
+use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
+use crate::session::{Context, Failure, Input, Outcome, Output, Pace, Session};
+
+/// The messages of these cases, all alike.
+const MESSAGE: &[u8] = b"ping";
+
+/// Sends so many messages at its pace, and hears as many.
+#[derive(Debug)]
+struct Asks {
+    pace: Pace,
+    most: usize,
+    sent: usize,
+    heard: usize,
+    finished: bool,
+    log: Log,
+}
+
+impl Asks {
+    fn after(&self) -> After {
+        let all = self.finished || self.sent == self.most;
+        match all && self.heard == self.sent * MESSAGE.len() {
+            true => After::Finish,
+            false => After::Go,
+        }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) {
+        if self.sent < self.most && !self.finished {
+            out.extend_from_slice(MESSAGE);
+        }
+    }
+
+    /// Where answers let it: one message at a time.
+    fn go_on(&mut self, tools: &mut Tools<'_>) {
+        if self.pace == Pace::Answers && self.heard == self.sent * MESSAGE.len() {
+            self.write(tools.out);
+            self.sent += usize::from(!tools.out.is_empty());
+        }
+    }
+}
+
+impl Exchange for Asks {
+    fn plan(&self) -> Plan {
+        Plan {
+            pace: self.pace,
+            ..Plan::default()
+        }
+    }
+
+    fn begin(&mut self, tools: &mut Tools<'_>) {
+        self.go_on(tools);
+    }
+
+    fn write_planned(&mut self, tools: &mut Tools<'_>) {
+        self.write(tools.out);
+    }
+
+    fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
+        if planned > tools.now || tools.out != MESSAGE {
+            self.log.add("sent something else, or too early");
+        }
+        self.sent += 1;
+        self.after()
+    }
+
+    fn received(&mut self, bytes: &[u8], _: Time, tools: &mut Tools<'_>) -> Result<After, Failure> {
+        self.heard += bytes.len();
+        self.go_on(tools);
+        Ok(self.after())
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        (self.after() == After::Go).then_some(Duration::from_secs(2))
+    }
+
+    fn goodbye(&mut self, out: &mut Vec<u8>) {
+        if self.most > 0 {
+            out.extend_from_slice(b"bye");
+            self.most = 0;
+        }
+    }
+
+    fn ended(&mut self, how: &Ended, _: &mut Recorder) {
+        let all = self.heard == self.sent * MESSAGE.len() && self.sent > 0;
+        self.log.add(format!("all came back: {all}, {how:?}"));
+    }
+}
+
+/// Sends back what comes, but for the goodbye.
+#[derive(Debug)]
+struct Echoes {
+    heard: Vec<u8>,
+    log: Log,
+}
+
+impl Exchange for Echoes {
+    fn outlives_peer(&self) -> bool {
+        true
+    }
+
+    fn received(&mut self, bytes: &[u8], _: Time, tools: &mut Tools<'_>) -> Result<After, Failure> {
+        self.heard.extend_from_slice(bytes);
+        while let Some(rest) = self.heard.strip_prefix(MESSAGE) {
+            tools.out.extend_from_slice(MESSAGE);
+            self.heard = rest.to_vec();
+        }
+        match self.heard.starts_with(b"no!") {
+            true => Err(Failure {
+                reason: "no",
+                detail: String::new(),
+            }),
+            false => Ok(After::Go),
+        }
+    }
+
+    fn ended(&mut self, how: &Ended, _: &mut Recorder) {
+        let last = super::text(&self.heard);
+        self.log.add(format!("last words: {last}, {how:?}"));
+    }
+}
+
+fn asks(
+    open: fn(&mut Context<'_>, SocketAddr),
+    (pace, most): (Pace, usize),
+    server: SocketAddr,
+    log: Log,
+) -> Box<dyn Session> {
+    script(move |cx, input, _| match input {
+        Input::Start { .. } => open(cx, server),
+        Input::Opened { .. } => {
+            let exchange = Asks {
+                pace,
+                most,
+                sent: 0,
+                heard: 0,
+                finished: false,
+                log: log.clone(),
+            };
+            cx.out.push_back(Output::Exchange {
+                channel: CHANNEL,
+                exchange: Box::new(exchange),
+            });
+        }
+        Input::Stop { .. } => {
+            log.add("stop");
+            cx.out
+                .push_back(Output::FinishExchange { channel: CHANNEL });
+        }
+        Input::Exchanged { how, .. } => {
+            log.add(format!("{how:?}"));
+            end(cx, Outcome::Completed);
+        }
+        _ => log.add("something else"),
+    })
+}
+
+fn echoes(log: Log) -> Box<dyn Session> {
+    script(move |cx, input, _| match input {
+        Input::Start { .. } => {}
+        Input::Opened { .. } => cx.out.push_back(Output::Exchange {
+            channel: CHANNEL,
+            exchange: Box::new(Echoes {
+                heard: Vec::new(),
+                log: log.clone(),
+            }),
+        }),
+        Input::Exchanged { how, .. } => {
+            log.add(format!("{how:?}"));
+            end(cx, Outcome::Completed);
+        }
+        _ => log.add("something else"),
+    })
+}
+
+const RATE: (Pace, usize) = (Pace::Rate(Duration::from_millis(10)), 5);
+const ROUNDS: (Pace, usize) = (Pace::Every(Duration::from_millis(10)), 5);
+const ANSWERS: (Pace, usize) = (Pace::Answers, 5);
+const ENDLESS: (Pace, usize) = (Pace::Answers, usize::MAX);
+
+pub(super) const BY_ANSWERS: Case = Case {
+    name: "a connection that was handed over ends in order when all was answered",
+    client: |server, log| asks(open_tcp, ANSWERS, server, log),
+    server: Server::Tcp(echoes),
+    stop: None,
+    client_hears: &["all came back: true, InOrder", "InOrder"],
+    server_hears: &["last words: bye, InOrder", "InOrder"],
+};
+
+pub(super) const BY_RATE: Case = Case {
+    name: "messages of a connection that was handed over leave by their rate",
+    client: |server, log| asks(open_tcp, RATE, server, log),
+    ..BY_ANSWERS
+};
+
+pub(super) const BY_ROUNDS: Case = Case {
+    name: "messages of a connection that was handed over leave in rounds",
+    client: |server, log| asks(open_tcp, ROUNDS, server, log),
+    ..BY_ANSWERS
+};
+
+pub(super) const SECURE: Case = Case {
+    name: "a connection with TLS is handed over as a plain one is",
+    client: |server, log| asks(open_tls, RATE, server, log),
+    server: Server::Tls(echoes),
+    ..BY_ANSWERS
+};
+
+pub(super) const STOPPED: Case = Case {
+    name: "who is told to stop finishes what it handed over",
+    client: |server, log| asks(open_tcp, ENDLESS, server, log),
+    stop: Some(Duration::from_millis(300)),
+    client_hears: &["stop", "all came back: true, InOrder", "InOrder"],
+    ..BY_ANSWERS
+};
+
+pub(super) const REFUSED: Case = Case {
+    name: "an exchange that cannot use what came ends its connection",
+    client: |server, log| {
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_tcp(cx, server),
+            Input::Opened { .. } => super::send(cx, b"pingno!"),
+            Input::Bytes { .. } => {}
+            Input::Closed { how, .. } => {
+                log.add(format!("{how:?}"));
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    client_hears: &["End"],
+    server_hears: &[
+        "last words: no!, Failed(Failure { reason: \"no\", detail: \"\" })",
+        "Failed(Failure { reason: \"no\", detail: \"\" })",
+    ],
+    ..BY_ANSWERS
+};

@@ -534,3 +534,6 @@ fn membership_error(error: &io::Error) -> ChannelError {
         _ => channel_error(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,8 +25,8 @@ mod conformance;
 mod datagrams;
 mod hearing;
 pub(super) mod ring;
+mod segment_times;
 mod tasks;
-mod watch;
 
 use super::{Accept, ClientPlan, EndpointPlan, MakeClient, PopulationPlan, Serving, WINDOW};
 use crate::crew::{Crew, Duty};

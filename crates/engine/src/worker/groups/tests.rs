@@ -1,0 +1,117 @@
+//! Groups without a worker: who shares a membership, and who hears what comes.
+
+use net::Waker;
+
+use super::*;
+
+const CHANNEL: ChannelId = ChannelId(3);
+
+/// A receiver report, which only a receiver sends, and a sender report.
+const OF_RECEIVER: [u8; 8] = [0x80, 201, 0, 1, 0, 0, 0, 1];
+const OF_SENDER: [u8; 28] = {
+    let mut report = [0; 28];
+    (report[0], report[1], report[3]) = (0x80, 200, 6);
+    report
+};
+
+fn session(serial: u64) -> SessionKey {
+    let place = 1;
+    SessionKey { place, serial }
+}
+
+fn runtime() -> Runtime {
+    let waker = Waker::new().expect("linux has it");
+    let (reports, _) = crossbeam_channel::unbounded();
+    Runtime::new(&waker, reports).expect("linux has it")
+}
+
+fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize {
+    let open = Open::Multicast {
+        group: Ipv4Addr::new(239, 255, 77, 1).into(),
+        port,
+        control: port + 1,
+        sources: Vec::new(),
+        interface: Interface::With(Ipv4Addr::LOCALHOST.into()),
+        ttl: 0,
+        sink: None,
+    };
+    let whose = (session(serial), 0);
+    let joined = groups.join(runtime, whose, CHANNEL, open, 0);
+    joined.expect("loopback takes part").0
+}
+
+fn report<'a>(bytes: &'a [u8], source: IpAddr) -> Datagram<'a> {
+    Datagram {
+        from: SocketAddr::new(source, 9),
+        at: Time::ZERO,
+        bytes,
+        length: bytes.len(),
+    }
+}
+
+#[test]
+fn sessions_that_join_alike_share_a_membership_until_the_last_leaves() {
+    let (mut groups, mut runtime) = (Groups::default(), runtime());
+    let first = join(&mut groups, &runtime, 1, 31_400);
+    assert_eq!(join(&mut groups, &runtime, 2, 31_400), first);
+    let other = join(&mut groups, &runtime, 3, 31_402);
+    assert_ne!(other, first);
+    assert_eq!((groups.count(), groups.media().len()), (4, 2));
+    groups.leave(first, session(1), &mut runtime);
+    assert_eq!(groups.count(), 4);
+    groups.leave(first, session(2), &mut runtime);
+    assert_eq!((groups.count(), groups.media_of(first)), (2, None));
+    assert_ne!(groups.next_read(), Time::NEVER);
+    groups.leave(other, session(3), &mut runtime);
+    assert_eq!(groups.next_read(), Time::NEVER);
+}
+
+#[test]
+fn all_hear_a_senders_report_and_the_first_hears_a_receivers() {
+    let (mut groups, mut runtime) = (Groups::default(), runtime());
+    let source = IpAddr::from([10, 0, 0, 1]);
+    let mut place = 0;
+    for serial in 1..=3 {
+        place = join(&mut groups, &runtime, serial, 31_410);
+        // The third has not begun.
+        if serial < 3 {
+            groups.begin(place, (session(serial), CHANNEL), source, &mut runtime);
+        }
+    }
+    let media = groups.media_of(place).expect("it was joined");
+    let who = |bytes: &[u8], from| {
+        let heard = groups.hearers_of_control(media, &report(bytes, from));
+        let serials = heard.iter().map(|(session, _)| session.serial);
+        serials.collect::<Vec<_>>()
+    };
+    assert_eq!(who(&OF_SENDER, source), [1, 2]);
+    assert_eq!(who(&OF_RECEIVER, source), [1]);
+    assert_eq!(who(&OF_SENDER, IpAddr::from([10, 0, 0, 9])), [0; 0]);
+}
+
+#[test]
+fn media_of_another_source_or_of_before_is_not_heard() {
+    let (mut groups, mut runtime) = (Groups::default(), runtime());
+    let source = IpAddr::from([10, 0, 0, 1]);
+    let place = join(&mut groups, &runtime, 1, 31_420);
+    groups.begin(place, (session(1), CHANNEL), source, &mut runtime);
+    let media = groups.media_of(place).expect("it was joined");
+    let [hearer] = groups.hearers(media)[..] else {
+        panic!("it counts for itself");
+    };
+    let (before, later) = (Time::ZERO, runtime.clock.now());
+    for (from, at, takes) in [
+        (source, later, true),
+        (source, before, false),
+        (IpAddr::from([10, 0, 0, 9]), later, false),
+    ] {
+        let datagram = Datagram {
+            at,
+            ..report(&OF_SENDER, from)
+        };
+        assert_eq!(hearer.takes(&datagram, &mut runtime), takes);
+    }
+    let window = runtime.tester.take_window();
+    let foreign = window.counters[usize::from(tester::FOREIGN_PACKETS.0)];
+    assert_eq!(foreign, 1);
+}

@@ -245,14 +245,21 @@ fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
     // ::ffff:127.0.0.1.
     let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
     for (address, segments) in [(LOCAL, false), (mapped, true)] {
-        let heard = heard_of_at(address, segments, |mut stream, clock| {
-            send_paced(&mut stream, clock, COUNT);
-        });
-        assert_eq!(
-            (heard.bytes == all(COUNT), heard.closed),
-            (true, Some(Closed::End))
-        );
-        assert!(heard.reads > COUNT / 4, "{} reads", heard.reads);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let heard = heard_of_at(address, segments, |mut stream, clock| {
+                send_paced(&mut stream, clock, COUNT);
+            });
+            assert_eq!(
+                (heard.bytes == all(COUNT), heard.closed),
+                (true, Some(Closed::End))
+            );
+            // On a busy machine several come before the worker has its turn.
+            if heard.reads > COUNT / 4 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{} reads", heard.reads);
+        }
     }
 }
 

@@ -116,20 +116,8 @@ impl Console {
     }
 
     /// A result that is laid out for whoever reads it: on standard output, unless something else
-    /// goes there. Nothing where the user wants quiet.
+    /// goes there.
     pub(crate) fn show(
-        self,
-        to_stderr: bool,
-        text: impl FnOnce(Layout) -> String,
-    ) -> Result<(), Failure> {
-        if self.quiet {
-            return Ok(());
-        }
-        self.show_always(to_stderr, text)
-    }
-
-    /// The same, also where the user wants quiet.
-    pub(crate) fn show_always(
         self,
         to_stderr: bool,
         text: impl FnOnce(Layout) -> String,

@@ -25,7 +25,7 @@ pub use capacity::Capacity;
 pub use figures::Figures;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
-pub use table::table;
+pub use table::{headlines, table};
 
 use crate::ReportError;
 use crate::model::Report;

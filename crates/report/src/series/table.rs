@@ -127,6 +127,38 @@ pub fn table(series: &Series, layout: Layout) -> String {
     gate::lines(&text, paint.colour).into_owned()
 }
 
+/// The verdict of each run with the values that it sets, and below it the first reason: what is left
+/// of a series for who wants quiet.
+pub fn headlines(series: &Series, layout: Layout) -> String {
+    let mut text = String::new();
+    let paint = layout.paint;
+    let names = short_names(&series.varied);
+    for row in &series.runs {
+        let Cell {
+            text: word, look, ..
+        } = verdict(row);
+        let word = match look {
+            Look::Plain => word,
+            Look::Good => paint.good(&word),
+            Look::Bad => paint.bad(&word),
+            Look::Doubtful => paint.doubtful(&word),
+        };
+        let settings = names.iter().zip(&row.values);
+        let settings = settings.map(|(name, value)| one_line(&format!("{name}: {value}")));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "{}  {settings}", paint.strong(&word));
+        let room = layout.width.saturating_sub(2).max(20);
+        let reason = row
+            .reasons
+            .first()
+            .map(|reason| fold(&one_line(reason), room));
+        for line in reason.into_iter().flatten() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    gate::lines(&text, paint.colour).into_owned()
+}
+
 /// Values cut to what a column shows. Where that leaves some alike that are not, what all begin
 /// with goes first.
 fn told_apart(texts: Vec<String>) -> Vec<String> {

@@ -153,7 +153,7 @@ fn write_out(
         }
         None => Ok(()),
     };
-    console.show_always(to_stderr, |layout| match console.quiet {
+    console.show(to_stderr, |layout| match console.quiet {
         true => report::headline(report, layout),
         false => report::summary(report, layout),
     })?;

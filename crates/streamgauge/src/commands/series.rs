@@ -283,7 +283,10 @@ fn write_out(
         Some(json) => json.write(|out| report::json::write_series(series, out)),
         None => Ok(()),
     };
-    console.show(to_stderr, |layout| report::series::table(series, layout))?;
+    console.show(to_stderr, |layout| match console.quiet {
+        true => report::series::headlines(series, layout),
+        false => report::series::table(series, layout),
+    })?;
     written
 }
 

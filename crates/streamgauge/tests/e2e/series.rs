@@ -67,6 +67,13 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
     assert!(finished.stdout.contains("capacity"), "{}", finished.stdout);
     let again = run(folder.path(), ["report", "x.series"]).expect(0);
     assert_eq!(again.stdout, finished.stdout);
+    // Who wants quiet gets the verdict of each run.
+    let quiet = run(folder.path(), ["report", "x.series", "-q"]).expect(0);
+    let lines: Vec<&str> = quiet.stdout.lines().collect();
+    let of_run = |at: usize| lines[at].starts_with("PASS") && lines[at].contains("clients: ");
+    assert!((0..lines.len()).all(of_run), "{}", quiet.stdout);
+    let runs = report["runs"].as_array().map(Vec::len);
+    assert_eq!(Some(lines.len()), runs, "{}", quiet.stdout);
     // It is replaced only where that is asked for, as a run file is.
     let arguments = ["run", "s.yaml", "-q", "--out", "x.series/"];
     run(folder.path(), arguments).expect(104).names("--force");

@@ -18,7 +18,7 @@ use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::Overrides;
 use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::server::{self, ServerKeys};
-use crate::source::Origin;
+use crate::source::{Origin, SourceKind};
 use crate::tester::{self, TesterKeys};
 use crate::{population, sources};
 
@@ -420,6 +420,11 @@ fn check_threshold(
     has_server: bool,
     broken: bool,
 ) -> Result<(), Problem> {
+    // The option that has it is named anyway.
+    let named = |message: &str| match node.origin.source.kind {
+        SourceKind::Option => message.to_owned(),
+        _ => format!("threshold `{}`: {message}", shown(written)),
+    };
     let located = |error: measure::ThresholdError| {
         // The place within the text, where the file shows it letter by letter.
         let raw = node.origin.text();
@@ -433,20 +438,13 @@ fn check_threshold(
             }
             None => node.origin.clone(),
         };
-        Problem::new(
-            &origin,
-            format!("threshold `{}`: {}", shown(written), error.message),
-        )
-        .help(error.help)
+        Problem::new(&origin, named(&error.message)).help(error.help)
     };
     let threshold = measure::Threshold::parse(written).map_err(located)?;
     if threshold.subject() == "server" && !has_server {
         return Err(Problem::new(
             &node.origin,
-            format!(
-                "threshold `{}`: the scenario has no `server` to measure",
-                shown(written)
-            ),
+            named("the scenario has no `server` to measure"),
         )
         .help("launch it with `server: {command: [...]}` or watch it with `server: {observe: {pid: 123}}`"));
     }

@@ -236,7 +236,7 @@ fn a_wrong_argument_names_itself() {
             thresholds: vec!["viewers.lss < 1%".to_owned()],
             ..OneLiner::default()
         }),
-        "--threshold viewers.lss < 1%: threshold `viewers.lss < 1%`: `viewers` has no metric `lss` | did you mean `loss`?\n"
+        "--threshold viewers.lss < 1%: `viewers` has no metric `lss` | did you mean `loss`?\n"
     );
     assert_eq!(
         refused(&OneLiner {

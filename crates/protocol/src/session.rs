@@ -38,7 +38,7 @@ pub use exchange::{Ended as ExchangeEnded, Exchange};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
 pub use record::Record;
 pub use schedule::Pace;
-pub use sinks::{Arrival, MediaEvent, Needs, Sink, SinkId, Sinks};
+pub use sinks::{Arrival, Media, MediaEvent, MediaMark, Needs, Sink, SinkId, Sinks};
 pub use streams::StreamRow;
 
 /// One side of one conversation.
@@ -343,7 +343,7 @@ pub enum Open {
         path: PathBuf,
     },
     /// A UDP socket. What comes is heard as [`Input::Datagrams`], whoever sent it; with a peer only
-    /// what that one sent.
+    /// what that one sent. Media goes to a sink instead, where one is named.
     Udp {
         /// The local address to bind; port 0 for any, unspecified for any address.
         local: SocketAddr,
@@ -352,6 +352,8 @@ pub enum Open {
         peer: Option<SocketAddr>,
         /// How soon it is read.
         reading: Reading,
+        /// What of it is media, and what counts that.
+        media: Option<Media>,
     },
     /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
     UdpPair {

@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use measure::tester;
 use mio::net::UdpSocket;
 use net::batch::{Address, Datagram as Received, ReceiveBatch, SegmentSender};
-use protocol::session::{ChannelId, Datagram, Endpoint, PeerId, Reading, Route, Session, Transmit};
+use protocol::session::{
+    ChannelId, Datagram, Endpoint, Media, PeerId, Reading, Route, Session, Transmit,
+};
 use slab::Slab;
 
 use super::keys::{Place, SessionKey};
@@ -36,6 +38,8 @@ struct DatagramEnd {
     /// Whether the peer's machine said that nobody is there. What came before is heard first.
     refused: bool,
     reading: Reading,
+    /// What of it is media, and what counts that.
+    media: Option<Media>,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     dropped: u32,
     /// Hears what it receives and sends, of a client that is traced.
@@ -143,6 +147,7 @@ impl Datagrams {
             peer: None,
             refused: false,
             reading: Reading::AtOnce,
+            media: None,
             dropped: 0,
             trace: None,
         };
@@ -177,6 +182,7 @@ impl Datagrams {
             peer,
             refused: false,
             reading,
+            media: None,
             dropped: 0,
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
@@ -336,6 +342,18 @@ impl Datagrams {
             runtime.tester.add(tester::FOREIGN_PACKETS, 1);
         }
         !foreign
+    }
+
+    /// From now on media that comes to a socket is its sink's.
+    pub(super) fn set_media(&mut self, place: usize, media: Option<Media>) {
+        if let Some(end) = self.ends.get_mut(place) {
+            end.media = media;
+        }
+    }
+
+    /// What of a socket is media.
+    pub(super) fn media(&self, place: usize) -> Option<Media> {
+        self.ends.get(place).and_then(|end| end.media)
     }
 
     /// The only peer of a socket.

@@ -183,6 +183,7 @@ impl Session for Client {
                         local: SocketAddr::new(any, 0),
                         peer: Some(self.server),
                         reading: Reading::Late,
+                        media: None,
                     },
                 });
             }

@@ -52,6 +52,39 @@ pub struct Arrival<'a> {
     pub overhead: usize,
 }
 
+/// What of the datagrams of one socket is media, and what counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Media {
+    /// What counts it.
+    pub sink: SinkId,
+    /// What tells it from the rest.
+    pub mark: MediaMark,
+}
+
+/// Tells media from the rest of a socket's datagrams by their first two bytes, where several
+/// protocols share it: of those that have a first byte as media has (RFC 7983, 7), some have a
+/// second byte that makes them control (RFC 5761, 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaMark {
+    /// The least and the greatest first byte of media.
+    pub first: [u8; 2],
+    /// The least and the greatest second byte of what is none all the same.
+    pub but_second: Option<[u8; 2]>,
+}
+
+impl MediaMark {
+    /// Whether a datagram is media.
+    #[inline]
+    pub fn is_on(&self, datagram: &[u8]) -> bool {
+        let within = |byte: &u8, [least, greatest]: [u8; 2]| (least..=greatest).contains(byte);
+        let second = |bounds| datagram.get(1).is_some_and(|byte| within(byte, bounds));
+        datagram
+            .first()
+            .is_some_and(|byte| within(byte, self.first))
+            && !self.but_second.is_some_and(second)
+    }
+}
+
 /// How much of each datagram a kind of sink reads. Its first byte tells: so a filter in the kernel
 /// can keep no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +238,31 @@ mod tests {
         let other = sinks.insert(Bytes::default());
         assert_eq!(sinks.packet(ids[0], &arrival, &mut recorder), None);
         assert_eq!(sinks.get::<Bytes>(other).0, 0);
+    }
+
+    #[test]
+    fn media_is_told_by_its_first_bytes() {
+        let rtp = MediaMark {
+            first: [128, 191],
+            but_second: Some([192, 223]),
+        };
+        for (datagram, is_media) in [
+            (&[0x80, 96][..], true),
+            (&[0xbf, 0xe0], true),
+            (&[0x80], true),
+            // A sender report, STUN, DTLS, and nothing.
+            (&[0x80, 200], false),
+            (&[0, 1], false),
+            (&[22, 254], false),
+            (&[], false),
+        ] {
+            assert_eq!(rtp.is_on(datagram), is_media, "{datagram:?}");
+        }
+        let first_bit_clear = MediaMark {
+            first: [0, 127],
+            but_second: None,
+        };
+        assert!(first_bit_clear.is_on(&[0x7f, 200]) && !first_bit_clear.is_on(&[0x80, 0]));
     }
 
     #[test]

@@ -146,6 +146,7 @@ fn open_udp(cx: &mut Context<'_>, peer: Option<SocketAddr>, reading: Reading) {
             local,
             peer,
             reading,
+            media: None,
         },
     });
 }
@@ -234,6 +235,7 @@ pub fn cases() -> Vec<Case> {
         exchanges::STOPPED,
         exchanges::REFUSED,
         sinks::COUNTED,
+        sinks::TOLD_APART,
         CHALLENGE,
         UNCONNECTED,
         BATCHES,

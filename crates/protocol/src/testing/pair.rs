@@ -17,7 +17,7 @@ use measure::{Catalogue, Recorder, Time};
 
 use super::stream::Stream;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input,
+    ChannelError, ChannelId, Closed, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input, Media,
     MediaEvent, Outbox, Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
 };
 use link::{Counts, Link, Settings};
@@ -181,6 +181,7 @@ struct Udp {
     peer: Option<SocketAddr>,
     /// Who it is to the endpoint.
     accepted: Option<PeerId>,
+    media: Option<Media>,
 }
 
 /// A pair of UDP ports.

@@ -16,6 +16,7 @@ fn what_the_kernel_does_not_take_is_not_in_a_trace() {
                     local: SocketAddr::new(LOCAL, 0),
                     peer: None,
                     reading: Reading::AtOnce,
+                    media: None,
                 },
             }),
             Input::Opened { .. } => {

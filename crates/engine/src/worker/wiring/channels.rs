@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use measure::tester;
-use protocol::session::{ChannelError, ChannelId, Open, Reading, SinkId, Transmit};
+use protocol::session::{ChannelError, ChannelId, Media, Open, Reading, SinkId, Transmit};
 
 use crate::worker::Worker;
 use crate::worker::errors::channel_error;
@@ -121,7 +121,7 @@ impl Worker {
         key: SessionKey,
         channel: ChannelId,
         (local, peer): (SocketAddr, Option<SocketAddr>),
-        reading: Reading,
+        (reading, media): (Reading, Option<Media>),
     ) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
@@ -136,6 +136,7 @@ impl Worker {
             .open(runtime, whose, (local, peer), how, tracer);
         let heard = match opened {
             Ok((place, local)) => {
+                self.datagrams.set_media(place, media);
                 slot.has_single = true;
                 slot.reads_late |= reading == Reading::Late;
                 let state = Channel::Datagrams {

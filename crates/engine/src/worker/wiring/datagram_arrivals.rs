@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use measure::Time;
 use net::batch::ReceiveBatch;
 use protocol::metrics as clients;
-use protocol::session::{ChannelId, Closed, Datagram, Input, PeerId, Port, Session};
+use protocol::session::{Arrival, ChannelId, Closed, Datagram, Input, PeerId, Port, Session};
 
 use crate::worker::Worker;
 use crate::worker::batches::Look;
@@ -332,12 +332,13 @@ impl Worker {
         more
     }
 
-    /// Has sessions hear what a read has brought. What came to a session's own socket it hears
+    /// Has sessions hear what a read has brought, and sinks count media. What came to a session's own socket it hears
     /// together. An endpoint's hear one by one, because what a session makes of a datagram, its end
     /// perhaps, may change whose the next one is.
     fn hand_over(&mut self, place: usize, owner: Owner, batch: &ReceiveBatch) {
         let clock = self.runtime.clock.same_start();
         let peer = self.datagrams.peer(place);
+        let media = self.datagrams.media(place);
         let nothing = Datagram {
             from: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
             at: Time::ZERO,
@@ -350,6 +351,20 @@ impl Worker {
                 .datagrams
                 .take_in(place, &came, peer, &mut self.runtime)
             {
+                continue;
+            }
+            if let (Owner::Session(key, _), Some(media)) = (owner, media)
+                && media.mark.is_on(came.bytes)
+            {
+                if let Some(population) = self.sessions.get(key).map(|slot| slot.population) {
+                    let arrival = Arrival {
+                        at: came.at,
+                        bytes: came.bytes,
+                        length: came.length,
+                        overhead: if came.from.is_ipv4() { 28 } else { 48 },
+                    };
+                    counting!(self).packet((key, population), media.sink, &arrival);
+                }
                 continue;
             }
             let datagram = Datagram {

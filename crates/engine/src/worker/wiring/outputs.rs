@@ -122,7 +122,8 @@ impl Worker {
                 local,
                 peer,
                 reading,
-            } => return self.open_udp(key, channel, (local, peer), reading),
+                media,
+            } => return self.open_udp(key, channel, (local, peer), (reading, media)),
             Open::MulticastSender {
                 local,
                 interface,

@@ -19,8 +19,15 @@ pub use served::{Departure, ServedStream};
 pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
 
 use crate::media::shared::figures;
-use crate::session::Needs;
+use crate::session::{MediaMark, Needs};
 use metrics as m;
+
+/// What tells RTP from all else on one port: STUN, DTLS and the like (RFC 7983, 7), and RTCP (RFC
+/// 5761, 4).
+pub const MARK: MediaMark = MediaMark {
+    first: [128, 191],
+    but_second: Some([192, 223]),
+};
 
 /// What counts under the names of [`metrics`].
 struct Rtp;

@@ -1,14 +1,14 @@
-//! A case of media that is counted without the session.
+//! Cases of media that is counted without the session.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Recorder;
 
-use super::{CHANNEL, Case, Server, end, open_tcp, script, send};
+use super::{CHANNEL, Case, Server, by_address, end, open_tcp, say, script, send};
 use crate::session::{
-    Arrival, ChannelId, Context, Input, MediaEvent, Open, Outcome, Output, Port, Sink, SinkId,
-    beside,
+    Arrival, ChannelId, Context, Input, Media, MediaEvent, MediaMark, Open, Outcome, Output, Port,
+    Reading, Sink, SinkId, beside,
 };
 
 /// The channel of the media; the connection is the other.
@@ -141,4 +141,83 @@ pub(super) const COUNTED: Case = Case {
     stop: None,
     client_hears: &["first", "Control 6", "20 packets, 2000 bytes, 0 cut"],
     server_hears: &["asked", "End"],
+};
+
+/// Media has a first byte from 128 on, but no second one from 200 on.
+const MARK: MediaMark = MediaMark {
+    first: [128, 255],
+    but_second: Some([200, 255]),
+};
+
+pub(super) const TOLD_APART: Case = Case {
+    name: "of one socket, media goes to the sink and the session hears the rest",
+    client: |server, log| {
+        let (mut sink, mut first, mut rest) = (None, false, Vec::new());
+        script(move |cx, input, deadline| match input {
+            Input::Start { .. } => {
+                let own = cx.sinks.insert(Counts::default());
+                sink = Some(own);
+                cx.out.push_back(Output::Open {
+                    channel: CHANNEL,
+                    open: Open::Udp {
+                        local: beside(server, 0),
+                        peer: Some(server),
+                        reading: Reading::Late,
+                        media: Some(Media {
+                            sink: own,
+                            mark: MARK,
+                        }),
+                    },
+                });
+            }
+            Input::Opened { .. } => {
+                say(cx, None, b"hello");
+                *deadline = Some(cx.now + Duration::from_millis(500));
+            }
+            Input::Media {
+                event: MediaEvent::First { .. },
+                ..
+            } => first = true,
+            Input::Datagrams { datagrams, .. } => {
+                rest.extend(datagrams.iter().map(|datagram| datagram.bytes.to_vec()));
+            }
+            Input::Deadline => {
+                *deadline = None;
+                let counts = sink.map(|sink| cx.sinks.remove::<Counts>(sink));
+                let Counts { packets, bytes, .. } = *counts.unwrap_or_default();
+                log.add(format!("first: {first}, {packets} packets, {bytes} bytes"));
+                log.add(format!("{rest:?}"));
+                say(cx, None, b"bye");
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Udp(|log| {
+        by_address(log, |log| {
+            script(move |cx, input, _| {
+                let Input::Datagrams { datagrams, .. } = input else {
+                    return;
+                };
+                for datagram in datagrams {
+                    if datagram.bytes == b"bye" {
+                        log.add("bye");
+                        end(cx, Outcome::Completed);
+                        continue;
+                    }
+                    for (first, second) in [(128, 96), (1, 96), (255, 199), (128, 200), (127, 0)] {
+                        say(cx, None, &[first, second]);
+                    }
+                    (0..20).for_each(|number| say(cx, None, &[200, number, 7]));
+                    say(cx, None, &[3]);
+                }
+            })
+        })
+    }),
+    stop: None,
+    client_hears: &[
+        "first: true, 22 packets, 64 bytes",
+        "[[1, 96], [128, 200], [127, 0], [3]]",
+    ],
+    server_hears: &["accepts", "bye", "session 0 is over"],
 };

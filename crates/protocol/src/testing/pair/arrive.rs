@@ -154,23 +154,7 @@ impl Pair {
         bytes.extend_from_slice(&datagram.body);
         for (session, channel, port, sink) in owners {
             match sink {
-                Some(sink) => {
-                    let world = &mut self.worlds[self.slots[session].side as usize];
-                    let arrival = Arrival {
-                        at,
-                        bytes: &bytes,
-                        length: bytes.len(),
-                        overhead: DATAGRAM_OVERHEAD,
-                    };
-                    // A session that takes its receiver away leaves the ports behind until it
-                    // closes them.
-                    if world.sinks.contains(sink)
-                        && let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder)
-                    {
-                        self.pending
-                            .push_back((session, Pending::Media { sink, event }));
-                    }
-                }
+                Some(sink) => self.count(session, sink, at, &bytes),
                 None => {
                     let input = Input::Datagram {
                         channel,
@@ -184,6 +168,22 @@ impl Pair {
             }
         }
         self.scratch = bytes;
+    }
+
+    /// Has a sink count a datagram. A session that takes its receiver away leaves the ports behind
+    /// until it closes them.
+    pub(super) fn count(&mut self, session: usize, sink: SinkId, at: Time, bytes: &[u8]) {
+        let world = &mut self.worlds[self.slots[session].side as usize];
+        let arrival = Arrival {
+            at,
+            bytes,
+            length: bytes.len(),
+            overhead: DATAGRAM_OVERHEAD,
+        };
+        if let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder) {
+            self.pending
+                .push_back((session, Pending::Media { sink, event }));
+        }
     }
 
     /// Who is to get a datagram, each with the sink where one counts it: one session, or all that

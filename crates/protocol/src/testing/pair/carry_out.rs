@@ -109,7 +109,9 @@ impl Pair {
                 })
                 .ok_or(ChannelError::NoPorts)
             }
-            Open::Udp { local, peer, .. } => return self.open_udp(place, channel, local, peer),
+            Open::Udp {
+                local, peer, media, ..
+            } => return self.open_udp(place, channel, (local, peer), media),
             Open::MulticastSender { .. } => Ok(Ports {
                 media: SocketAddr::new(address(side), SENDER_PORT),
                 control: SocketAddr::new(address(side), SENDER_PORT + 1),

@@ -7,8 +7,8 @@ use measure::Time;
 
 use super::{Channel, Datagram, Pair, Pending, SessionNumber, Side, Udp, address};
 use crate::session::{
-    self, ChannelError, ChannelId, Closed, Endpoint, Input, PacketHeader, PeerId, Port, Route,
-    Transmit,
+    self, ChannelError, ChannelId, Closed, Endpoint, Input, Media, PacketHeader, PeerId, Port,
+    Route, Transmit,
 };
 
 /// The channel of a session that was accepted.
@@ -27,10 +27,9 @@ impl Pair {
         &mut self,
         place: usize,
         channel: ChannelId,
-        local: SocketAddr,
-        peer: Option<SocketAddr>,
+        (mut local, peer): (SocketAddr, Option<SocketAddr>),
+        media: Option<Media>,
     ) {
-        let mut local = local;
         local.set_ip(address(self.slots[place].side));
         if local.port() == 0 {
             local.set_port(self.next_port);
@@ -48,6 +47,7 @@ impl Pair {
                     local,
                     peer,
                     accepted: None,
+                    media,
                 };
                 let channels = &mut self.slots[place].channels;
                 channels.insert(channel, Channel::Udp(udp));
@@ -152,6 +152,7 @@ impl Pair {
             local,
             peer: Some(datagram.from),
             accepted: Some(peer),
+            media: None,
         };
         let channels = &mut self.slots[place].channels;
         channels.insert(ACCEPTED, Channel::Udp(udp));
@@ -181,6 +182,8 @@ impl Pair {
         };
         if udp.peer.is_some_and(|peer| peer != from) {
             self.foreign += 1;
+        } else if let Some(media) = udp.media.filter(|media| media.mark.is_on(bytes)) {
+            self.count(place, media.sink, at, bytes);
         } else {
             self.hear_datagram(place, channel, session::Datagram { from, at, bytes });
         }

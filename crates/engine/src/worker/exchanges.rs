@@ -26,6 +26,9 @@ use super::keys::{Place, SessionKey};
 use super::populations::Populations;
 use super::runtime::Runtime;
 
+/// What is read at once of a connection while another's bytes are heard.
+const READ_BYTES_BESIDE: usize = 64 * 1024;
+
 /// How long messages are sent before the loop looks at what came.
 const SENDING: Duration = Duration::from_millis(1);
 
@@ -362,6 +365,11 @@ impl Exchanges {
     /// Reads a connection that was handed over.
     pub(super) fn read(&mut self, around: &mut Around<'_>, place: usize, line: usize) {
         let mut buffer = std::mem::take(&mut around.connections.buffers.read);
+        // Who hears just now what another connection brought has it. To read into nothing would look
+        // like the connection's end.
+        if buffer.is_empty() {
+            buffer.resize(READ_BYTES_BESIDE, 0);
+        }
         for turn in 1.. {
             let Some(stream) = around.connections.get_mut(place) else {
                 break;

@@ -233,6 +233,7 @@ pub fn cases() -> Vec<Case> {
         exchanges::BY_ROUNDS,
         exchanges::SECURE,
         exchanges::STOPPED,
+        exchanges::FINISHED_BY_ANOTHER,
         exchanges::REFUSED,
         sinks::COUNTED,
         sinks::TOLD_APART,
@@ -515,6 +516,9 @@ const ANEW_AT_ONCE: Case = Case {
 const LATE_BEFORE_THE_DEADLINE: Case = Case {
     name: "what has come is heard before a deadline that it moves",
     client: |server, log| {
+        // When a deadline was heard of last.
+        let mut passed = Time::ZERO;
+        let mut answered = false;
         script(move |cx, input, deadline| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
             Input::Opened { .. } => {
@@ -522,9 +526,21 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
                 // Off the beat at which a worker is awake anyway.
                 *deadline = Some(cx.now + Duration::from_millis(17));
             }
-            Input::Datagrams { .. } => {
-                log.add("answer");
+            Input::Datagrams { datagrams, .. } => {
+                let came = datagrams.iter().map(|datagram| datagram.at).min();
+                // Between looking for it and telling of the deadline some time may pass.
+                let slack = Duration::from_millis(2);
+                if came.is_some_and(|came| came + slack < passed) {
+                    log.add("heard behind a deadline that came after it");
+                }
+                answered = true;
                 *deadline = Some(cx.now + Duration::from_millis(200));
+            }
+            // On a busy machine the server may not have found time for an answer.
+            Input::Deadline if !answered => {
+                passed = cx.now;
+                say(cx, None, b"hello");
+                *deadline = Some(cx.now + Duration::from_millis(17));
             }
             Input::Deadline => {
                 let early = deadline.is_some_and(|deadline| cx.now < deadline);
@@ -551,7 +567,7 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
         })
     }),
     stop: None,
-    client_hears: &["answer", "early: false"],
+    client_hears: &["early: false"],
     server_hears: &["accepts", "session 0 is over"],
 };
 

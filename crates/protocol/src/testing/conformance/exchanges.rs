@@ -7,7 +7,9 @@ use measure::{Recorder, Time};
 
 use super::{CHANNEL, Case, Log, Server, end, open_tcp, open_tls, script};
 use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
-use crate::session::{Context, Failure, Input, Outcome, Output, Pace, Session};
+use crate::session::{
+    ChannelId, Context, Failure, Input, Open, Outcome, Output, Pace, Port, Session,
+};
 
 /// The messages of these cases, all alike.
 const MESSAGE: &[u8] = b"ping";
@@ -222,6 +224,51 @@ pub(super) const STOPPED: Case = Case {
     client: |server, log| asks(open_tcp, ENDLESS, server, log),
     stop: Some(Duration::from_millis(300)),
     client_hears: &["stop", "all came back: true, InOrder", "InOrder"],
+    ..BY_ANSWERS
+};
+
+/// A second connection, which stays with its session.
+const OTHER: ChannelId = ChannelId(9);
+
+pub(super) const FINISHED_BY_ANOTHER: Case = Case {
+    name: "what another connection brings can finish one that was handed over",
+    client: |server, log| {
+        let mut asks = asks(open_tcp, ENDLESS, server, log.clone());
+        script(move |cx, input, deadline| match input {
+            Input::Exchanged { .. } | Input::Start { .. } => asks.handle(cx, input),
+            Input::Opened { channel, .. } if channel == CHANNEL => {
+                asks.handle(cx, input);
+                *deadline = Some(cx.now + Duration::from_millis(50));
+            }
+            Input::Deadline => {
+                *deadline = None;
+                cx.out.push_back(Output::Open {
+                    channel: OTHER,
+                    open: Open::Tcp {
+                        host: server.ip().to_string(),
+                        port: server.port(),
+                        timeout: Duration::from_secs(5),
+                    },
+                });
+            }
+            Input::Opened { .. } => cx.out.push_back(Output::Send {
+                channel: OTHER,
+                port: Port::Media,
+                bytes: MESSAGE.to_vec(),
+            }),
+            Input::Bytes { .. } => cx
+                .out
+                .push_back(Output::FinishExchange { channel: CHANNEL }),
+            _ => log.add("something else"),
+        })
+    },
+    client_hears: &["all came back: true, InOrder", "InOrder"],
+    server_hears: &[
+        "last words: bye, InOrder",
+        "InOrder",
+        "last words: , InOrder",
+        "InOrder",
+    ],
     ..BY_ANSWERS
 };
 

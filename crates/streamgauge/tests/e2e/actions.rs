@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, Report, alone, folder, free_port, have, streamgauge};
+use crate::support::{Process, RUN_WITHIN, Report, a_little, folder, free_port, have, streamgauge};
 
 const CLIENTS: u64 = 3;
 
 /// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and
 /// leave, and gives the report.
 fn acts(server: &str, transport: &str) -> Report {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let text = format!(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, alone, established, folder, free_port, run,
+    Finished, Process, RUN_WITHIN, Report, Server, a_little, established, folder, free_port, run,
     streamgauge, wait_for,
 };
 
@@ -292,7 +292,7 @@ fn a_server_that_plays_without_media() {
 
 #[test]
 fn a_server_that_dies_in_the_middle() {
-    let _alone = alone();
+    let _media = a_little();
     for transport in ["udp", "tcp"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
@@ -315,7 +315,7 @@ fn a_server_that_dies_in_the_middle() {
 
 #[test]
 fn too_few_file_descriptors() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let mut command = std::process::Command::new("prlimit");
@@ -337,7 +337,7 @@ fn too_few_file_descriptors() {
 
 #[test]
 fn few_file_descriptors_are_raised_where_that_is_allowed() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "50kbps", "--length", "2s"]);
     let mut command = std::process::Command::new("prlimit");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::namespace::Namespace;
-use crate::support::{Process, alone, folder, have, run, streamgauge, wait_for};
+use crate::support::{Process, a_little, folder, have, run, streamgauge, wait_for};
 
 /// How long one example may take, its clips included.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -208,7 +208,7 @@ fn every_example_is_a_good_scenario() {
 
 #[test]
 fn examples_of_messages_run() {
-    let _alone = alone();
+    let _media = a_little();
     let Some(space) = space() else { return };
     for example in MESSAGES {
         run_it(&space, example.file, example.set, &[]);
@@ -217,7 +217,7 @@ fn examples_of_messages_run() {
 
 #[test]
 fn examples_of_relays_run() {
-    let _alone = alone();
+    let _media = a_little();
     let Some(space) = space() else { return };
     for example in RELAYS {
         let set: Vec<&str> = REFERENCE_RELAY.iter().chain(example.set).copied().collect();
@@ -231,7 +231,7 @@ fn examples_that_launch_a_server_run() {
     if !(vlc && gstreamer && have("ffmpeg")) {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let Some(space) = space() else { return };
     for example in LAUNCHED {
         run_it(&space, example.file, example.set, &[]);
@@ -240,7 +240,7 @@ fn examples_that_launch_a_server_run() {
 
 #[test]
 fn examples_before_which_something_is_started_run() {
-    let _alone = alone();
+    let _media = a_little();
     let Some(space) = space() else { return };
     let folder = folder();
     let start = |line: &str, until: &str| {

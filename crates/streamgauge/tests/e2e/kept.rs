@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, alone, folder, free_port, run, streamgauge,
+    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, run, streamgauge,
 };
 
 /// A short run, with these arguments too.
@@ -31,7 +31,7 @@ fn ending(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn a_run_file_is_replaced_only_by_force() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let path = folder.path().join("x.run");
     demo(folder.path(), &["-q", "-o", "x.run"]).expect(0);
@@ -50,7 +50,7 @@ fn a_run_file_is_replaced_only_by_force() {
 
 #[test]
 fn only_a_report_is_replaced_by_a_report() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let scenario = "clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
     let mine = folder.path().join("mine.yaml");
@@ -90,7 +90,7 @@ fn only_a_report_is_replaced_by_a_report() {
 
 #[test]
 fn in_a_folder_a_run_gets_a_name() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     fs::create_dir(folder.path().join("there")).expect("the test's folder can be written");
     for name in ["there", "new/"] {
@@ -138,7 +138,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
 
 #[test]
 fn without_a_run_file_there_is_the_report_and_nothing_is_left() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let scratch = folder.path().join("scratch");
     fs::create_dir(&scratch).expect("the test's folder can be written");
@@ -183,7 +183,7 @@ impl Drop for Mounted {
 
 #[test]
 fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let place = folder.path().join("read-only");
     // Only root can mount; for others this folder would not be read-only.

@@ -9,7 +9,7 @@ use crate::message_peers::Peer;
 use crate::messages::{Server, count};
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, a_little, folder, have, number, streamgauge, wait_for,
 };
 
 /// More of them than any tester can work beside on one core.
@@ -27,7 +27,7 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     if !have("python3") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let peer = Peer::start(folder.path(), "tcp", &["size=65536"]);
     let url = peer.url();
@@ -61,7 +61,7 @@ fn a_tester_without_a_processor_says_that_its_figures_are_none() {
     if !have("taskset") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let pinned = |command: &Command| {
@@ -95,7 +95,7 @@ fn a_tester_without_a_processor_says_that_its_figures_are_none() {
 
 #[test]
 fn a_stand_still_of_the_tester_is_no_back_pressure() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "sink"]);
     let arguments = format!(
@@ -125,7 +125,7 @@ const PORTS: usize = 20;
 
 #[test]
 fn connections_come_from_the_next_address_and_the_last_one_is_told() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let Some(space) = Namespace::with_multicast() else {
         return;

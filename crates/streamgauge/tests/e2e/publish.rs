@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, Server, alone, folder, have, number, run, streamgauge, wait_for,
+    Process, Report, Server, a_little, folder, have, number, run, streamgauge, wait_for,
 };
 
 fn scenario(url: &str, up: &str, down: &str) -> String {
@@ -39,7 +39,7 @@ fn of<'a>(report: &'a Report, population: &str, metric: &str) -> &'a Value {
 /// demands that every frame has come. Says by what it was received; `None` where this machine gives
 /// no ring and one is demanded.
 fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let text = scenario(&server.url(), up, down);
@@ -99,7 +99,7 @@ fn every_frame_comes_over_udp_by_ring() {
 
 #[test]
 fn a_server_that_takes_nothing_fails_publishers_and_those_who_wait() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "refuse=ANNOUNCE:405"]);
     let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "2s");
@@ -120,7 +120,7 @@ fn ffmpeg_decodes_what_is_published() {
     if !have("ffmpeg") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     // Streams of its own have other names: what ffmpeg finds is what was published.
     let server = Server::start(folder.path(), &["--streams", "1"]);
@@ -158,7 +158,7 @@ fn files_are_published_over_and_over() {
     if !have("ffmpeg") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     for name in ["clip.mp4", "clip.ts"] {

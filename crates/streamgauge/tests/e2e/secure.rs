@@ -11,7 +11,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, alone, folder, number, run, streamgauge,
+    Finished, Process, RUN_WITHIN, Report, Server, a_little, folder, number, run, streamgauge,
 };
 
 /// How many clients play.
@@ -65,7 +65,7 @@ fn serve_briefly(folder: &Path) -> Server {
 /// Clients of a server with `serving` arguments play all that it has to `url`, with the port put
 /// in; every count is found exactly.
 fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &[&str]) -> Report {
-    let _alone = alone();
+    let _media = a_little();
     let media = ["--length", "2s", "--bitrate", "400kbps", "--seed", "5"];
     let faults = ["--fault", "loss=2%", "--fault", "duplicate=1%"];
     let server = Server::start(folder, &[&media, &faults[..], serving].concat());
@@ -242,7 +242,7 @@ fn a_server_that_does_something_else_in_the_handshake() {
 
 #[test]
 fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = serve_briefly(folder.path());
     let stopped: Vec<TcpStream> = [&b""[..], &[22, 3, 1, 2], b"OPTIONS * RTSP/1.0\r\n\r\n"]
@@ -274,7 +274,7 @@ fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
 
 #[test]
 fn a_trace_over_tls_is_plain() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = serve_briefly(folder.path());
     let url = format!("rtsps://127.0.0.1:{}/1", server.port);

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, alone, folder, free_port, have, number, streamgauge,
+    Process, RUN_WITHIN, Report, a_little, folder, free_port, have, number, streamgauge,
 };
 
 /// How many clients play.
 const CLIENTS: u64 = 5;
 
-/// Runs a scenario in which a known server plays clips of four seconds, video alone, to their end.
+/// Runs a scenario in which a known server plays clips of four seconds, video a_little, to their end.
 fn plays_to_the_end(server: &str, transport: &str) -> Report {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let text = format!(
@@ -96,7 +96,7 @@ fn vlc_refuses_tcp_and_every_client_says_so() {
     if !(have("vlc") && have("ffmpeg")) {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let text = format!(

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,20 @@ pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(60);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Held by tests that carry media: side by side they would measure each other.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
+/// Who carries media, and with what.
+static MEDIA: RwLock<()> = RwLock::new(());
+
+/// Held by tests that carry much media, or whose figures hang on time: side by side with others
+/// they would measure those.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     // A test that failed has left nothing behind that the next could stumble over.
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    MEDIA.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by tests that carry a little media, and look at what became of it but not at how fast: two
+/// of them fit on one machine.
+pub(crate) fn a_little() -> RwLockReadGuard<'static, ()> {
+    MEDIA.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A folder of the test's own, in which everything it starts works.

@@ -31,7 +31,7 @@ pub(super) const CLOCK_EVERY: u64 = PCR_HZ * 30 / 1000;
 const WAIT_MAX: u64 = 2 * PCR_HZ;
 
 /// One loop of a transport stream without null packets, to be sent over and over:
-/// [`super::flow::TsFlow`]. All times are in ticks of 27 MHz.
+/// `TsFlow` of the `protocol` crate. All times are in ticks of 27 MHz.
 #[derive(Debug)]
 pub struct Reel {
     /// The packets of the loop.

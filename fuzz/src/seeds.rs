@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use measure::Histogram;
+use mediagen::time_code::TimeCode;
 use protocol::media::rtcp::{self, ReportBlock, SenderReportInfo};
 use protocol::media::rtp::header::Header;
-use mediagen::time_code::TimeCode;
 
 /// A target's seeds.
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {

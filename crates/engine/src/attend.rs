@@ -11,7 +11,7 @@ use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::error::EngineError;
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
 
 /// How often it looks whether it is to stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ pub(crate) enum Heard {
     /// What one window saw, of all workers.
     Window(Assembled),
     /// Anything else but that a worker has ended.
-    Report(Report),
+    WorkerReport(WorkerReport),
 }
 
 /// Hears what a crew says, until all its workers have ended; tells it to stop when the user wants
@@ -39,7 +39,7 @@ pub(crate) fn attend(
     let (mut stopping, mut killed) = (false, false);
     while !assembly.is_over() {
         match crew.reports.recv_timeout(LOOK_UP) {
-            Ok(Report::Window {
+            Ok(WorkerReport::Window {
                 worker,
                 index,
                 begins,
@@ -58,7 +58,7 @@ pub(crate) fn attend(
                     },
                 );
             }
-            Ok(Report::Finished { worker, error }) => {
+            Ok(WorkerReport::Finished { worker, error }) => {
                 if let Some(error) = error {
                     return Err(EngineError::System {
                         what: "a worker failed".to_owned(),
@@ -67,7 +67,7 @@ pub(crate) fn attend(
                 }
                 assembly.ended(worker);
             }
-            Ok(report) => hear(Heard::Report(report))?,
+            Ok(report) => hear(Heard::WorkerReport(report))?,
             Err(RecvTimeoutError::Timeout) => {
                 // One that has just ended has said so, and is heard before this is looked at again.
                 let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();

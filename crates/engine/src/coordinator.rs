@@ -21,7 +21,7 @@ use crate::control::Control;
 use crate::coverage::Coverage;
 use crate::crew::Crew;
 use crate::linger::{self, Holding, Lingering};
-use crate::messages::{ClientState, Command, Report};
+use crate::messages::{ClientState, Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{self, Does, Finished, Phase, PopulationProgress, Progress};
@@ -177,9 +177,9 @@ impl Coordinator<'_> {
         });
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: WorkerReport) {
         match report {
-            Report::Window {
+            WorkerReport::Window {
                 worker,
                 index,
                 begins,
@@ -201,18 +201,18 @@ impl Coordinator<'_> {
                 };
                 self.assembly.add(worker, part);
             }
-            Report::Client(client) => {
+            WorkerReport::Client(client) => {
                 let row = client_row(*client, &self.secrets);
                 self.run_file.client(row);
             }
-            Report::Event {
+            WorkerReport::Event {
                 at,
                 kind,
                 subject,
                 text,
             } => self.event(at, kind, subject, text),
-            Report::Record(_) => {}
-            Report::Finished { worker, error } => {
+            WorkerReport::Record(_) => {}
+            WorkerReport::Finished { worker, error } => {
                 if let Some(error) = error {
                     self.invalid
                         .push(format!("worker {worker} of the tester failed: {error}"));

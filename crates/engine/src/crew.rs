@@ -9,9 +9,9 @@ use net::files::spawn_with_own_table;
 use net::ring::RingSettings;
 use net::{Clock, PortRange};
 
-use crate::elsewhere::Elsewhere;
 use crate::error::EngineError;
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
+use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
 use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, Serving};
 
@@ -21,16 +21,16 @@ const REPORTS: usize = 1 << 13;
 
 /// The workers of a run.
 pub(crate) struct Crew {
-    pub(crate) reports: Receiver<Report>,
+    pub(crate) reports: Receiver<WorkerReport>,
     mailboxes: Vec<Mailbox>,
     threads: Vec<JoinHandle<()>>,
     /// Where each worker waits for the run to begin.
     gates: Vec<Sender<Clock>>,
     /// Receivers on other machines. They count as workers behind those of this machine, and each
     /// has a thread that speaks to it.
-    elsewhere: Vec<Elsewhere>,
+    remote_workers: Vec<RemoteWorker>,
     /// What they report by.
-    reporter: Sender<Report>,
+    reporter: Sender<WorkerReport>,
 }
 
 /// What one worker is to do.
@@ -70,7 +70,7 @@ impl Crew {
             mailboxes,
             threads: Vec::new(),
             gates: Vec::new(),
-            elsewhere: Vec::new(),
+            remote_workers: Vec::new(),
             reporter: reports.clone(),
         };
         let (standing, stand) = bounded(duties.len());
@@ -127,18 +127,18 @@ impl Crew {
             // A worker that is gone is found so by its thread.
             let _ = gate.send(clock.same_start());
         }
-        for receiver in &mut self.elsewhere {
+        for receiver in &mut self.remote_workers {
             receiver.begin();
         }
     }
 
     /// Takes a receiver on another machine in, before the crew begins.
-    pub(crate) fn join(&mut self, mut receiver: Elsewhere) {
+    pub(crate) fn join(&mut self, mut receiver: RemoteWorker) {
         let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {
             self.threads.push(thread);
         }
-        self.elsewhere.push(receiver);
+        self.remote_workers.push(receiver);
     }
 
     /// How many workers there are, receivers on other machines included.
@@ -150,8 +150,8 @@ impl Crew {
     /// them.
     pub(crate) fn release(&mut self, mut at_work: impl Iterator<Item = u32>) {
         let own = self.mailboxes.len();
-        if !self.elsewhere.is_empty() && at_work.all(|worker| worker as usize >= own) {
-            for receiver in &mut self.elsewhere {
+        if !self.remote_workers.is_empty() && at_work.all(|worker| worker as usize >= own) {
+            for receiver in &mut self.remote_workers {
                 receiver.stop();
             }
         }
@@ -175,7 +175,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.gates.clear();
-        self.elsewhere.clear();
+        self.remote_workers.clear();
         self.tell(|| Command::Kill);
         // A worker that waits for room in the queue of reports has to be let on.
         while self.threads.iter().any(|thread| !thread.is_finished()) {

@@ -29,7 +29,7 @@ pub enum EngineError {
     },
     /// Media was to be received by a packet ring, and there is none to be had.
     #[error("media cannot be received by a packet ring; {0}")]
-    Reception(String),
+    ReceivePath(String),
     /// Media was to be received at an address or at ports where it cannot be.
     #[error("`clients.{population}.media`: {message}")]
     Media {

@@ -16,7 +16,7 @@ use crate::clients::{surroundings, tls};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
-use crate::messages::{ClientState, Command, Report};
+use crate::messages::{ClientState, Command, WorkerReport};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
@@ -204,12 +204,12 @@ fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control
     let mut told = false;
     loop {
         match crew.reports.recv_timeout(LOOK_UP) {
-            Ok(Report::Client(client)) => {
+            Ok(WorkerReport::Client(client)) => {
                 if let Some((url, answer)) = answer_of(*client) {
                     answers.insert(url, answer);
                 }
             }
-            Ok(Report::Finished { .. }) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(WorkerReport::Finished { .. }) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(_) => {}
             // What it said before it ended has been taken in.
             Err(RecvTimeoutError::Timeout) if crew.is_gone(0) => return,

@@ -24,7 +24,7 @@ pub(crate) enum Command {
 
 /// What a worker says.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub(crate) enum WorkerReport {
     /// What one window saw. Each worker sends every window, in order; the last one is as long as it
     /// took.
     Window {

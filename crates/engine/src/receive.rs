@@ -15,19 +15,21 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use measure::{Catalogue, tester};
 use net::{Clock, PortRange};
-use protocol::apart::messages::LINE_MAX;
-use protocol::apart::{Ports, Receiver, Secret, Terms};
 use protocol::registry;
+use protocol::remote_receiver::messages::LINE_MAX;
+use protocol::remote_receiver::{Ports, Receiver, Secret, Terms};
 use scenario::{Receive, Tester};
 
 use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
-use crate::elsewhere::{ALIVE_EVERY, Answer, Figures, Order, SILENCE, Seen, TURN, Talk, Wanted};
 use crate::error::EngineError;
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
 use crate::process::Process;
-use crate::reception::Reception;
+use crate::receive_path::ReceivePath;
+use crate::remote_worker::{
+    ALIVE_EVERY, Answer, Figures, Order, ReceptionOrder, SILENCE, Seen, TURN, Talk,
+};
 use crate::serve::listen;
 use crate::worker::{Accept, PopulationPlan, Serving};
 
@@ -155,7 +157,7 @@ fn serve_run(
     options: &ReceiveOptions,
     listening: SocketAddr,
     mut talk: Talk,
-    wanted: &Wanted,
+    wanted: &ReceptionOrder,
     control: &Control,
     turn: &mut dyn FnMut(usize, u64),
 ) -> u64 {
@@ -188,14 +190,14 @@ struct Run {
     terms: Arc<Terms>,
     process: Process,
     /// Keeps other runs on this machine from its ports.
-    _reception: Reception,
+    _receive_path: ReceivePath,
 }
 
 impl Run {
     fn prepare(
         options: &ReceiveOptions,
         listening: SocketAddr,
-        wanted: &Wanted,
+        wanted: &ReceptionOrder,
     ) -> Result<(Run, Answer), String> {
         if wanted.version != options.version {
             return Err(format!(
@@ -223,7 +225,7 @@ impl Run {
         };
         let streams = u64::try_from(options.streams_max).unwrap_or(u64::MAX);
         let in_words = |error: EngineError| error.to_string();
-        let reception = Reception::for_others(&tester, ports, streams).map_err(in_words)?;
+        let receive_path = ReceivePath::for_others(&tester, ports, streams).map_err(in_words)?;
         let key = random_key().map_err(in_words)?;
         let terms = Arc::new(Terms::new(options.secret.clone(), key, options.streams_max));
         let accept: Accept = {
@@ -265,25 +267,25 @@ impl Run {
             };
             serving.push((listener, service));
         }
-        let ports = PortRange::new(reception.ports())
+        let ports = PortRange::new(receive_path.ports())
             .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));
         let duty = Duty {
             populations: plans,
             serving,
             endpoints: Vec::new(),
-            ring: reception.ring(&ports),
+            ring: receive_path.ring(&ports),
             ports,
             goes_first: false,
             in_real_time: false,
         };
         let crew = Crew::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
-        let path = reception.name().unwrap_or("sockets").to_owned();
+        let path = receive_path.name().unwrap_or("sockets").to_owned();
         let run = Run {
             assembly: Assembly::new(1, catalogues, tester::TESTER_CATALOGUE),
             crew,
             terms,
             process: Process::new(),
-            _reception: reception,
+            _receive_path: receive_path,
         };
         let ports = heard_at;
         Ok((run, Answer::Ready { ports, path }))
@@ -362,9 +364,9 @@ impl Run {
         }
     }
 
-    fn take(&mut self, report: Report, talk: &mut Talk) -> Result<(), String> {
+    fn take(&mut self, report: WorkerReport, talk: &mut Talk) -> Result<(), String> {
         match report {
-            Report::Window {
+            WorkerReport::Window {
                 worker,
                 index,
                 begins,
@@ -381,17 +383,17 @@ impl Run {
                 };
                 self.assembly.add(worker, part);
             }
-            Report::Event { kind, text, .. } => {
+            WorkerReport::Event { kind, text, .. } => {
                 let text = format!("{kind}: {text}");
                 talk.say(&Answer::Event { text })?;
             }
-            Report::Finished { worker, error } => {
+            WorkerReport::Finished { worker, error } => {
                 self.assembly.ended(worker);
                 if let Some(error) = error {
                     return Err(format!("its worker failed: {error}"));
                 }
             }
-            Report::Client(_) | Report::Record(_) => {}
+            WorkerReport::Client(_) | WorkerReport::Record(_) => {}
         }
         Ok(())
     }

@@ -19,7 +19,6 @@ use crate::control::Control;
 use crate::coordinator::Coordinator;
 use crate::coverage::Coverage;
 use crate::crew::{Crew, Duty};
-use crate::elsewhere::{self, Elsewhere};
 use crate::error::EngineError;
 use crate::linger::{self, Holding};
 use crate::machine::{self, since_1970};
@@ -28,7 +27,8 @@ use crate::network::Networks;
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
-use crate::reception::Reception;
+use crate::receive_path::ReceivePath;
+use crate::remote_worker::{self, RemoteWorker};
 use crate::sources::Sources;
 use crate::team_size::workers;
 use crate::trace::{self, Traced, Traces};
@@ -66,17 +66,17 @@ pub fn run(
     // Workers are where the thread is that starts them.
     let _stay = networks.as_ref().map(Networks::stay).transpose()?;
     let mut resolved = None;
-    let elsewhere = elsewhere::connect(scenario, &options.version, &mut resolved)?;
+    let elsewhere = remote_worker::connect(scenario, &options.version, &mut resolved)?;
     let scenario = resolved.as_ref().unwrap_or(scenario);
-    let reception = Reception::choose(scenario)?;
+    let receive_path = ReceivePath::choose(scenario)?;
     let surroundings = surroundings(scenario);
     let team = Team {
-        duties: duties(scenario, &reception, &surroundings)?,
+        duties: duties(scenario, &receive_path, &surroundings)?,
         elsewhere,
         surroundings,
         networks,
     };
-    run_team(scenario, team, &reception, options, control, progress)
+    run_team(scenario, team, &receive_path, options, control, progress)
 }
 
 /// Who does the work.
@@ -84,7 +84,7 @@ struct Team {
     /// What each worker does.
     duties: Vec<Duty>,
     /// Those that receive on other machines.
-    elsewhere: Vec<Elsewhere>,
+    elsewhere: Vec<RemoteWorker>,
     /// What the workers' clients know of each other.
     surroundings: Surroundings,
     /// The networks that are made for the run.
@@ -95,7 +95,7 @@ struct Team {
 fn run_team(
     scenario: &Scenario,
     team: Team,
-    reception: &Reception,
+    receive_path: &ReceivePath,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
@@ -153,7 +153,7 @@ fn run_team(
         }
     }
     let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
-    let receivers: Vec<String> = elsewhere.iter().map(Elsewhere::to_string).collect();
+    let receivers: Vec<String> = elsewhere.iter().map(RemoteWorker::to_string).collect();
     for receiver in elsewhere {
         crew.join(receiver);
     }
@@ -178,8 +178,8 @@ fn run_team(
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
     run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
-    run_file.meta("receive_path", reception.name().into());
-    run_file.meta("receive_hint", reception.hint().into());
+    run_file.meta("receive_path", receive_path.name().into());
+    run_file.meta("receive_hint", receive_path.hint().into());
     run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());
     for text in receivers {
         run_file.event(EventRow {
@@ -433,7 +433,7 @@ fn in_words(step: &sut::Progress) -> String {
 /// What each worker is to do.
 fn duties(
     scenario: &Scenario,
-    reception: &Reception,
+    receive_path: &ReceivePath,
     surroundings: &Surroundings,
 ) -> Result<Vec<Duty>, EngineError> {
     let workers = workers(scenario);
@@ -449,7 +449,7 @@ fn duties(
         .collect::<Result<_, _>>()?;
     let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
     let ports = |worker| {
-        PortRange::share(reception.ports(), worker, workers).with_receive_buffer(receive_buffer)
+        PortRange::share(receive_path.ports(), worker, workers).with_receive_buffer(receive_buffer)
     };
     let duties = (0..workers)
         .map(|worker| Duty {
@@ -476,7 +476,7 @@ fn duties(
             serving: Vec::new(),
             endpoints: Vec::new(),
             ports: ports(worker),
-            ring: reception.ring(&ports(worker)),
+            ring: receive_path.ring(&ports(worker)),
             goes_first: scenario.tester.priority == Priority::Raised,
             in_real_time: false,
         })
@@ -524,9 +524,9 @@ mod tests {
             run_file: folder.path().join("run"),
             ..Options::default()
         };
-        let reception = Reception::choose(&scenario).expect("sockets at the least");
+        let receive_path = ReceivePath::choose(&scenario).expect("sockets at the least");
         let surroundings = Surroundings::default();
-        let duties = duties(&scenario, &reception, &surroundings);
+        let duties = duties(&scenario, &receive_path, &surroundings);
         let mut duties = duties.expect("nothing to read");
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
@@ -540,7 +540,14 @@ mod tests {
             surroundings,
             networks: None,
         };
-        let run = run_team(&scenario, team, &reception, &options, &control, &mut |_| {});
+        let run = run_team(
+            &scenario,
+            team,
+            &receive_path,
+            &options,
+            &control,
+            &mut |_| {},
+        );
         let finished = run.expect("a report all the same");
         let reasons = &finished.verdict.reasons;
         assert!(

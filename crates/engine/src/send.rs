@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use load::{Load, Shape, Share};
 use measure::{Catalogue, Pacing, Totals, Window, tester};
-use mediagen::ts::reel::Reel;
+use mediagen::ts::looped_stream::LoopedStream;
 use net::{Clock, PortRange};
 use protocol::media::ts::flow::SentStream;
 use protocol::metrics::CLIENTS;
 use protocol::session::{Interface, Outcome};
-use protocol::source::{DEFAULT_RATE, Source, SourceSettings, Target};
+use protocol::source::{DEFAULT_RATE, GroupSender, SourceSettings, Target};
 use scenario::{Leave, Pick};
 
 use crate::attend::{Heard, attend};
@@ -21,7 +21,7 @@ use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
 use crate::machine::since_1970;
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
@@ -35,7 +35,7 @@ pub struct SendOptions {
     /// Where to: one stream each.
     pub targets: Vec<Target>,
     /// What is sent, the same to each.
-    pub reel: Arc<Reel>,
+    pub looped: Arc<LoopedStream>,
     /// By which interface of this machine. Default: as routes have it.
     pub interface: Option<Interface>,
     /// How many hops datagrams live.
@@ -76,7 +76,7 @@ pub(crate) struct Stream {
     /// Where to.
     pub(crate) target: Target,
     /// What.
-    pub(crate) reel: Arc<Reel>,
+    pub(crate) looped: Arc<LoopedStream>,
     /// By which interface; by that of the route without.
     pub(crate) interface: Option<Interface>,
     /// How many hops datagrams live.
@@ -97,7 +97,7 @@ pub fn send(
     let seed = options.seed.unwrap_or(since_1970(&clock).as_nanos() as u64);
     let streams = options.targets.iter().map(|&target| Stream {
         target,
-        reel: options.reel.clone(),
+        looped: options.looped.clone(),
         interface: options.interface.clone(),
         ttl: options.ttl,
     });
@@ -173,7 +173,7 @@ impl Sending {
         let client: MakeClient = Arc::new(move |url, seed| {
             let own = settings.iter().find(|own| own.target.to_string() == url);
             let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
-            Ok(Box::new(Source::new(own.clone(), seed)))
+            Ok(Box::new(GroupSender::new(own.clone(), seed)))
         });
         let plan = ClientPlan {
             share: Share::new(&load, 0, 1),
@@ -239,20 +239,20 @@ impl Sending {
                             pacing: finished.pacing,
                         })?;
                     }
-                    Heard::Report(Report::Record(record)) => {
+                    Heard::WorkerReport(WorkerReport::Record(record)) => {
                         if let Some(stream) = record.take::<SentStream>() {
                             hear(News::Stream(&stream))?;
                             finished.streams.push(*stream);
                         }
                     }
-                    Heard::Report(Report::Client(client)) => {
+                    Heard::WorkerReport(WorkerReport::Client(client)) => {
                         if let Some((_, Outcome::Failed(failed))) = client.ended {
                             failure.get_or_insert(failed.detail);
                             // The others need not go on without it.
                             control.stop();
                         }
                     }
-                    Heard::Report(_) => {}
+                    Heard::WorkerReport(_) => {}
                 }
                 Ok(())
             },
@@ -283,7 +283,7 @@ pub(crate) fn settings(
         let local: IpAddr = local.map_err(failed())?;
         Ok(SourceSettings {
             target,
-            reel: stream.reel.clone(),
+            looped: stream.looped.clone(),
             local,
             interface: stream.interface.clone(),
             ttl: stream.ttl,
@@ -300,11 +300,12 @@ pub(crate) fn settings(
 /// # Errors
 /// The file cannot be read, is no transport stream that can be sent so, or the bit rate is not
 /// possible.
-pub fn reel(file: Option<&Path>, rate: Option<u64>) -> Result<Reel, String> {
+pub fn looped_stream(file: Option<&Path>, rate: Option<u64>) -> Result<LoopedStream, String> {
     let Some(path) = file else {
-        return Reel::synthetic(rate.unwrap_or(DEFAULT_RATE)).map_err(|error| error.to_string());
+        return LoopedStream::synthetic(rate.unwrap_or(DEFAULT_RATE))
+            .map_err(|error| error.to_string());
     };
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let bytes = read_source(path).map_err(|error| failed(&error))?;
-    Reel::of_file(&bytes, rate).map_err(|error| failed(&error))
+    LoopedStream::of_file(&bytes, rate).map_err(|error| failed(&error))
 }

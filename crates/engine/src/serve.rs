@@ -15,7 +15,7 @@ use crate::attend::{Heard, attend};
 use crate::control::Control;
 use crate::crew::{Crew, Duty};
 use crate::error::EngineError;
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 use crate::worker::{Accept, EndpointPlan, PopulationPlan, Serving};
 
 /// What a reference server is to do.
@@ -122,8 +122,8 @@ pub fn serve(
                     tell(&tally.so_far());
                     line
                 }
-                Heard::Report(Report::Record(record)) => tally.done(record),
-                Heard::Report(_) => None,
+                Heard::WorkerReport(WorkerReport::Record(record)) => tally.done(record),
+                Heard::WorkerReport(_) => None,
             };
             match (&mut report, line) {
                 (Some(report), Some(line)) => report.line(&line),

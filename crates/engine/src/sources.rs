@@ -18,7 +18,7 @@ use scenario::Scenario;
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::machine::since_1970;
-use crate::send::{News, SendFinished, Sending, Stream, reel, settings};
+use crate::send::{News, SendFinished, Sending, Stream, looped_stream, settings};
 
 /// How many windows may wait until they are taken. Once a run has begun it takes each; what is more
 /// than that before is not needed.
@@ -50,16 +50,16 @@ impl Sources {
         let (mut streams, mut names) = (Vec::new(), Vec::new());
         for source in &scenario.sources {
             let rate = source.bitrate.map(|rate| rate.0);
-            let reel = reel(source.file.as_deref(), rate).map_err(|message| {
+            let looped = looped_stream(source.file.as_deref(), rate).map_err(|message| {
                 let name = source.name.clone();
                 EngineError::SourceFile { name, message }
             })?;
-            let reel = Arc::new(reel);
+            let looped = Arc::new(looped);
             for &target in &source.to {
                 names.push((target.to_string(), source.name.clone()));
                 streams.push(Stream {
                     target,
-                    reel: reel.clone(),
+                    looped: looped.clone(),
                     interface: Some(interface(&source.interface)),
                     ttl: source.ttl,
                 });

@@ -49,7 +49,7 @@ pub struct Share {
     closed: bool,
     /// Clients that have started and not ended.
     active: u64,
-    source: Source,
+    source: Counts,
     /// By slot / workers, as far as slots have been used.
     slots: Vec<Slot>,
     /// Slots that are to start again. An entry holds only while its slot waits for that time.
@@ -59,7 +59,7 @@ pub struct Share {
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum Counts {
     Plan {
         pieces: Vec<Piece>,
         /// The piece that is being carried out.
@@ -114,7 +114,7 @@ impl Share {
                 // Worker w has the places k with k % workers == w. A worker without a place gets no
                 // arrivals either, or it would turn away clients for whom there is room.
                 let places = max_clients.saturating_sub(worker).div_ceil(workers);
-                Source::Arrivals {
+                Counts::Arrivals {
                     rate: ArrivalRate::new(*per_second),
                     next: worker,
                     step: workers.min(*max_clients).max(1),
@@ -123,7 +123,7 @@ impl Share {
                 }
             }
             shape => {
-                let mut source = Source::Plan {
+                let mut source = Counts::Plan {
                     pieces: pieces(shape),
                     piece: 0,
                     next: None,
@@ -196,7 +196,7 @@ impl Share {
         }
         entry.phase = Phase::Empty;
         self.active -= 1;
-        if let Source::Arrivals { free, .. } = &mut self.source {
+        if let Counts::Arrivals { free, .. } = &mut self.source {
             free.push(Reverse(slot));
             return;
         }
@@ -255,7 +255,7 @@ impl Share {
     fn planned_action(&mut self) -> Option<Action> {
         let (worker, workers) = (self.worker, self.workers);
         match &mut self.source {
-            Source::Plan { next, .. } => {
+            Counts::Plan { next, .. } => {
                 let (number, step) = (*next)?;
                 self.source.advance(number + 1, worker, workers);
                 if step.enters {
@@ -264,7 +264,7 @@ impl Share {
                     self.leave(step)
                 }
             }
-            Source::Arrivals {
+            Counts::Arrivals {
                 rate,
                 next,
                 step,
@@ -332,11 +332,11 @@ impl Share {
     }
 }
 
-impl Source {
+impl Counts {
     fn next_at(&self) -> Option<Time> {
         match self {
-            Source::Plan { next, .. } => next.map(|(_, step)| step.at),
-            Source::Arrivals {
+            Counts::Plan { next, .. } => next.map(|(_, step)| step.at),
+            Counts::Arrivals {
                 rate, next, places, ..
             } => (*places > 0)
                 .then(|| rate.time_of(*next))
@@ -346,7 +346,7 @@ impl Source {
 
     /// Finds this worker's step from the `number`-th of the current piece on.
     fn advance(&mut self, number: u64, worker: u64, workers: u64) {
-        let Source::Plan {
+        let Counts::Plan {
             pieces,
             piece,
             next,

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use measure::Catalogue;
 
-use crate::apart::MediaConfig;
 use crate::media::source::SourceConfig;
 use crate::options::ClientOptions;
 use crate::reference::ReferenceServer;
+use crate::remote_receiver::MediaConfig;
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
 

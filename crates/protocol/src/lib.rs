@@ -6,7 +6,6 @@
 //! [`media`]; each protocol is one folder, where a [`descriptor::Protocol`] says what it is, and
 //! one line in [`registry`].
 
-pub mod apart;
 pub mod auth;
 pub mod connect_failure;
 pub mod descriptor;
@@ -23,6 +22,7 @@ pub mod options;
 pub mod proof;
 pub mod reference;
 pub mod registry;
+pub mod remote_receiver;
 pub mod rtsp;
 pub mod session;
 pub mod source;

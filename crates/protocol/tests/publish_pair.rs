@@ -10,7 +10,7 @@ use measure::Catalogue;
 use measure::units::BitRate;
 use protocol::media::rtp::StreamSummary;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
-use protocol::media::source::{Source, SourceConfig};
+use protocol::media::source::{MediaSource, SourceConfig};
 use protocol::metrics::CLIENTS;
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
@@ -38,7 +38,7 @@ fn publisher(transport: Transport, seed: u64) -> Box<Client> {
         audio: Some(true),
         ..SourceConfig::default()
     };
-    let source = Source::new(&config, None);
+    let source = MediaSource::new(&config, None);
     Box::new(client(transport, seed).publishing(Arc::new(source.expect("valid"))))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use measure::units::BitRate;
-use mediagen::ts::reel::{RATE_MAX, RATE_MIN};
+use mediagen::ts::looped_stream::{RATE_MAX, RATE_MIN};
 use protocol::source::{GROUPS_MAX, Target};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;

@@ -459,7 +459,7 @@ fn protocols_are_found_by_their_names() {
     for line in [
         "use crate::messages::Report;",
         "help(\"write `rtsp://127.0.0.1/a`\")",
-        "use protocol::apart::messages::Lines;",
+        "use protocol::remote_receiver::messages::Lines;",
     ] {
         assert_eq!(named_in(line), None, "{line}");
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use measure::{Catalogue, Recorder, Time};
 use mediagen::h264;
+use mediagen::time_code::TimeCode;
+use mediagen::ts::looped_stream::LoopedStream;
 use protocol::media::rtcp::{self, Packet};
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
-use protocol::media::source::{Source, SourceConfig};
-use mediagen::time_code::TimeCode;
+use protocol::media::source::{MediaSource, SourceConfig};
 use protocol::media::ts::checker::{Checker, CheckerConfig};
-use mediagen::ts::reel::Reel;
 use protocol::registry::PROTOCOLS;
 use protocol::session::{Arrival, Times};
 
@@ -199,9 +199,9 @@ pub(super) fn ts_file(bytes: &[u8]) {
     let kind = input.byte();
     let rate = (kind & 1 != 0).then(|| 100_000 << (kind >> 4));
     let stream = stuffed(&mut input);
-    match Reel::of_file(&stream, rate) {
-        Ok(reel) => {
-            assert!(reel.bits_per_second() > 0 && !reel.description().is_empty());
+    match LoopedStream::of_file(&stream, rate) {
+        Ok(looped) => {
+            assert!(looped.bits_per_second() > 0 && !looped.description().is_empty());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -221,7 +221,7 @@ pub(super) fn media_file(bytes: &[u8]) {
         0 => input.rest().to_vec(),
         _ => stuffed(&mut input),
     };
-    match Source::new(&config, Some(&stream)) {
+    match MediaSource::new(&config, Some(&stream)) {
         Ok(source) => {
             assert!(!source.clips.is_empty());
             let bytes: u64 = source.clips.iter().map(|clip| clip.loop_bytes()).sum();

@@ -1,7 +1,9 @@
 //! Messages: framing, WebSockets and their handshake, templates.
 
 use protocol::http1;
-use protocol::messages::frame::{Framing, Item, LengthPrefix, Malformed, Order, Reader, Wanted};
+use protocol::messages::frame::{
+    Framing, Item, LengthPrefix, Malformed, MessageReader, Order, ReadLimits,
+};
 use protocol::messages::template::{Filling, Template};
 use protocol::websocket::{Acceptance, Upgrade};
 
@@ -14,8 +16,12 @@ enum Owned {
     Close(Option<u16>),
 }
 
-fn read(framing: &Framing, wanted: &Wanted, pieces: &[&[u8]]) -> (Vec<Owned>, Option<Malformed>) {
-    let mut reader = Reader::default();
+fn read(
+    framing: &Framing,
+    wanted: &ReadLimits,
+    pieces: &[&[u8]],
+) -> (Vec<Owned>, Option<Malformed>) {
+    let mut reader = MessageReader::default();
     let mut found = Vec::new();
     for mut piece in pieces.iter().copied() {
         loop {
@@ -46,7 +52,7 @@ fn read(framing: &Framing, wanted: &Wanted, pieces: &[&[u8]]) -> (Vec<Owned>, Op
 
 /// Pieces give what the whole gives; but which bodies are kept is up to where reads end, and how
 /// long one is that is refused.
-fn pieces_as_whole(framing: &Framing, wanted: &Wanted, stream: &[u8], cuts: &Cuts) {
+fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: &Cuts) {
     let (whole, wrong) = read(framing, wanted, &[stream]);
     let (cut, cut_wrong) = read(framing, wanted, &cuts.pieces(stream));
     assert_eq!(
@@ -72,7 +78,7 @@ fn pieces_as_whole(framing: &Framing, wanted: &Wanted, stream: &[u8], cuts: &Cut
 }
 
 /// What is written is read again.
-fn round_trip(framing: &Framing, wanted: &Wanted, input: &mut Input<'_>, cuts: &Cuts) {
+fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cuts: &Cuts) {
     let delimiter = match framing {
         Framing::Delimiter(delimiter) => Some(delimiter),
         _ => None,
@@ -116,8 +122,8 @@ fn round_trip(framing: &Framing, wanted: &Wanted, input: &mut Input<'_>, cuts: &
     }
 }
 
-fn wanted(input: &mut Input<'_>) -> Wanted {
-    Wanted {
+fn wanted(input: &mut Input<'_>) -> ReadLimits {
+    ReadLimits {
         fixed: 0,
         keep: usize::from(input.byte()) * 16,
         longest: (u64::from(input.byte()) + 1) * 32,

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use measure::{Catalogue, Grounds, Recorder, Time, Verdict};
-use protocol::apart::messages::{Asked, LINE_MAX, Lines, Said, line};
-use protocol::apart::{Receiver, Secret, Terms, proof};
 use protocol::registry::PROTOCOLS;
+use protocol::remote_receiver::messages::{Asked, LINE_MAX, Lines, Said, line};
+use protocol::remote_receiver::{Receiver, Secret, Terms, proof};
 use protocol::session::{ChannelId, Context, Flows, Input as Event, Output, Session, Sinks};
 use runfile::{
     ClientOutcome, ClientRow, EventRow, Header, Machine, Reader, RunFile, SubjectHeader, WindowRow,

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use protocol::apart::messages::{LINE_MAX, Said, VERSION};
-use protocol::apart::{PROOF_WITHIN, Terms};
+use protocol::remote_receiver::messages::{LINE_MAX, Said, VERSION};
+use protocol::remote_receiver::{PROOF_WITHIN, Terms};
 
-use crate::elsewhere::{Answer, Order, SILENCE, TURN, Talk, Wanted};
+use crate::remote_worker::{Answer, Order, ReceptionOrder, SILENCE, TURN, Talk};
 
 /// How many connections may be unproven at a time.
 const UNPROVEN_MAX: usize = 256;
@@ -33,7 +33,7 @@ const LISTENER: Token = Token(0);
 const STOP: Token = Token(usize::MAX);
 
 /// A run that was let in, and what it wants.
-pub(super) type Admitted = (Talk, Wanted);
+pub(super) type Admitted = (Talk, ReceptionOrder);
 
 /// The thread, which ends when this is dropped.
 pub(super) struct Door {
@@ -102,7 +102,7 @@ enum Fate {
     Waits,
     /// It is refused, or gone.
     Out,
-    In(Box<Wanted>),
+    In(Box<ReceptionOrder>),
 }
 
 struct Keeper {
@@ -242,7 +242,7 @@ impl Keeper {
     }
 
     /// Lets a run in.
-    fn admit(&mut self, stranger: Stranger, wanted: Wanted) {
+    fn admit(&mut self, stranger: Stranger, wanted: ReceptionOrder) {
         let stream = &stranger.talk.stream;
         let _ = self
             .poll
@@ -298,7 +298,7 @@ impl Stranger {
 mod tests {
     use std::net::SocketAddr;
 
-    use protocol::apart::{Secret, proof};
+    use protocol::remote_receiver::{Secret, proof};
 
     use super::*;
 
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn prepare(talk: &mut Talk, version: &str) {
-        let wanted = Wanted {
+        let wanted = ReceptionOrder {
             version: version.to_owned(),
             populations: Vec::new(),
             ports: None,

@@ -50,7 +50,7 @@ pub(super) const MOST: usize = 4096;
 
 /// A socket that is read in batches.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct SocketTurn {
     pub(super) place: usize,
     pub(super) key: SessionKey,
     /// How many turns it sits out before the next.
@@ -59,7 +59,7 @@ pub(super) struct Turn {
     level: u32,
 }
 
-impl Turn {
+impl SocketTurn {
     /// Takes in how many datagrams it brought.
     fn brought(&mut self, count: usize) {
         if count < FEW {
@@ -83,7 +83,7 @@ pub(super) enum Verdict {
 /// The sockets that are read in batches.
 #[derive(Default)]
 pub(super) struct BatchedReads {
-    shares: [Vec<Turn>; SHARES],
+    shares: [Vec<SocketTurn>; SHARES],
     /// Which share the next socket goes to.
     next: usize,
     /// How many shares have had their turn since the run began.
@@ -95,7 +95,7 @@ impl BatchedReads {
     pub(super) fn add(&mut self, place: usize, key: SessionKey) {
         let share = self.next % SHARES;
         self.next += 1;
-        self.shares[share].push(Turn {
+        self.shares[share].push(SocketTurn {
             place,
             key,
             idle: 0,
@@ -115,7 +115,7 @@ impl BatchedReads {
     }
 
     /// Has those read whose turn it is.
-    pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&Turn) -> Verdict) {
+    pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&SocketTurn) -> Verdict) {
         let length = INTERVAL / SHARES as u32;
         let turn = now.as_nanos() / length.as_nanos() as u64;
         // Nobody's turn comes twice because the loop was late.
@@ -140,7 +140,7 @@ impl BatchedReads {
     }
 
     /// Has all read, whosever turn it is.
-    pub(super) fn read_all(&mut self, mut read: impl FnMut(&Turn) -> Verdict) {
+    pub(super) fn read_all(&mut self, mut read: impl FnMut(&SocketTurn) -> Verdict) {
         for share in &mut self.shares {
             share.retain(|turn| matches!(read(turn), Verdict::Goes(_)));
         }

@@ -11,7 +11,7 @@ use protocol::session::Session;
 use super::datagrams::EndpointPlan;
 use super::links::Mailbox;
 use super::populations::PopulationPlan;
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
 use crate::resolver::Resolver;
 
 /// Makes the sessions of a reference server, one a connection.
@@ -33,7 +33,7 @@ pub(crate) struct Serving {
 pub(crate) struct Config {
     pub(crate) index: u32,
     pub(crate) commands: Receiver<Command>,
-    pub(crate) reports: Sender<Report>,
+    pub(crate) reports: Sender<WorkerReport>,
     pub(crate) others: Vec<Mailbox>,
     pub(crate) resolver: Resolver,
     pub(crate) mailbox: Mailbox,

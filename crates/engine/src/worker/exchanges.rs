@@ -17,7 +17,7 @@ use net::stream::Read;
 use protocol::metrics as clients;
 use protocol::mix::mix;
 use protocol::session::exchange::{After, CONGESTED, Ended, Exchange, Plan, Tools};
-use protocol::session::schedule::{Schedule, Turn};
+use protocol::session::schedule::{Due, Schedule};
 use protocol::session::{ChannelId, Closed};
 use slab::Slab;
 
@@ -44,7 +44,7 @@ const NOBODY_TAKES: Duration = Duration::from_millis(1);
 const SEALING: usize = 5 + 1 + 16;
 
 /// A connection that was handed over.
-struct Line {
+struct HandedOver {
     exchange: Box<dyn Exchange>,
     /// Its place among the sockets.
     place: usize,
@@ -69,7 +69,7 @@ struct Line {
 /// All connections of a worker that were handed over.
 #[derive(Default)]
 pub(super) struct Exchanges {
-    lines: Slab<Line>,
+    lines: Slab<HandedOver>,
     /// The schedule of each population, and the plan that it is of.
     schedules: Vec<Option<(Schedule, Plan)>>,
     /// What is to be looked at later, by time.
@@ -172,7 +172,7 @@ impl Exchanges {
         let now = around.runtime.clock.now();
         let exchanges = &mut *self;
         let plan = exchange.plan();
-        let line = exchanges.lines.insert(Line {
+        let line = exchanges.lines.insert(HandedOver {
             exchange,
             place,
             session: key,
@@ -259,7 +259,7 @@ impl Exchanges {
         let mut now = around.runtime.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
-                Turn::Send(line, planned) => {
+                Due::Send(line, planned) => {
                     self.send_planned(around, population, line as usize, planned, now);
                     if !schedule.goes_round() {
                         around
@@ -272,14 +272,14 @@ impl Exchanges {
                         return;
                     }
                 }
-                Turn::RoundBegins(planned) => {
+                Due::RoundBegins(planned) => {
                     self.taken = false;
                     around
                         .runtime
                         .tester
                         .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                 }
-                Turn::RoundEnded(began) => {
+                Due::RoundEnded(began) => {
                     let recorder = around.populations.recorder(population);
                     (plan.round_ended)(now.since(began), recorder);
                     if !self.taken {
@@ -724,7 +724,7 @@ impl Exchanges {
             let there = |&Reverse((_, line, serial)): &Reverse<(Time, usize, u64)>| {
                 lines
                     .get(line)
-                    .is_some_and(|own: &Line| own.serial == serial)
+                    .is_some_and(|own: &HandedOver| own.serial == serial)
             };
             self.later.retain(there);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use net::Waker;
 
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
 
 /// How many messages of other workers' sessions may wait for a worker.
 const TOLD_WAITING: usize = 1 << 16;
@@ -52,7 +52,7 @@ impl Mailbox {
 pub(super) struct Links {
     /// Which worker it is.
     pub(super) index: u32,
-    pub(super) reports: Sender<Report>,
+    pub(super) reports: Sender<WorkerReport>,
     pub(super) others: Vec<Mailbox>,
     pub(super) mailbox: Mailbox,
 }
@@ -63,7 +63,7 @@ impl Links {
         self.others.len() + 1
     }
 
-    pub(super) fn report(&self, report: Report) {
+    pub(super) fn report(&self, report: WorkerReport) {
         // Without a coordinator nobody wants to know: it is gone only after it has let us end.
         let _ = self.reports.send(report);
     }

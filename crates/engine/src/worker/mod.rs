@@ -1,7 +1,7 @@
 //! A worker: one thread that owns its sessions, their sockets, timers and measurements outright.
 //!
 //! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have
-//! to say comes as a [`Command`], what it has to say goes out as a [`Report`]. The loop is the same
+//! to say comes as a [`Command`], what it has to say goes out as a [`WorkerReport`]. The loop is the same
 //! for clients and for a reference server's side: both are [`Session`]s.
 //!
 //! A worker is made of parts. Each owns its state, takes what else it needs as arguments, and says
@@ -50,7 +50,7 @@ use measure::{Time, tester};
 use net::Clock;
 use protocol::session::{Context, Flows, Input, Output, Sinks};
 
-use crate::messages::{Command, Report};
+use crate::messages::{Command, WorkerReport};
 use batches::Batches;
 pub(crate) use config::{Accept, Config, Serving};
 use connections::Connections;
@@ -150,7 +150,7 @@ pub(crate) fn run(
         worker.run()
     });
     // The coordinator waits for this message; without a coordinator there is nobody to tell.
-    let _ = reports.send(Report::Finished {
+    let _ = reports.send(WorkerReport::Finished {
         worker: index,
         error: result.err(),
     });
@@ -475,7 +475,7 @@ impl Worker {
         if let Some(paced) = self.sending.take_pacer_window() {
             tester.merge(&paced, tester::TESTER_CATALOGUE);
         }
-        self.links.report(Report::Window {
+        self.links.report(WorkerReport::Window {
             worker: self.links.index,
             index: self.windows.index(),
             begins,

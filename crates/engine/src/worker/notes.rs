@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use crossbeam_channel::Sender;
 use measure::Time;
 
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 
 /// How many notes of a kind are passed on one by one; the others are told of together, at the end.
 const NOTES_OF_A_KIND: u64 = 100;
 
 /// The notes of a worker, bounded by kind.
 pub(super) struct Notes {
-    reports: Sender<Report>,
+    reports: Sender<WorkerReport>,
     counts: HashMap<&'static str, u64>,
 }
 
 impl Notes {
-    pub(super) fn new(reports: Sender<Report>) -> Notes {
+    pub(super) fn new(reports: Sender<WorkerReport>) -> Notes {
         Notes {
             reports,
             counts: HashMap::new(),
@@ -51,7 +51,7 @@ impl Notes {
 
     fn report(&self, at: Time, kind: &'static str, subject: Option<String>, text: String) {
         // Without a coordinator nobody wants to know: it is gone only after it has let us end.
-        let _ = self.reports.send(Report::Event {
+        let _ = self.reports.send(WorkerReport::Event {
             at,
             kind,
             subject,
@@ -76,7 +76,7 @@ mod tests {
         let texts: Vec<_> = said
             .try_iter()
             .map(|report| match report {
-                Report::Event {
+                WorkerReport::Event {
                     kind,
                     subject,
                     text,

@@ -12,7 +12,7 @@ use super::keys::SessionKey;
 use super::notes::Notes;
 use super::readiness::Readiness;
 use super::timers::Timers;
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 
 /// What is handed to every part that needs more than its own state.
 pub(super) struct Runtime {
@@ -31,7 +31,7 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    pub(super) fn new(waker: &Waker, reports: Sender<Report>) -> io::Result<Runtime> {
+    pub(super) fn new(waker: &Waker, reports: Sender<WorkerReport>) -> io::Result<Runtime> {
         Ok(Runtime {
             clock: Clock::start(),
             readiness: Readiness::new(waker)?,

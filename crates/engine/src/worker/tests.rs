@@ -30,7 +30,7 @@ mod tasks;
 
 use super::{Accept, ClientPlan, EndpointPlan, MakeClient, PopulationPlan, Serving, WINDOW};
 use crate::crew::{Crew, Duty};
-use crate::messages::{ClientState, Command, Report};
+use crate::messages::{ClientState, Command, WorkerReport};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(0);
@@ -218,9 +218,9 @@ fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen
         assert!(Instant::now() < give_up, "the workers do not end");
         during(&crew, &clock, &seen);
         match crew.reports.recv_timeout(Duration::from_millis(20)) {
-            Ok(Report::Client(client)) => seen.clients.push(*client),
-            Ok(Report::Event { kind, .. }) => seen.events.push(kind),
-            Ok(Report::Window {
+            Ok(WorkerReport::Client(client)) => seen.clients.push(*client),
+            Ok(WorkerReport::Event { kind, .. }) => seen.events.push(kind),
+            Ok(WorkerReport::Window {
                 worker,
                 index,
                 begins,
@@ -232,11 +232,11 @@ fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen
                 seen.tester.push(tester);
                 seen.population.extend(populations);
             }
-            Ok(Report::Finished { error, .. }) => {
+            Ok(WorkerReport::Finished { error, .. }) => {
                 assert!(error.is_none(), "{error:?}");
                 at_work -= 1;
             }
-            Ok(Report::Record(_)) => {}
+            Ok(WorkerReport::Record(_)) => {}
             Err(error) => assert!(error.is_timeout(), "a worker broke down"),
         }
     }

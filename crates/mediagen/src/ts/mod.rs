@@ -1,10 +1,10 @@
 //! MPEG-2 transport streams (ISO/IEC 13818-1): packets, tables, and a stream to send over and
 //! over.
 
-pub mod looped;
+pub mod from_file;
+pub mod looped_stream;
 pub mod mux;
 pub mod packet;
-pub mod reel;
 pub mod sections;
 pub mod stamp;
 pub mod synthetic;

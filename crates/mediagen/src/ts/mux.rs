@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::packet::{Header, PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
-use super::reel::{
-    CLOCK_EVERY, ClockMark, Mark, NULL, PACKETS, Reel, TABLES_EVERY, TIME_WRAP, read_time,
+use super::looped_stream::{
+    CLOCK_EVERY, ClockMark, LoopedStream, Mark, NULL, PACKETS, TABLES_EVERY, TIME_WRAP, read_time,
     write_time,
 };
+use super::packet::{Header, PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
 
 /// Counts time in even steps that are no whole numbers, without an error that adds up.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Steps {
 /// Hands out one packet after the other.
 #[derive(Debug)]
 pub struct Mux {
-    reel: Arc<Reel>,
+    looped: Arc<LoopedStream>,
     /// When the next packet leaves, in ticks of 27 MHz from the first.
     slot: Steps,
     /// How many packets have left of the datagram under way.
@@ -67,18 +67,18 @@ pub struct Mux {
 
 impl Mux {
     /// At the beginning of what is sent.
-    pub fn new(reel: Arc<Reel>) -> Mux {
+    pub fn new(looped: Arc<LoopedStream>) -> Mux {
         Mux {
-            slot: Steps::new(8 * PACKET as u64 * PCR_HZ, reel.rate),
+            slot: Steps::new(8 * PACKET as u64 * PCR_HZ, looped.rate),
             in_datagram: 0,
             next: 0,
             begins: 0,
-            continuity: vec![0; reel.pids],
+            continuity: vec![0; looped.pids],
             tables_due: 0,
-            table: reel.tables.len(),
+            table: looped.tables.len(),
             rounds: 0,
             clock_due: 0,
-            reel,
+            looped,
         }
     }
 
@@ -91,20 +91,23 @@ impl Mux {
         }
         let now = self.slot.now;
         self.pass();
-        let reel = &*self.reel;
+        let looped = &*self.looped;
         let (next, begins) = (self.next, self.begins);
         // What is due of the loop; one with a clock reference spares a packet for it.
-        let mark = reel.marks.get(next).filter(|mark| begins + mark.at <= now);
+        let mark = looped
+            .marks
+            .get(next)
+            .filter(|mark| begins + mark.at <= now);
         let brings_clock = mark.is_some_and(|mark| mark.clock == ClockMark::Own);
         if now >= self.clock_due && !brings_clock {
             self.clock_due = now + CLOCK_EVERY;
             return put(&self.clock(now));
         }
-        if now >= self.tables_due && self.table >= reel.tables.len() {
+        if now >= self.tables_due && self.table >= looped.tables.len() {
             self.tables_due = now + TABLES_EVERY;
             self.table = 0;
         }
-        if let Some(table) = reel.tables.get(self.table) {
+        if let Some(table) = looped.tables.get(self.table) {
             let mut packet = *table;
             self.number_table(&mut packet);
             return put(&packet);
@@ -112,11 +115,11 @@ impl Mux {
         let Some(&mark) = mark else {
             return put(&NULL);
         };
-        let mut packet = reel.packets[next];
+        let mut packet = looped.packets[next];
         self.next += 1;
-        if self.next == reel.packets.len() {
+        if self.next == looped.packets.len() {
             self.next = 0;
-            self.begins += reel.length;
+            self.begins += looped.length;
         }
         if brings_clock {
             self.clock_due = now + CLOCK_EVERY;
@@ -137,13 +140,13 @@ impl Mux {
 
     /// What the clock shows then.
     fn shown(&self, now: u64) -> u64 {
-        (self.reel.clock + now) % PCR_WRAP
+        (self.looped.clock + now) % PCR_WRAP
     }
 
     /// A packet with a clock reference and nothing else. It does not count (ISO/IEC 13818-1,
     /// 2.4.3.3).
     fn clock(&self, now: u64) -> [u8; PACKET] {
-        let (pid, number) = self.reel.clock_pid;
+        let (pid, number) = self.looped.clock_pid;
         let [high, low] = pid.to_be_bytes();
         let last = self.continuity[usize::from(number)].wrapping_sub(1) & 0x0f;
         let mut packet = [0xff; PACKET];
@@ -155,7 +158,7 @@ impl Mux {
     /// Numbers the next packet of the tables. Each is sent once in a round, and those of a PID
     /// follow each other.
     fn number_table(&mut self, packet: &mut [u8; PACKET]) {
-        let tables = &self.reel.tables;
+        let tables = &self.looped.tables;
         let same =
             |other: &&[u8; PACKET]| other[1] & 0x1f == packet[1] & 0x1f && other[2] == packet[2];
         let before = tables[..self.table].iter().filter(same).count() as u64;
@@ -185,7 +188,7 @@ impl Mux {
             packet[6..12].copy_from_slice(&write_pcr(shows));
         }
         if let Some((at, decoding)) = mark.times {
-            let later = (begins + self.reel.delay) / 300;
+            let later = (begins + self.looped.delay) / 300;
             for index in 0..1 + usize::from(decoding) {
                 let at = usize::from(at) + 5 * index;
                 if let Some(bytes) = packet.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {

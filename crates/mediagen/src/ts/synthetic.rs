@@ -1,10 +1,10 @@
 //! A made programme: H.264 that any decoder decodes, and tables and clock as the standard wants
 //! them.
 
-use super::packet::{PACKET, PCR_HZ, SYNC};
-use super::reel::{
-    ClockMark, Mark, RATE_MAX, RATE_MIN, Reel, TIME_WRAP, rate_for, room, write_time,
+use super::looped_stream::{
+    ClockMark, LoopedStream, Mark, RATE_MAX, RATE_MIN, TIME_WRAP, rate_for, room, write_time,
 };
+use super::packet::{PACKET, PCR_HZ, SYNC};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
 use crate::frame_rate::FrameRate;
@@ -48,14 +48,14 @@ pub enum SyntheticError {
     Video(#[from] SettingsError),
 }
 
-impl Reel {
+impl LoopedStream {
     /// A programme of video alone, at a constant bit rate of transport packets, stamps included.
     /// Null packets fill it up. The video takes what there is, up to 8 Mb/s. Takes some tenths of a
     /// second.
     ///
     /// # Errors
     /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`].
-    pub fn synthetic(rate: u64) -> Result<Reel, SyntheticError> {
+    pub fn synthetic(rate: u64) -> Result<LoopedStream, SyntheticError> {
         if !(RATE_MIN..=RATE_MAX).contains(&rate) {
             return Err(SyntheticError::Rate(rate));
         }
@@ -89,7 +89,7 @@ impl Reel {
         let stream = H264Stream::new(&settings)?;
         let length = stream.pictures.len() as u64 * PCR_HZ / u64::from(FRAMES);
         let (width, height) = stream.size;
-        let mut reel = Reel {
+        let mut looped = LoopedStream {
             packets: Vec::new(),
             marks: Vec::new(),
             pids: 1,
@@ -105,11 +105,11 @@ impl Reel {
                 settings.bits_per_second as f64 / 1e6
             ),
         };
-        let ends = reel.pack(&stream);
+        let ends = looped.pack(&stream);
         // The video leaves evenly. So a picture that is larger than others is late by its number,
         // and all are shown so much later that none is.
-        let count = reel.packets.len() as u64;
-        for (index, mark) in (0u64..).zip(&mut reel.marks) {
+        let count = looped.packets.len() as u64;
+        for (index, mark) in (0u64..).zip(&mut looped.marks) {
             mark.at = length * index / count;
         }
         let usual = |picture: usize| picture as u64 * PCR_HZ / u64::from(FRAMES);
@@ -118,7 +118,7 @@ impl Reel {
         };
         let late = ends.iter().enumerate().map(late).max().unwrap_or(0);
         let mut picture = 0;
-        for (packet, mark) in reel.packets.iter_mut().zip(&reel.marks) {
+        for (packet, mark) in looped.packets.iter_mut().zip(&looped.marks) {
             if let Some((at, _)) = mark.times {
                 let at = usize::from(at);
                 let shown = (CLOCK + late + usual(picture)) / 300 % TIME_WRAP;
@@ -126,10 +126,10 @@ impl Reel {
                 picture += 1;
             }
         }
-        reel.set_rate(rate).map_err(|no_room| {
+        looped.set_rate(rate).map_err(|no_room| {
             // It takes so little of the room that this is no rate at which there would be video
             // either.
-            let needed = no_room.needs.max(rate_for(0.0, reel.tables.len()));
+            let needed = no_room.needs.max(rate_for(0.0, looped.tables.len()));
             SettingsError::BitRateTooLow {
                 asked: rate,
                 needed,
@@ -137,7 +137,7 @@ impl Reel {
                 gop: GOP,
             }
         })?;
-        Ok(reel)
+        Ok(looped)
     }
 
     /// Puts pictures into packets. Says where each ends.

@@ -141,7 +141,7 @@ impl Program {
 
     /// Accepts, with as much kept as the payload's first byte, in the accumulator, makes of
     /// interest.
-    fn keep_by_first_byte(&mut self, wanted: &Wanted, brief: Mark) {
+    fn keep_by_first_byte(&mut self, wanted: &FilterRule, brief: Mark) {
         let less = if wanted.brief.is_some() {
             None
         } else {
@@ -213,7 +213,7 @@ impl Program {
 
 /// What a filter lets through.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct FilterRule {
     pub(super) family: Family,
     /// Destination ports.
     pub(super) ports: RangeInclusive<u16>,
@@ -228,8 +228,8 @@ pub(super) struct Wanted {
 }
 
 /// The filter that lets that through and nothing else.
-pub(super) fn program(wanted: &Wanted) -> Vec<Instruction> {
-    let &Wanted {
+pub(super) fn program(wanted: &FilterRule) -> Vec<Instruction> {
+    let &FilterRule {
         family, snapshot, ..
     } = wanted;
     let mut program = Program::default();
@@ -272,8 +272,8 @@ pub(super) fn program(wanted: &Wanted) -> Vec<Instruction> {
 }
 
 /// Reads the headers at `base`; always ends in a jump.
-fn headers(program: &mut Program, wanted: &Wanted, base: Base) {
-    let &Wanted {
+fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
+    let &FilterRule {
         ref ports,
         segments,
         ..
@@ -525,7 +525,7 @@ mod tests {
     fn says(family: Family, packet: &[u8], segments: bool) -> u32 {
         let with = |whole_if| {
             says_with(
-                &Wanted {
+                &FilterRule {
                     family,
                     ports: 5000..=5003,
                     snapshot: 164,
@@ -541,7 +541,7 @@ mod tests {
         with(0)
     }
 
-    fn says_with(wanted: &Wanted, packet: &[u8]) -> u32 {
+    fn says_with(wanted: &FilterRule, packet: &[u8]) -> u32 {
         let (family, program) = (wanted.family, program(wanted));
         let links: [(u32, &[u8]); 4] = [
             (libc::ARPHRD_ETHER.into(), &[]),
@@ -605,7 +605,7 @@ mod tests {
             (0x30, 0x90, WHOLE),
             (0, 0xff, 164),
         ] {
-            let wanted = |family| Wanted {
+            let wanted = |family| FilterRule {
                 family,
                 ports: 5000..=5003,
                 snapshot: 164,
@@ -647,7 +647,7 @@ mod tests {
             (0x90, 164, 164),
             (0xa0, WHOLE, WHOLE),
         ] {
-            let wanted = |family| Wanted {
+            let wanted = |family| FilterRule {
                 family,
                 ports: 5000..=5003,
                 snapshot: 164,
@@ -731,7 +731,7 @@ mod tests {
             for family in [Family::V4, Family::V6] {
                 for segments in [false, true] {
                     let brief = Some(Brief { unless: 0x1f, bytes: 12 });
-                    let program = program(&Wanted { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, brief, segments });
+                    let program = program(&FilterRule { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, brief, segments });
                     for hardware in [1, 772, 65_534] {
                         let kept = run(&program, &Shown { bytes: &bytes, network, hardware });
                         let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == SEGMENT_KEPT);

@@ -45,9 +45,9 @@ use measure::Time;
 
 use crate::clock::Clock;
 use crate::segments::Header;
-use filter::Wanted;
+use filter::FilterRule;
 use mapped::Mapped;
-use reader::Reader;
+use reader::FrameReader;
 
 #[cfg(any(test, fuzzing))]
 pub use reader::read_any;
@@ -277,13 +277,13 @@ pub struct Counters {
 pub struct PacketRing {
     mapped: Mapped,
     block_bytes: usize,
-    reader: Reader,
+    reader: FrameReader,
     handled: u64,
     seen: Seen,
     /// Whether every packet is kept whole by now.
     whole: bool,
     /// What the filter lets through.
-    wanted: Wanted,
+    wanted: FilterRule,
 }
 
 impl PacketRing {
@@ -319,7 +319,7 @@ impl PacketRing {
             unless: brief.unless | settings.whole_if,
             ..brief
         });
-        let wanted = Wanted {
+        let wanted = FilterRule {
             family: settings.family,
             ports: settings.ports.clone(),
             snapshot,
@@ -338,7 +338,7 @@ impl PacketRing {
         Ok(PacketRing {
             mapped,
             block_bytes: block_bytes.get(),
-            reader: Reader::new(settings.ports.clone(), settings.segments, brief),
+            reader: FrameReader::new(settings.ports.clone(), settings.segments, brief),
             handled: 0,
             seen: Seen::default(),
             whole: false,

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 
 /// What is done with frames, apart from the memory that they are in.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct FrameReader {
     ports: RangeInclusive<u16>,
     segments: bool,
     brief: Option<Brief>,
@@ -47,7 +47,7 @@ pub fn read_any(bytes: &[u8]) {
         unless: 0x3f,
         bytes: 12,
     });
-    let mut reader = Reader::new(ports, true, brief);
+    let mut reader = FrameReader::new(ports, true, brief);
     let clock = Clock::start();
     let mut count = 0;
     let mut check = |arrived: Arrived<'_>| {
@@ -90,9 +90,13 @@ pub fn read_any(bytes: &[u8]) {
     assert_eq!(datagrams, count);
 }
 
-impl Reader {
-    pub(super) fn new(ports: RangeInclusive<u16>, segments: bool, brief: Option<Brief>) -> Reader {
-        Reader {
+impl FrameReader {
+    pub(super) fn new(
+        ports: RangeInclusive<u16>,
+        segments: bool,
+        brief: Option<Brief>,
+    ) -> FrameReader {
+        FrameReader {
             ports,
             segments,
             brief,
@@ -233,7 +237,11 @@ mod tests {
     use crate::ring::packet::tests::{tcp_v4, v4};
     use proptest::prelude::*;
 
-    fn take_block(reader: &mut Reader, block: &[u8], mut take: impl FnMut(Arrived<'_>)) -> u64 {
+    fn take_block(
+        reader: &mut FrameReader,
+        block: &[u8],
+        mut take: impl FnMut(Arrived<'_>),
+    ) -> u64 {
         reader
             .take_blocks(block, block.len(), &Clock::start(), &mut take)
             .1
@@ -241,8 +249,8 @@ mod tests {
 
     /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each,
     /// counters.
-    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, Reader) {
-        let mut reader = Reader::new(5000..=5000, false, None);
+    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, FrameReader) {
+        let mut reader = FrameReader::new(5000..=5000, false, None);
         let mut taken = Vec::new();
         let block = write(packets);
         let count = take_block(&mut reader, &block, |arrived| {
@@ -317,7 +325,7 @@ mod tests {
             Put::new(tcp_v4(5001, 7, 0x10, 100)),
             Put::new(v4(0, 5000, &[1; 100])),
         ]);
-        let mut reader = Reader::new(5000..=5000, true, None);
+        let mut reader = FrameReader::new(5000..=5000, true, None);
         let mut seen = Vec::new();
         let count = take_block(&mut reader, &block, |arrived| {
             seen.push(match arrived {
@@ -335,7 +343,7 @@ mod tests {
             unless: 0x3f,
             bytes: 12,
         });
-        let mut reader = Reader::new(5000..=5000, false, brief);
+        let mut reader = FrameReader::new(5000..=5000, false, brief);
         let payload = |first: u8| -> Vec<u8> { (0..100).map(|byte| byte | first).collect() };
         let kept = |first: u8, kept: usize| {
             let packet = v4(0, 5000, &payload(first));
@@ -388,7 +396,7 @@ mod tests {
             Arrived::Datagram(datagram) => taken.push((datagram.to.port(), datagram.length)),
             Arrived::Segment(_) => panic!("no segments were asked for"),
         };
-        Reader::new(5000..=5009, false, None).take_blocks(
+        FrameReader::new(5000..=5009, false, None).take_blocks(
             &memory,
             length,
             &Clock::start(),

@@ -112,7 +112,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Across {
     /// What was asked for last.
-    last: Option<request::Wanted>,
+    last: Option<request::WantedGroup>,
     /// The groups that stay joined.
     kept_groups: BTreeSet<SocketAddr>,
     /// How many pairs of sockets stay open.

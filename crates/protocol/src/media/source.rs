@@ -87,25 +87,25 @@ impl SourceConfig {
 
 /// Media to publish, made once and shared by all that publish it.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct MediaSource {
     /// Each media, in the order of the description. At least one.
     pub clips: Vec<Arc<Clip>>,
     /// How the packets of a frame leave.
     pub pacing: Pacing,
 }
 
-impl Source {
+impl MediaSource {
     /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file
     /// large. `file` is what the file holds, where there is one.
     ///
     /// # Errors
     /// No video can be made by the settings, or out of the file; the text says why.
-    pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<Source, String> {
+    pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
         let clips = match file {
             Some(bytes) => file::clips(bytes, config.mtu, config.audio.unwrap_or(true))?,
             None => made(config)?,
         };
-        Ok(Source {
+        Ok(MediaSource {
             clips,
             pacing: config.pacing,
         })

@@ -9,7 +9,7 @@ use measure::{Recorder, Time};
 
 use super::config::{Answers, ClientConfig};
 use super::failure::{Failure, one_ping_more};
-use super::frame::{Framing, Item, Reader, Wanted};
+use super::frame::{Framing, Item, MessageReader, ReadLimits};
 use super::metrics as m;
 use super::template::{Filling, Template};
 use crate::mix::mix;
@@ -99,7 +99,7 @@ pub struct Caller {
     acknowledged: u64,
     /// The last messages sent, which wait for their answers.
     pending: VecDeque<Pending>,
-    reader: Reader,
+    reader: MessageReader,
     /// Whether any answer was given up: then one may come late.
     gave_up: bool,
     /// Whether nothing more is to be sent.
@@ -119,7 +119,7 @@ impl Caller {
             sent: 0,
             acknowledged: 0,
             pending: VecDeque::new(),
-            reader: Reader::default(),
+            reader: MessageReader::default(),
             gave_up: false,
             finished: false,
             said_close: false,
@@ -128,7 +128,7 @@ impl Caller {
     }
 
     /// With what has come already of a message from the server.
-    pub fn with_reader(mut self, reader: Reader) -> Caller {
+    pub fn with_reader(mut self, reader: MessageReader) -> Caller {
         self.reader = reader;
         self
     }
@@ -268,7 +268,7 @@ impl Exchange for Caller {
             let script = &*self.script;
             let first = self.sent - self.pending.len() as u64 + 1;
             let awaited = script.template.length(first);
-            let wanted = Wanted {
+            let wanted = ReadLimits {
                 fixed: match (script.answers, self.pending.is_empty()) {
                     (Answers::Echo, false) => awaited,
                     _ => 0,

@@ -10,7 +10,7 @@ use measure::Time;
 use super::caller::{Caller, Script};
 use super::config::{ClientConfig, Step, hex};
 use super::failure::Failure;
-use super::frame::{Item, Reader, Wanted};
+use super::frame::{Item, MessageReader, ReadLimits};
 use super::metrics as m;
 use super::template::{Filling, Template};
 use super::url::Target;
@@ -96,7 +96,7 @@ struct Greeting {
     step: usize,
     /// The handshake of a WebSocket, where it is not over.
     upgrade: Option<Upgrade>,
-    reader: Reader,
+    reader: MessageReader,
     /// Without framing: what came, and no step has used.
     heard: Vec<u8>,
     /// How much of that was looked through in vain.
@@ -174,7 +174,7 @@ impl Client {
             _ => None,
         };
         if upgrade.is_none() && self.plan.steps.is_empty() {
-            return self.hand_over(cx, Reader::default());
+            return self.hand_over(cx, MessageReader::default());
         }
         self.state = State::Greeting(Box::new(Greeting {
             upgrade,
@@ -203,7 +203,7 @@ impl Client {
         }
     }
 
-    fn hand_over(&mut self, cx: &mut Context<'_>, reader: Reader) {
+    fn hand_over(&mut self, cx: &mut Context<'_>, reader: MessageReader) {
         self.state = State::HandedOver { stopping: None };
         let caller = Caller::new(self.plan.script.clone(), self.seed).with_reader(reader);
         cx.out.push_back(Output::Playing { at: cx.now });
@@ -331,7 +331,7 @@ impl Greeting {
         if unframed {
             self.heard.extend_from_slice(bytes);
         } else {
-            let wanted = Wanted {
+            let wanted = ReadLimits {
                 fixed: 0,
                 keep: GREETING_MAX,
                 longest: GREETING_MAX as u64,

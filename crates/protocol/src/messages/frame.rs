@@ -180,7 +180,7 @@ impl Framing {
 
 /// How messages are to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ReadLimits {
     /// Without framing: how long the next message is; 0 for whatever has come.
     pub fixed: usize,
     /// Up to what length a message that comes in pieces is kept; of longer ones just the length is
@@ -190,10 +190,10 @@ pub struct Wanted {
     pub longest: u64,
 }
 
-/// Reads messages out of a stream of bytes, cut anywhere. It keeps at most what [`Wanted::keep`]
+/// Reads messages out of a stream of bytes, cut anywhere. It keeps at most what [`ReadLimits::keep`]
 /// says, and only of a message that has not come as a whole.
 #[derive(Clone, Debug, Default)]
-pub struct Reader {
+pub struct MessageReader {
     /// What has come of the length before a message.
     head: [u8; 8],
     head_length: u8,
@@ -212,7 +212,7 @@ struct Part {
     left: u64,
 }
 
-impl Reader {
+impl MessageReader {
     /// Whether a message has begun and is not over.
     pub fn is_within(&self) -> bool {
         self.part.is_some()
@@ -228,7 +228,7 @@ impl Reader {
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         framing: &Framing,
-        wanted: &Wanted,
+        wanted: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Result<Option<Item<'s>>, Malformed> {
         steps::took(1);
@@ -300,7 +300,7 @@ impl Reader {
     fn counted<'s, 'i: 's>(
         &'s mut self,
         length: u64,
-        wanted: &Wanted,
+        wanted: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Option<Frame<'s>> {
         let part = match self.part {
@@ -350,7 +350,7 @@ impl Reader {
     fn delimited<'s, 'i: 's>(
         &'s mut self,
         delimiter: &[u8],
-        wanted: &Wanted,
+        wanted: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Result<Option<Frame<'s>>, Malformed> {
         if self.part.is_none() {

@@ -11,7 +11,7 @@ use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
 use super::failure::{Failure, one_ping_more};
-use super::frame::{Framing, Item, Reader, Wanted};
+use super::frame::{Framing, Item, MessageReader, ReadLimits};
 use super::metrics::{self as m, SERVED};
 use crate::metrics::CLIENTS;
 use crate::mix::mix;
@@ -138,7 +138,7 @@ pub struct Answerer {
     messages: u64,
     /// Bytes of a message without framing that has begun.
     begun: usize,
-    reader: Reader,
+    reader: MessageReader,
     /// Answers that wait, with when they are due.
     delayed: VecDeque<(Time, Box<[u8]>)>,
     waiting: usize,
@@ -151,7 +151,7 @@ impl Answerer {
             number,
             messages: 0,
             begun: 0,
-            reader: Reader::default(),
+            reader: MessageReader::default(),
             delayed: VecDeque::new(),
             waiting: 0,
         }
@@ -194,7 +194,7 @@ impl Answerer {
                 self.begun = all % size;
             }
             framing => {
-                let wanted = Wanted {
+                let wanted = ReadLimits {
                     fixed: 0,
                     keep: 0,
                     longest: LONGEST,
@@ -236,7 +236,7 @@ impl Exchange for Answerer {
         if !config.faults.look_at_each() && !matches!(config.framing, Framing::WebSocket { .. }) {
             return self.pass(&config, bytes, tools);
         }
-        let wanted = Wanted {
+        let wanted = ReadLimits {
             fixed: config.size,
             keep: KEEP,
             longest: LONGEST,

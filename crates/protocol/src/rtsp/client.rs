@@ -37,22 +37,22 @@ use super::failure::Failure;
 use super::headers::Session as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
-use crate::apart::Link;
 use crate::auth::Authenticator;
 use crate::media::rtp::{RtpReceiver, StreamSummary};
-use crate::media::source::Source;
+use crate::media::source::MediaSource;
 use crate::metrics as clients;
+use crate::remote_receiver::Link;
 use crate::session::{
     ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
     StreamRow, Times,
 };
 
 mod answers;
-mod apart;
 mod end;
 mod media;
 mod multicast;
 mod publish;
+mod remote_receiver;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -253,7 +253,7 @@ impl Client {
     }
 
     /// Publishes a source, and does not play.
-    pub fn publishing(mut self, source: Arc<Source>) -> Client {
+    pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
         self.publishing = Some(Box::new(Publishing::new(source)));
         self
     }

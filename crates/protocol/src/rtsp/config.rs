@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
-use crate::apart::MediaConfig;
 use crate::follow::Follow;
 use crate::media::source::SourceConfig;
+use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
 
 /// How media is carried.

@@ -11,14 +11,14 @@ use super::config::{ClientConfig, Transport};
 use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
-use crate::apart::MediaConfig;
 use crate::descriptor::{
     self, Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
 };
 use crate::media::rtp::{self, metrics::RTP};
-use crate::media::source::{Source, SourceConfig};
+use crate::media::source::{MediaSource, SourceConfig};
 use crate::metrics::CLIENTS;
 use crate::options::ClientOptions;
+use crate::remote_receiver::MediaConfig;
 use crate::session::Session;
 use crate::tls::TlsConfig;
 
@@ -87,7 +87,9 @@ impl Keys for ClientConfig {
         surroundings: &Surroundings,
     ) -> Result<Box<dyn MakeClients>, String> {
         let source = self.publish.as_ref();
-        let source = source.map(|source| Source::new(source, file)).transpose()?;
+        let source = source
+            .map(|source| MediaSource::new(source, file))
+            .transpose()?;
         Ok(Box::new(Clients {
             config: self.clone(),
             source: source.map(Arc::new),
@@ -152,7 +154,7 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    source: Option<Arc<Source>>,
+    source: Option<Arc<MediaSource>>,
     surroundings: Surroundings,
 }
 

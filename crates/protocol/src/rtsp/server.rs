@@ -5,9 +5,9 @@
 //! channel 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`];
 //! the session answers requests, sends reports, and reads the counts when it ends.
 
-mod casts;
 pub mod config;
 pub mod faults;
+mod group_streams;
 mod lives;
 mod play;
 mod record;
@@ -49,7 +49,7 @@ struct Shared {
     clips: Vec<Arc<Clip>>,
     verifier: Option<Verifier>,
     /// Streams that are sent once for all who play them.
-    casts: casts::Casts,
+    group_streams: group_streams::GroupStreams,
     /// Streams that clients publish.
     lives: lives::Lives,
 }
@@ -70,7 +70,7 @@ impl Server {
             return Err("there must be at least one stream".to_owned());
         }
         if let Some(multicast) = &config.multicast {
-            casts::check(multicast)?;
+            group_streams::check(multicast)?;
         }
         let gop = match config.gop {
             Some(gop) => gop,
@@ -109,7 +109,7 @@ impl Server {
             config,
             clips,
             verifier,
-            casts: casts::Casts::default(),
+            group_streams: group_streams::GroupStreams::default(),
             lives: lives::Lives::default(),
         })))
     }

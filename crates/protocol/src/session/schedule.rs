@@ -31,7 +31,7 @@ const NOWHERE: u32 = u32::MAX;
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Due {
     /// A round begins that was planned for this time.
     RoundBegins(Time),
     /// This connection is to send, what was planned for this time.
@@ -193,7 +193,7 @@ impl Schedule {
 
     /// What is to be done, where anything is.
     #[inline]
-    pub fn next(&mut self, now: Time) -> Option<Turn> {
+    pub fn next(&mut self, now: Time) -> Option<Due> {
         match self.pace {
             Pace::Sleep(_) | Pace::Every(_) => self.next_of_round(now),
             Pace::Rate(every) => loop {
@@ -201,7 +201,7 @@ impl Schedule {
                 self.queue.pop_front();
                 if self.places[number as usize] == serial {
                     self.plan(due + every, number);
-                    return Some(Turn::Send(number, due));
+                    return Some(Due::Send(number, due));
                 }
             },
             Pace::Answers => None,
@@ -209,7 +209,7 @@ impl Schedule {
     }
 
     #[inline]
-    fn next_of_round(&mut self, now: Time) -> Option<Turn> {
+    fn next_of_round(&mut self, now: Time) -> Option<Due> {
         let Some(round) = &mut self.round else {
             if self.order.is_empty() || now < self.next_round {
                 return None;
@@ -221,11 +221,11 @@ impl Schedule {
                 next: 0,
                 end: self.order.len(),
             });
-            return Some(Turn::RoundBegins(planned));
+            return Some(Due::RoundBegins(planned));
         };
         if round.next < round.end {
             round.next += 1;
-            return Some(Turn::Send(self.order[round.next - 1], round.planned));
+            return Some(Due::Send(self.order[round.next - 1], round.planned));
         }
         let (planned, began) = (round.planned, round.began);
         self.round = None;
@@ -234,7 +234,7 @@ impl Schedule {
             Pace::Sleep(sleep) => now + sleep,
             Pace::Rate(_) | Pace::Answers => Time::NEVER,
         };
-        Some(Turn::RoundEnded(began))
+        Some(Due::RoundEnded(began))
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    fn all(schedule: &mut Schedule, now: Time) -> Vec<Turn> {
+    fn all(schedule: &mut Schedule, now: Time) -> Vec<Due> {
         std::iter::from_fn(|| schedule.next(now)).collect()
     }
 
@@ -262,15 +262,15 @@ mod tests {
                 schedule.join(number, ms(10), 0);
             }
             assert_eq!(schedule.next_due(), ms(10));
-            let sends = [4, 2, 9].map(|number| Turn::Send(number, ms(10)));
-            assert_eq!(schedule.next(ms(20)), Some(Turn::RoundBegins(ms(10))));
+            let sends = [4, 2, 9].map(|number| Due::Send(number, ms(10)));
+            assert_eq!(schedule.next(ms(20)), Some(Due::RoundBegins(ms(10))));
             assert_eq!(schedule.next(ms(20)), Some(sends[0]));
             // It is under way: whoever comes now is in the next.
             schedule.join(5, ms(25), 0);
             assert!(schedule.next_due() <= ms(20));
             assert_eq!(
                 all(&mut schedule, ms(30)),
-                [sends[1], sends[2], Turn::RoundEnded(ms(20))]
+                [sends[1], sends[2], Due::RoundEnded(ms(20))]
             );
             assert_eq!(schedule.next_due(), second);
             assert_eq!(all(&mut schedule, second).len(), 6);
@@ -291,7 +291,7 @@ mod tests {
         );
         let mut sends = vec![0; 100];
         for turn in all(&mut schedule, ms(1150)) {
-            let Turn::Send(number, _) = turn else {
+            let Due::Send(number, _) = turn else {
                 panic!("{turn:?}")
             };
             sends[number as usize] += 1;
@@ -299,7 +299,7 @@ mod tests {
         assert!(sends.iter().all(|&sends| sends == 10), "{sends:?}");
         schedule.leave(7);
         schedule.join(7, ms(1150), 1);
-        let sevens = |turn: &&Turn| matches!(turn, Turn::Send(7, _));
+        let sevens = |turn: &&Due| matches!(turn, Due::Send(7, _));
         assert_eq!(
             all(&mut schedule, ms(2150)).iter().filter(sevens).count(),
             10
@@ -322,7 +322,7 @@ mod tests {
             let mut newcomers = 0;
             for round in 0..3 {
                 let now = ms(100 * round);
-                prop_assert_eq!(schedule.next(now), Some(Turn::RoundBegins(now)));
+                prop_assert_eq!(schedule.next(now), Some(Due::RoundBegins(now)));
                 let mut sent = Vec::new();
                 loop {
                     for _ in joining.iter().filter(|&&at| round == 0 && at == sent.len()) {
@@ -338,8 +338,8 @@ mod tests {
                         }
                     }
                     match schedule.next(now) {
-                        Some(Turn::Send(number, _)) => sent.push(number),
-                        Some(Turn::RoundEnded(_)) => break,
+                        Some(Due::Send(number, _)) => sent.push(number),
+                        Some(Due::RoundEnded(_)) => break,
                         other => panic!("{other:?}"),
                     }
                     if sent.len() > 200 {

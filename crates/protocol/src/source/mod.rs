@@ -3,7 +3,7 @@
 mod session;
 mod target;
 
-pub use session::{Source, SourceSettings};
+pub use session::{GroupSender, SourceSettings};
 pub use target::{Carriage, Target, TargetError};
 
 /// The bit rate of a made programme where none is named, in bit/s: 4 Mb/s.

@@ -9,7 +9,7 @@ use crate::session::{
     ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Record, Session,
 };
 use measure::Time;
-use mediagen::ts::reel::Reel;
+use mediagen::ts::looped_stream::LoopedStream;
 use std::sync::Arc;
 
 /// What a source is to send, and how.
@@ -18,7 +18,7 @@ pub struct SourceSettings {
     /// Where to.
     pub target: Target,
     /// What.
-    pub reel: Arc<Reel>,
+    pub looped: Arc<LoopedStream>,
     /// The local address that it comes from.
     pub local: IpAddr,
     /// The interface by which it leaves. Default: that of `local`; where that is unspecified, as
@@ -43,17 +43,17 @@ const HEAD_START: Duration = Duration::from_millis(20);
 
 /// Sends a transport stream to a group until it is stopped, or for a time.
 #[derive(Debug)]
-pub struct Source {
+pub struct GroupSender {
     settings: SourceSettings,
     seed: u64,
     flow: Option<FlowId>,
     over: bool,
 }
 
-impl Source {
+impl GroupSender {
     /// A source. Its number, and where its RTP begins, follow from `seed`.
-    pub fn new(settings: SourceSettings, seed: u64) -> Source {
-        Source {
+    pub fn new(settings: SourceSettings, seed: u64) -> GroupSender {
+        GroupSender {
             settings,
             seed,
             flow: None,
@@ -64,7 +64,7 @@ impl Source {
     fn begin(&mut self, cx: &mut Context<'_>) {
         let SourceSettings {
             target,
-            ref reel,
+            ref looped,
             length,
             wall_clock,
             offset,
@@ -72,7 +72,7 @@ impl Source {
         } = self.settings;
         let seed = self.seed;
         let mut flow = TsFlow::new(TsSettings {
-            reel: reel.clone(),
+            looped: looped.clone(),
             group: target.group,
             source: seed,
             rtp: (target.carriage == Carriage::Rtp).then_some(RtpStart {
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-impl Session for Source {
+impl Session for GroupSender {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match input {
             Input::Start { .. } => cx.out.push_back(Output::Open {

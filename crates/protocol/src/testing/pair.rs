@@ -143,7 +143,7 @@ pub struct Pair {
     addresses: BTreeMap<SocketAddr, Vec<(usize, ChannelId, Port)>>,
     next_port: u16,
     active: Vec<Active>,
-    lines: BTreeMap<exchanges::Key, exchanges::Line>,
+    lines: BTreeMap<exchanges::Key, exchanges::HandedOver>,
     topics: BTreeMap<String, Topic>,
     pending: VecDeque<(usize, Pending)>,
     said: Vec<(SessionNumber, Output)>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use measure::units::{BitRate, TimeSpan};
-use protocol::apart::Ports;
+use protocol::remote_receiver::Ports;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
-use mediagen::ts::reel::{DATAGRAM_BITS, Reel};
+use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
 use protocol::reference::interface;
 use protocol::source::{GROUPS_MAX, Target};
 use report::human::{count, plural, seconds};
@@ -19,12 +19,12 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
     let targets = targets(&arguments.urls)?;
     let rate = arguments.bitrate.map(|rate| rate.0);
-    let reel = engine::reel(arguments.file.as_deref(), rate).map_err(Failure::bad)?;
+    let looped = engine::looped_stream(arguments.file.as_deref(), rate).map_err(Failure::bad)?;
     let interface = arguments.interface.as_deref().map(interface);
-    console.say(&plan(&targets, &reel));
+    console.say(&plan(&targets, &looped));
     let options = SendOptions {
         targets,
-        reel: Arc::new(reel),
+        looped: Arc::new(looped),
         interface,
         ttl: arguments.ttl,
         length: arguments.duration.map(|duration| duration.0),
@@ -74,8 +74,8 @@ fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
 }
 
 /// What is going to be sent.
-fn plan(targets: &[Target], reel: &Reel) -> String {
-    let rate = reel.bits_per_second() as f64;
+fn plan(targets: &[Target], looped: &LoopedStream) -> String {
+    let rate = looped.bits_per_second() as f64;
     let each = match targets {
         [one] => one.to_string(),
         [first, .., last] => format!(
@@ -85,14 +85,14 @@ fn plan(targets: &[Target], reel: &Reel) -> String {
         ),
         [] => String::new(),
     };
-    let stamps = match reel.lists_stamps() {
+    let stamps = match looped.lists_stamps() {
         true => "",
         false => "; its programme map changes or is full: it does not list the stamps",
     };
     format!(
         "sending {} to {each}: {}, {} datagrams/s of 1316 bytes each{stamps}",
         megabits(rate),
-        reel.description(),
+        looped.description(),
         count((rate / DATAGRAM_BITS as f64).round()),
     )
 }

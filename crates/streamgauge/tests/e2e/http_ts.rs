@@ -190,7 +190,7 @@ fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
         "/null" => {
             say("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")?;
             loop {
-                stream.write_all(&mediagen::ts::reel::NULL.repeat(7))?;
+                stream.write_all(&mediagen::ts::looped_stream::NULL.repeat(7))?;
                 thread::sleep(Duration::from_millis(10));
             }
         }

@@ -1,7 +1,6 @@
 //! The command from outside: real processes, real sockets, on the loopback interface.
 
 mod actions;
-mod apart;
 mod bad_input;
 mod calibrate;
 mod catalogue;
@@ -25,6 +24,7 @@ mod network;
 mod output_forms;
 mod publish;
 mod relay;
+mod remote_receiver;
 mod run_files;
 mod scripted;
 mod secrets;

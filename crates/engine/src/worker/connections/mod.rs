@@ -26,7 +26,7 @@ use super::keys::{ACCEPTED, Place, SessionKey};
 use super::runtime::Runtime;
 use super::timers::Task;
 use crate::trace::Tracer;
-pub(super) use read_turns::{Fast, Told, Wanted};
+pub(super) use read_turns::{Fast, Told, WantedRead};
 pub(super) use reading::Step;
 pub(super) use segment_times::SegmentTimes;
 pub(super) use source_addresses::NotConnected;

@@ -62,7 +62,7 @@ pub(super) struct ReadTurns {
 
 /// What is to be read of a connection that is read seldom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedRead {
     /// So many bytes, whose times are known.
     Known(usize),
     /// Whatever there is.
@@ -71,7 +71,7 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-impl Wanted {
+impl WantedRead {
     /// When a turn is due.
     pub(crate) fn planned(turn: u64) -> Time {
         Time::from_start(SHARE * u32::try_from(turn).unwrap_or(u32::MAX))
@@ -80,7 +80,7 @@ impl Wanted {
 
 /// What follows from the kernel's telling of a connection.
 pub(crate) enum Told {
-    Read(Wanted),
+    Read(WantedRead),
     /// It has ended: if that need not wait for the ring, all of it is to be read.
     Ending {
         session: SessionKey,
@@ -92,7 +92,7 @@ pub(crate) enum Told {
 pub(crate) enum Fast {
     IsNoMore,
     Nothing,
-    Read(Wanted),
+    Read(WantedRead),
 }
 
 impl Connections {
@@ -105,14 +105,14 @@ impl Connections {
     /// What is to be read of a connection because the kernel has told of it.
     pub(crate) fn told(&mut self, place: usize, runtime: &mut Runtime) -> Told {
         let Some(stream) = self.streams.get_mut(place) else {
-            return Told::Read(Wanted::Nothing);
+            return Told::Read(WantedRead::Nothing);
         };
         let (ended, state) = (stream.ended, &stream.state);
         let Some(watched) = stream.watched.as_mut().filter(|watched| watched.seldom) else {
-            return Told::Read(Wanted::All);
+            return Told::Read(WantedRead::All);
         };
         if watched.ending {
-            return Told::Read(Wanted::Nothing);
+            return Told::Read(WantedRead::Nothing);
         }
         if ended && let State::Open { session, channel } = *state {
             watched.ending = true;
@@ -124,19 +124,19 @@ impl Connections {
         }
         let known = watched.known();
         let wanted = match known {
-            0 => Wanted::Nothing,
-            _ => Wanted::Known(known),
+            0 => WantedRead::Nothing,
+            _ => WantedRead::Known(known),
         };
         // What the ring has missed it will not show any more.
         if watched.with(|segments| segments.has_gap()) == Some(true) {
-            return Told::Read(Wanted::All);
+            return Told::Read(WantedRead::All);
         }
         // The ring may be behind. Nobody who sends is to be kept waiting for that, and what is left
         // there would have the kernel tell of it again all the sooner.
         Told::Read(match watched.hold(&stream.socket, runtime.turn) {
             Holding::All => wanted,
             // Times are then those of reading, and counted as such.
-            Holding::Full => Wanted::All,
+            Holding::Full => WantedRead::All,
             Holding::Ended | Holding::Broken => {
                 stream.ended = true;
                 runtime.readiness.read_later(Place::Connection(place));
@@ -236,11 +236,11 @@ impl Connections {
 
     /// What is to be read of a connection whose turn it is, which was due at `planned`, unless it
     /// was just read.
-    pub(crate) fn wanted_in_turn(&self, place: usize, now: Time, planned: Time) -> Wanted {
+    pub(crate) fn wanted_in_turn(&self, place: usize, now: Time, planned: Time) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         match watched.is_some_and(|watched| now.since(watched.read) < READ_INTERVAL / 2) {
-            true => Wanted::Nothing,
+            true => WantedRead::Nothing,
             false => self.wanted_by(place, now, planned),
         }
     }
@@ -256,11 +256,11 @@ impl Connections {
     }
 
     /// What is to be read of a connection, up to what the ring was to have shown at that time.
-    pub(crate) fn wanted_by(&self, place: usize, now: Time, planned: Time) -> Wanted {
+    pub(crate) fn wanted_by(&self, place: usize, now: Time, planned: Time) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         let Some(watched) = watched.filter(|watched| watched.seldom && !watched.ending) else {
-            return Wanted::Nothing;
+            return WantedRead::Nothing;
         };
         let unheard = now.since(watched.read) >= UNHEARD;
         let until = Time::from_nanos(
@@ -270,24 +270,24 @@ impl Connections {
         );
         let known = watched.with(|segments| (segments.unread_before(until), segments.has_gap()));
         match known {
-            Some((known @ 1.., false)) => Wanted::Known(known),
+            Some((known @ 1.., false)) => WantedRead::Known(known),
             // What the ring has missed it will not show any more.
-            Some((_, true)) => Wanted::All,
-            Some((0, false)) | None if unheard => Wanted::All,
-            Some((0, false)) | None => Wanted::Nothing,
+            Some((_, true)) => WantedRead::All,
+            Some((0, false)) | None if unheard => WantedRead::All,
+            Some((0, false)) | None => WantedRead::Nothing,
         }
     }
 
     /// What is to be read of a connection, of all that is known to have come.
-    pub(crate) fn known(&self, place: usize) -> Wanted {
+    pub(crate) fn known(&self, place: usize) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         match watched.filter(|watched| watched.seldom && !watched.ending) {
             Some(watched) => match watched.known() {
-                0 => Wanted::Nothing,
-                known => Wanted::Known(known),
+                0 => WantedRead::Nothing,
+                known => WantedRead::Known(known),
             },
-            None => Wanted::Nothing,
+            None => WantedRead::Nothing,
         }
     }
 
@@ -320,7 +320,7 @@ impl Connections {
         match watched.fast {
             false => Fast::IsNoMore,
             true if watched.ending || known < WITH_OTHERS => Fast::Nothing,
-            true => Fast::Read(Wanted::Known(known)),
+            true => Fast::Read(WantedRead::Known(known)),
         }
     }
 

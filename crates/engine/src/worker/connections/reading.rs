@@ -11,7 +11,7 @@ use super::super::runtime::Runtime;
 use super::early_reads::Chunk;
 use super::segment_times::Watched;
 use super::stream::{State, trace_runs};
-use super::{Connections, READ_BYTES, Wanted};
+use super::{Connections, READ_BYTES, WantedRead};
 
 /// How many reads a connection gets before the others have their turn.
 const READS_A_TURN: usize = 4;
@@ -23,7 +23,7 @@ const HANDSHAKES_A_TURN: usize = 16;
 /// A connection that is being read.
 pub(crate) struct Reading {
     pub(crate) place: usize,
-    wanted: Wanted,
+    wanted: WantedRead,
     /// How many bytes are still wanted.
     left: usize,
     reads: usize,
@@ -73,17 +73,17 @@ impl Reading {
     /// Whether the connection may be read seldom from now on: it was read because there was
     /// something, and not because something was known to have come.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.early.is_none() && self.wanted == Wanted::All
+        self.early.is_none() && self.wanted == WantedRead::All
     }
 }
 
 impl Connections {
     /// Begins to read a connection; nothing where nothing is wanted.
-    pub(crate) fn begin_reading(&mut self, place: usize, wanted: Wanted) -> Option<Reading> {
+    pub(crate) fn begin_reading(&mut self, place: usize, wanted: WantedRead) -> Option<Reading> {
         let left = match wanted {
-            Wanted::Known(count) => count,
-            Wanted::All => usize::MAX,
-            Wanted::Nothing => return None,
+            WantedRead::Known(count) => count,
+            WantedRead::All => usize::MAX,
+            WantedRead::Nothing => return None,
         };
         Some(Reading {
             place,
@@ -139,7 +139,7 @@ impl Connections {
             reading.most = reading.left.min(READ_BYTES);
             let buffer = &mut reading.buffer[..reading.most];
             let result = match reading.wanted {
-                Wanted::Known(_) => {
+                WantedRead::Known(_) => {
                     net::stream::read_untimed(&stream.socket, buffer).map(|count| Read {
                         count,
                         at: runtime.turn,
@@ -152,7 +152,7 @@ impl Connections {
                 Ok(Read { count: 0, .. }) => return Step::Ended,
                 Ok(read) => break read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Wanted::Known(_) = reading.wanted {
+                    if let WantedRead::Known(_) = reading.wanted {
                         self.came_short(place, runtime.clock.now());
                     }
                     return Step::Done;
@@ -194,7 +194,7 @@ impl Connections {
     /// What a read has brought was heard; says whether there is to be another.
     pub(crate) fn goes_on(&mut self, reading: &mut Reading, runtime: &mut Runtime) -> bool {
         let place = reading.place;
-        if let Wanted::Known(_) = reading.wanted {
+        if let WantedRead::Known(_) = reading.wanted {
             reading.left -= reading.count;
             if reading.count < reading.most {
                 self.came_short(place, runtime.clock.now());

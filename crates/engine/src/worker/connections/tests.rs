@@ -101,8 +101,8 @@ fn bytes_come_with_whose_they_are_and_then_the_end() {
         ..
     } = &mut bench;
     let told = connections.told(place, runtime);
-    assert!(matches!(told, Told::Read(Wanted::All)));
-    let reading = connections.begin_reading(place, Wanted::All);
+    assert!(matches!(told, Told::Read(WantedRead::All)));
+    let reading = connections.begin_reading(place, WantedRead::All);
     let mut reading = reading.expect("something is wanted");
     let step = connections.read_once(&mut reading, runtime);
     match step {

@@ -1,6 +1,6 @@
 //! The packet ring against sockets: the same packets, by both paths.
 
-use crate::reception;
+use crate::receive_path;
 use net::ring::{self, Family, PacketRing};
 use protocol::media::rtp::{NEEDS, StreamSummary};
 use protocol::media::sdp::MediaKind;
@@ -100,7 +100,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: (worker == 0).then(|| {
-                reception::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+                receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
             }),
             ports,
         }
@@ -224,7 +224,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = reception::settings(8 << 20, media.port..=media.port, Some(NEEDS), false);
+    let settings = receive_path::settings(8 << 20, media.port..=media.port, Some(NEEDS), false);
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {
@@ -349,7 +349,7 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: ring.then(|| {
-                reception::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+                receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
             }),
             ports,
         };

@@ -9,7 +9,7 @@ use protocol::session::{ChannelId, Closed, Input};
 
 use crate::worker::Worker;
 use crate::worker::connections::{
-    Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, Wanted,
+    Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, WantedRead,
 };
 use crate::worker::errors::channel_error;
 use crate::worker::exchanges::around;
@@ -182,13 +182,13 @@ impl Worker {
                     return;
                 }
                 self.connections.read_at_once(place);
-                Wanted::All
+                WantedRead::All
             }
         };
         self.read_stream(place, wanted);
     }
 
-    pub(crate) fn read_stream(&mut self, place: usize, wanted: Wanted) {
+    pub(crate) fn read_stream(&mut self, place: usize, wanted: WantedRead) {
         let Some(mut reading) = self.connections.begin_reading(place, wanted) else {
             return;
         };
@@ -252,13 +252,13 @@ impl Worker {
         // Its session may have closed it meanwhile, and the place be another's.
         if self.connections.is_of(place, key, of) {
             self.connections.read_at_once(place);
-            self.read_stream(place, Wanted::All);
+            self.read_stream(place, WantedRead::All);
         }
     }
 
     /// Reads a connection of which something may be known to have come.
-    fn read_known(&mut self, place: usize, wanted: Wanted) {
-        if wanted != Wanted::Nothing {
+    fn read_known(&mut self, place: usize, wanted: WantedRead) {
+        if wanted != WantedRead::Nothing {
             self.read_stream(place, wanted);
             self.settle();
         }
@@ -273,7 +273,7 @@ impl Worker {
             self.read_rings_now();
         }
         for turn in turns {
-            let planned = Wanted::planned(turn);
+            let planned = WantedRead::planned(turn);
             let places = self.connections.places_of_turn(turn);
             for &place in &places {
                 let wanted = self.connections.wanted_in_turn(place, now, planned);

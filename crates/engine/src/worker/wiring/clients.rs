@@ -8,7 +8,7 @@ use protocol::metrics as clients;
 use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::Leave;
 
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 use crate::worker::keys::SessionKey;
 use crate::worker::populations::Beginning;
 use crate::worker::sessions::{Client, Slot};
@@ -164,7 +164,7 @@ impl Worker {
             let Some(client) = &slot.client else { continue };
             let mut state = client.state(self.populations.name(slot.population).to_owned());
             state.streams = slot.session.streams(&mut self.sinks);
-            self.links.report(Report::Client(Box::new(state)));
+            self.links.report(WorkerReport::Client(Box::new(state)));
         }
     }
 
@@ -198,6 +198,6 @@ impl Worker {
     pub(crate) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
         let ended = self.runtime.clock.now();
         let state = self.populations.client_ended(index, client, outcome, ended);
-        self.links.report(Report::Client(Box::new(state)));
+        self.links.report(WorkerReport::Client(Box::new(state)));
     }
 }

@@ -8,7 +8,7 @@ use measure::{Time, tester};
 use protocol::session::exchange::Exchange;
 use protocol::session::{ChannelId, Closed, FlowId, Note, Open, Outcome, Output, Port};
 
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 use crate::worker::Worker;
 use crate::worker::connections::Queued;
 use crate::worker::exchanges::around;
@@ -80,7 +80,7 @@ impl Worker {
                 let population = self.slot(key).map(|slot| slot.population);
                 self.note(kind, population, text);
             }
-            Output::Record(record) => self.links.report(Report::Record(record)),
+            Output::Record(record) => self.links.report(WorkerReport::Record(record)),
             Output::Ended(outcome) => self.end_session(key, outcome),
         }
     }

@@ -28,15 +28,15 @@ pub(super) enum Unreadable {
 
 /// Reads the head of one request.
 #[derive(Debug)]
-pub(super) struct Reader(HeadReader);
+pub(super) struct RequestReader(HeadReader);
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader(HeadReader::new(HEAD_MAX))
+impl Default for RequestReader {
+    fn default() -> RequestReader {
+        RequestReader(HeadReader::new(HEAD_MAX))
     }
 }
 
-impl Reader {
+impl RequestReader {
     /// Takes in bytes, and gives the request when its head is whole. What comes after it is of no
     /// interest.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
@@ -59,15 +59,15 @@ fn parse(head: &[u8]) -> Option<Request> {
 
 /// A group that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedGroup {
     pub(super) group: SocketAddr,
     /// Whether RTP comes before the transport stream.
     pub(super) rtp: bool,
 }
 
-impl Wanted {
+impl WantedGroup {
     /// Reads the path of a request; none where it is no group's.
-    pub(super) fn parse(target: &str) -> Option<Wanted> {
+    pub(super) fn parse(target: &str) -> Option<WantedGroup> {
         let path = target.split('?').next()?;
         let (kind, group) = path.strip_prefix('/')?.split_once('/')?;
         let rtp = match kind {
@@ -80,7 +80,7 @@ impl Wanted {
             IpAddr::V4(address) => address.is_multicast(),
             IpAddr::V6(address) => address.is_multicast(),
         };
-        (is_group && group.port() != 0).then_some(Wanted { group, rtp })
+        (is_group && group.port() != 0).then_some(WantedGroup { group, rtp })
     }
 }
 
@@ -90,18 +90,18 @@ impl Wanted {
 /// If what is read depends on where reads end, or a target is not read as it was written.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8], size: usize) {
-    let whole = Reader::default().feed(bytes);
-    let mut reader = Reader::default();
+    let whole = RequestReader::default().feed(bytes);
+    let mut reader = RequestReader::default();
     let mut pieces = bytes.chunks(size.max(1));
     let found = pieces.find_map(|piece| reader.feed(piece));
     assert_eq!(found, whole);
     assert!(reader.0.held() <= HEAD_MAX);
     if let Some(Ok(request)) = whole
-        && let Some(wanted) = Wanted::parse(&request.target)
+        && let Some(wanted) = WantedGroup::parse(&request.target)
     {
         let kind = if wanted.rtp { "rtp" } else { "udp" };
         let written = format!("/{kind}/{}", wanted.group);
-        assert_eq!(Wanted::parse(&written), Some(wanted));
+        assert_eq!(WantedGroup::parse(&written), Some(wanted));
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     use mediagen::steps;
 
     fn read(text: &str) -> Option<Result<Request, Unreadable>> {
-        Reader::default().feed(text.as_bytes())
+        RequestReader::default().feed(text.as_bytes())
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         };
         assert_eq!(read(text), Some(Ok(expected.clone())));
         assert_eq!(read(&text[..text.len() - 6]), None);
-        let mut reader = Reader::default();
+        let mut reader = RequestReader::default();
         let bytewise = text.bytes().find_map(|byte| reader.feed(&[byte]));
         assert_eq!(bytewise, Some(Ok(expected)));
         let old = read("HEAD / HTTP/1.0\r\n\r\n")
@@ -146,12 +146,12 @@ mod tests {
         ] {
             let make = |size| text.bytes().cycle().take(size).collect();
             steps::assert_linear(text, 8, make, |pieces| {
-                let mut reader = Reader::default();
+                let mut reader = RequestReader::default();
                 for piece in pieces {
                     // The next client's, when one has asked.
                     for part in piece.chunks(500) {
                         if reader.feed(part).is_some() {
-                            reader = Reader::default();
+                            reader = RequestReader::default();
                         }
                     }
                 }
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn paths_name_groups() {
-        let wanted = |target: &str| Wanted::parse(target).map(|w| (w.group.to_string(), w.rtp));
+        let wanted =
+            |target: &str| WantedGroup::parse(target).map(|w| (w.group.to_string(), w.rtp));
         let group = |text: &str, rtp| Some((text.to_owned(), rtp));
         assert_eq!(
             wanted("/udp/239.81.0.1:4056"),
@@ -203,7 +204,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_in_any_pieces_are_taken(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..60)) {
-            let mut reader = Reader::default();
+            let mut reader = RequestReader::default();
             for piece in pieces {
                 if reader.feed(&piece).is_some() {
                     break;

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::faults::Answer;
-use super::request::{Reader, Request, Unreadable, Wanted};
+use super::request::{Request, RequestReader, Unreadable, WantedGroup};
 use super::{Across, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
 use crate::session::{
@@ -46,13 +46,13 @@ const ENDLESS_MAX: usize = 16 << 20;
 enum State {
     /// Waits for a request.
     Asking {
-        reader: Reader,
+        reader: RequestReader,
         until: Time,
     },
     /// Waits for the membership.
     Joining {
         request: Request,
-        wanted: Wanted,
+        wanted: WantedGroup,
     },
     /// Passes on what comes.
     Relaying(Body),
@@ -116,7 +116,7 @@ pub(super) struct RelaySession {
     state: State,
     seat: Option<Seat>,
     /// What is passed on at first, on purpose, and how many datagrams of it are to come.
-    old: Option<(Wanted, u64)>,
+    old: Option<(WantedGroup, u64)>,
     account: RelayedClient,
 }
 
@@ -255,7 +255,7 @@ impl RelaySession {
         if !request.is_get {
             return self.page(cx, 405);
         }
-        let Some(wanted) = Wanted::parse(&request.target) else {
+        let Some(wanted) = WantedGroup::parse(&request.target) else {
             return self.page(cx, 404);
         };
         let Some(seat) = Seat::take(&self.shared) else {
@@ -272,7 +272,7 @@ impl RelaySession {
         self.state = State::Joining { request, wanted };
     }
 
-    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: Wanted) {
+    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: WantedGroup) {
         let (group, port) = (wanted.group.ip(), wanted.group.port());
         cx.out.push_back(Output::Open {
             channel,
@@ -358,7 +358,7 @@ impl RelaySession {
             return;
         };
         let chunked = self.shared.config.chunked && request.takes_chunks;
-        let Wanted { group, rtp } = *wanted;
+        let WantedGroup { group, rtp } = *wanted;
         Self::take_from_anybody(cx, GROUP, group);
         if let Some((old, _)) = self.old {
             self.join(cx, OLD_GROUP, old);
@@ -527,7 +527,7 @@ impl Session for RelaySession {
         match input {
             Input::Start { .. } => {
                 self.state = State::Asking {
-                    reader: Reader::default(),
+                    reader: RequestReader::default(),
                     until: cx.now + PATIENCE,
                 };
             }

@@ -15,13 +15,13 @@ use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};
 use mediagen::time_code::TimeCode;
 
+mod position_change;
 mod report;
 mod stray;
-mod turn;
 
-use report::Report;
+pub use position_change::Position;
+use report::SenderReports;
 use stray::Stray;
-pub use turn::Position;
 
 /// Without a packet for less than this, numbers cannot have come round to those of the last few.
 const ROUND_MIN: Duration = Duration::from_secs(1);
@@ -105,22 +105,22 @@ pub struct RtpReceiver {
     jitter: Jitter,
     stray: Option<Stray>,
     /// The position that plays, where it is not the first: few clients seek.
-    turn: Option<Box<turn::Turn>>,
+    turn: Option<Box<position_change::PositionChange>>,
     clock_rate: u32,
     /// The timestamp of the first packet of the source that is received now.
     began: u32,
     finished: bool,
-    source: Option<Source>,
+    source: Option<CurrentSource>,
     playout: Playout,
     first_arrival: Option<Time>,
-    report: Report,
+    report: SenderReports,
     base: Base,
 }
 
 /// The source that is received now.
 #[derive(Debug)]
 #[repr(C)]
-struct Source {
+struct CurrentSource {
     ssrc: u32,
     first: u16,
     /// Of the packet with the highest number.
@@ -132,7 +132,7 @@ struct Source {
     reported: (u64, u64),
 }
 
-impl Source {
+impl CurrentSource {
     /// Whether a packet whose number seems to be one of the last few is really a turn ahead of
     /// them, after an outage. Numbers just ahead are taken as they are.
     #[inline]
@@ -238,7 +238,7 @@ impl RtpReceiver {
             began: 0,
             first_arrival: None,
             arrivals: Arrivals::default(),
-            report: Report::default(),
+            report: SenderReports::default(),
             finished: false,
         }
     }
@@ -464,7 +464,7 @@ impl RtpReceiver {
     fn begin(&mut self, packet: &Stray, recorder: &mut Recorder) {
         let sequence = Sequence::new(packet.sequence);
         let extended = sequence.highest();
-        self.source = Some(Source {
+        self.source = Some(CurrentSource {
             ssrc: packet.ssrc,
             first: packet.sequence,
             sequence,
@@ -473,7 +473,7 @@ impl RtpReceiver {
             reported: (0, 0),
         });
         if self.report.ssrc != packet.ssrc {
-            self.report = Report::default();
+            self.report = SenderReports::default();
         }
         self.began = packet.timestamp;
         if self.first_arrival.is_none() {
@@ -623,7 +623,7 @@ impl RtpReceiver {
     }
 
     /// When the first packet came of the position that plays: that of the stream, until
-    /// [`RtpReceiver::turned`] tells of another.
+    /// [`RtpReceiver::position_changed`] tells of another.
     pub fn position_arrival(&self) -> Option<Time> {
         match &self.turn {
             Some(turn) => turn.arrival(self.first_arrival),

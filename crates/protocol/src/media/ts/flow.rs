@@ -10,9 +10,9 @@ use measure::Time;
 use serde::Serialize;
 
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS};
 use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET;
-use mediagen::ts::reel::{DATAGRAM, DATAGRAM_BITS, PACKETS, Reel};
 use mediagen::ts::stamp::Stamp;
 
 /// Bytes of the header that goes before the rest of a datagram.
@@ -28,7 +28,7 @@ const PAYLOAD_TYPE: u8 = 33;
 #[derive(Clone, Debug)]
 pub struct TsSettings {
     /// What is sent, over and over.
-    pub reel: Arc<Reel>,
+    pub looped: Arc<LoopedStream>,
     /// Where to, as the stamps say it.
     pub group: SocketAddr,
     /// By which number the stamps tell runs of a source apart.
@@ -121,13 +121,13 @@ impl Flow for TsFlow {
 impl TsFlow {
     /// A flow that has not begun.
     pub fn new(settings: TsSettings) -> TsFlow {
-        let rate = settings.reel.bits_per_second();
+        let rate = settings.looped.bits_per_second();
         let count = settings.length.map_or(u64::MAX, |length| {
             let bits = length.as_nanos() * u128::from(rate) / 1_000_000_000;
             u64::try_from(bits.div_ceil(DATAGRAM_BITS.into())).unwrap_or(u64::MAX)
         });
         TsFlow {
-            mux: Mux::new(settings.reel),
+            mux: Mux::new(settings.looped),
             stamp: Stamp {
                 packets: PACKETS as u8,
                 group: settings.group,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const WANTED: Wanted = Wanted {
+const WANTED: ReadLimits = ReadLimits {
     fixed: 0,
     keep: 1 << 16,
     longest: 1 << 20,
@@ -26,11 +26,11 @@ type Message = (u64, Option<Vec<u8>>);
 /// All that is read out of `stream`, cut at those places: the messages, and what was wrong.
 fn read(
     framing: &Framing,
-    wanted: &Wanted,
+    wanted: &ReadLimits,
     stream: &[u8],
     cuts: &[usize],
 ) -> (Vec<Message>, Option<Malformed>) {
-    let mut reader = Reader::default();
+    let mut reader = MessageReader::default();
     let mut found = Vec::new();
     let mut from = 0;
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).collect();
@@ -88,7 +88,7 @@ fn hostile_lengths_cost_no_memory() {
         (0, Some(Malformed::TooLong(0xffff_ffff)))
     );
     let framing = length(8, Order::Little, false);
-    let all = Wanted {
+    let all = ReadLimits {
         longest: u64::MAX,
         ..WANTED
     };
@@ -106,7 +106,7 @@ fn hostile_lengths_cost_no_memory() {
 
 #[test]
 fn a_delimiter_that_never_comes_is_given_up() {
-    let few = Wanted {
+    let few = ReadLimits {
         keep: 10,
         longest: 100,
         ..WANTED
@@ -211,7 +211,7 @@ proptest! {
             Framing::WebSocket { masked, text } => Framing::WebSocket { masked: !masked, text: *text },
             other => other.clone(),
         };
-        let wanted = Wanted { keep, ..WANTED };
+        let wanted = ReadLimits { keep, ..WANTED };
         let (found, wrong) = read(&reading, &wanted, &stream, &cuts);
         prop_assert_eq!(wrong, None);
         prop_assert_eq!(found.len(), expected.len());
@@ -231,7 +231,7 @@ proptest! {
         cuts in prop::collection::vec(any::<usize>(), 0..30),
         keep in 0usize..200,
     ) {
-        let wanted = Wanted { fixed: 0, keep, longest: 100_000 };
+        let wanted = ReadLimits { fixed: 0, keep, longest: 100_000 };
         let whole = read(&framing, &wanted, &stream, &[]);
         let cut = read(&framing, &wanted, &stream, &cuts);
         let lengths = |found: &[Message]| found.iter().map(|(length, _)| *length).collect::<Vec<_>>();
@@ -269,7 +269,7 @@ fn messages_are_read_in_linear_time() {
     ];
     for (framing, text) in cases {
         for keep in [0, 100, 1 << 20] {
-            let wanted = Wanted {
+            let wanted = ReadLimits {
                 fixed: 0,
                 keep,
                 longest: u64::MAX,
@@ -281,7 +281,7 @@ fn messages_are_read_in_linear_time() {
             };
             let what = format!("{framing:?} of {text:?}, {keep} kept");
             steps::assert_linear(&what, 320, make, |pieces| {
-                let mut reader = Reader::default();
+                let mut reader = MessageReader::default();
                 for piece in pieces {
                     let mut rest = piece;
                     loop {
@@ -289,7 +289,7 @@ fn messages_are_read_in_linear_time() {
                             Ok(Some(_)) => {}
                             Ok(None) => break,
                             Err(_) => {
-                                reader = Reader::default();
+                                reader = MessageReader::default();
                                 break;
                             }
                         }

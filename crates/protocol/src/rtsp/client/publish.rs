@@ -13,7 +13,7 @@ use super::request::Pending;
 use super::{Client, Phase};
 use crate::media::rtcp::{self, Packet, ReportBlock};
 use crate::media::rtp::{Faults, FlowSettings, REPORT_EVERY, RtpFlow};
-use crate::media::source::Source;
+use crate::media::source::MediaSource;
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::config;
 use crate::rtsp::describe;
@@ -29,7 +29,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// What a client publishes, and how far it is.
 #[derive(Debug)]
 pub(super) struct Publishing {
-    source: Arc<Source>,
+    source: Arc<MediaSource>,
     streams: Vec<Outgoing>,
     /// When ANNOUNCE was first sent.
     announced: Option<Time>,
@@ -60,7 +60,7 @@ struct Outgoing {
 }
 
 impl Publishing {
-    pub(super) fn new(source: Arc<Source>) -> Publishing {
+    pub(super) fn new(source: Arc<MediaSource>) -> Publishing {
         Publishing {
             source,
             streams: Vec::new(),

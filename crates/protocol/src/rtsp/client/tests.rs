@@ -20,12 +20,12 @@ use crate::session::{
     Session, Sinks,
 };
 
-mod apart;
 mod ends;
 mod failures;
 mod multicast;
 mod play;
 mod publish;
+mod remote_receiver;
 mod tunnel;
 
 const URL: &str = "rtsp://10.0.0.1:8554/clip";

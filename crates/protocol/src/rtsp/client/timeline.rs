@@ -599,7 +599,7 @@ impl Client {
             let event = cx
                 .sinks
                 .get::<RtpReceiver>(stream.sink)
-                .turned(position, cx.recorder);
+                .position_changed(position, cx.recorder);
             if let Some(event) = event {
                 self.media_event(cx, index, event);
             }

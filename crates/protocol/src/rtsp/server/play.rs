@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::casts::Part;
 use super::faults::Pretence;
+use super::group_streams::Part;
 use super::sdp;
 use super::session::ServerSession;
 use super::streams::{Carrier, Playing, REPORT_EVERY};

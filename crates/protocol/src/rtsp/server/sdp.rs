@@ -35,7 +35,7 @@ pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
     );
     if let Some(multicast) = &shared.config.multicast
         && multicast.group.is_ipv4() == local.is_ipv4()
-        && super::casts::is_source_specific(multicast.group)
+        && super::group_streams::is_source_specific(multicast.group)
     {
         // RFC 4570, 3.
         write!(sdp, "a=source-filter: incl IN {family} * {local}\r\n")

@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::Shared;
-use super::casts::{self, Part};
 use super::faults::When;
+use super::group_streams::{self, Part};
 use super::streams::{CONTROL, Playing, REPORT_EVERY, Stream};
 use crate::media::rtp::RtpFlow;
 use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
@@ -357,7 +357,7 @@ impl ServerSession {
             if stream.playing != Playing::Yes {
                 continue;
             }
-            if message == casts::ENDED && part.has_ended() {
+            if message == group_streams::ENDED && part.has_ended() {
                 stream.playing = Playing::Ended;
                 stream.report_at = None;
             } else if part.takes_over() {

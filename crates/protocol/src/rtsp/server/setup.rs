@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use rand::Rng;
 
-use super::casts::{Part, is_source_specific};
 use super::config::Transports;
+use super::group_streams::{Part, is_source_specific};
 use super::session::{Conversation, Gate, ServerSession};
 use super::streams::{Carrier, Playing, Stream};
 use crate::media::rtp::{FlowSettings, RtpFlow};
@@ -266,7 +266,7 @@ impl ServerSession {
         let listening = self.local.unwrap_or(local);
         let place = shared.config.multicast.and_then(|multicast| {
             shared
-                .casts
+                .group_streams
                 .place(&multicast, listening, &setup.path, setup.media)
         });
         let Some(place) = place else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::casts::Part;
+use super::group_streams::Part;
 pub(super) use crate::media::rtp::REPORT_EVERY;
 use crate::media::rtp::RtpFlow;
 use crate::session::{ChannelId, Context, FlowId, Output, Port, Record};

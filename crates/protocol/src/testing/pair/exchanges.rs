@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::{Channel, Pair, Pending};
 use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
-use crate::session::schedule::{Schedule, Turn};
+use crate::session::schedule::{Due, Schedule};
 use crate::session::{ChannelId, Closed, Failure};
 
 /// How often an exchange looks at what has not happened.
@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) type Key = (usize, ChannelId);
 
 /// A connection that was handed over.
-pub(super) struct Line {
+pub(super) struct HandedOver {
     exchange: Box<dyn Exchange>,
     plan: Plan,
     /// Its own: a worker has one for all connections of a population.
@@ -34,7 +34,7 @@ pub(super) struct Line {
     ended: bool,
 }
 
-impl Line {
+impl HandedOver {
     fn due(&self) -> Time {
         let own = self.exchange.next_due().unwrap_or(Time::NEVER);
         let due = self.schedule.next_due().min(own).min(self.look);
@@ -56,7 +56,7 @@ impl Pair {
         let plan = exchange.plan();
         let mut schedule = Schedule::new(plan.pace);
         schedule.join(0, self.now, self.settings.seed);
-        let line = Line {
+        let line = HandedOver {
             exchange,
             plan,
             schedule,
@@ -98,18 +98,18 @@ impl Pair {
             return self.go_on(key);
         }
         match line.schedule.next(now) {
-            Some(Turn::Send(_, planned)) => self.call(key, |exchange, tools| {
+            Some(Due::Send(_, planned)) => self.call(key, |exchange, tools| {
                 exchange.write_planned(tools);
                 match tools.out.is_empty() {
                     true => Ok(After::Go),
                     false => Ok(exchange.planned_sent(planned, tools)),
                 }
             }),
-            Some(Turn::RoundEnded(began)) => {
+            Some(Due::RoundEnded(began)) => {
                 let recorder = &mut self.worlds[self.slots[key.0].side as usize].recorder;
                 (line.plan.round_ended)(now.since(began), recorder);
             }
-            Some(Turn::RoundBegins(_)) => {}
+            Some(Due::RoundBegins(_)) => {}
             None => self.call(key, |exchange, tools| Ok(exchange.due(tools))),
         }
     }

@@ -180,7 +180,7 @@ pub(super) fn play(
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,
-        Err(EngineError::Reception(why)) => return Err(Trouble::NoPath(why)),
+        Err(EngineError::ReceivePath(why)) => return Err(Trouble::NoPath(why)),
         Err(error) => return Err(Failure::bad(error).into()),
     };
     if let Some(error) = finished.run_file_error {

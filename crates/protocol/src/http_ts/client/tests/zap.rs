@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::media::ts::flow::{TsFlow, TsSettings};
-use mediagen::ts::reel::Reel;
+use mediagen::ts::looped_stream::LoopedStream;
 
 fn url(channel: usize) -> String {
     format!("http://10.0.0.1/udp/239.81.0.{channel}:4056")
@@ -22,7 +22,7 @@ fn zapping(keys: &str, channels: usize, in_turn: bool, seed: u64) -> Bench {
 /// The first datagrams of a channel, up to a picture.
 fn media(channel: usize, datagrams: usize) -> Vec<u8> {
     let mut flow = TsFlow::new(TsSettings {
-        reel: Arc::new(Reel::synthetic(1_000_000).expect("a bit rate")),
+        looped: Arc::new(LoopedStream::synthetic(1_000_000).expect("a bit rate")),
         group: format!("239.81.0.{channel}:4056").parse().expect("a group"),
         source: 7,
         rtp: None,

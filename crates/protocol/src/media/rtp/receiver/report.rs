@@ -8,7 +8,7 @@ use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 
 /// What is known from sender reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Report {
+pub(super) struct SenderReports {
     pub(super) ssrc: u32,
     /// The last one's arrival, and the middle of its NTP time.
     pub(super) last: Option<(Time, u32)>,
@@ -35,7 +35,7 @@ impl RtpReceiver {
             None => 0,
         };
         if self.report.ssrc != report.ssrc {
-            self.report = Report::default();
+            self.report = SenderReports::default();
         }
         self.report.ssrc = report.ssrc;
         self.report.last = Some((at, (report.ntp_time >> 16) as u32));

@@ -41,7 +41,7 @@ pub(super) struct Datagrams {
     began: Option<u64>,
     /// The one that is coming.
     current: Option<Current>,
-    source: Option<Source>,
+    source: Option<StampSource>,
     /// Another source, and how often it came in a row.
     other: (u64, u32),
     counts: DatagramCounts,
@@ -61,7 +61,7 @@ struct Current {
 
 /// The source that is received.
 #[derive(Debug)]
-struct Source {
+struct StampSource {
     id: u64,
     lowest: u64,
     highest: u64,
@@ -278,7 +278,7 @@ impl Datagrams {
     fn begin(&mut self, stamp: &Stamp) {
         self.other = (0, 0);
         self.counts.expected += 1;
-        self.source = Some(Source {
+        self.source = Some(StampSource {
             id: stamp.source,
             lowest: stamp.number,
             highest: stamp.number,
@@ -299,7 +299,7 @@ enum Place {
     Late,
 }
 
-impl Source {
+impl StampSource {
     #[inline]
     fn take(&mut self, number: u64) -> Place {
         let bit = |number: u64| ((number % KNOWN / 64) as usize, 1u64 << (number % 64));

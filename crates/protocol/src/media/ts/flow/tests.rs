@@ -10,9 +10,9 @@ use mediagen::ts::stamp::STAMP_PID;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-pub(crate) fn settings(reel: &Arc<Reel>) -> TsSettings {
+pub(crate) fn settings(looped: &Arc<LoopedStream>) -> TsSettings {
     TsSettings {
-        reel: reel.clone(),
+        looped: looped.clone(),
         group: "239.81.0.1:4056".parse().expect("an address"),
         source: 7,
         rtp: None,
@@ -106,8 +106,8 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
 #[test]
 fn made_streams_are_what_the_standard_wants() {
     for rate in [1_000_000, 4_000_000, 40_000_000] {
-        let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
-        let sent = all_of(settings(&reel), 7);
+        let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
+        let sent = all_of(settings(&looped), 7);
         let pids = check(rate, 0x100, &sent);
         let all: u64 = pids.values().sum();
         assert_eq!(all, 7 * sent.len() as u64);
@@ -120,10 +120,10 @@ fn made_streams_are_what_the_standard_wants() {
 
 #[test]
 fn what_was_refused_is_counted_apart_and_a_length_is_kept() {
-    let reel = Arc::new(Reel::synthetic(1_052_800).expect("a possible rate"));
+    let looped = Arc::new(LoopedStream::synthetic(1_052_800).expect("a possible rate"));
     let mut flow = TsFlow::new(TsSettings {
         length: Some(Duration::from_secs(1)),
-        ..settings(&reel)
+        ..settings(&looped)
     });
     assert_eq!(flow.next_due(), None);
     flow.start(Time::ZERO);
@@ -147,7 +147,7 @@ fn what_was_refused_is_counted_apart_and_a_length_is_kept() {
 
 #[test]
 fn over_rtp_a_header_goes_first() {
-    let reel = Arc::new(Reel::synthetic(2_000_000).expect("a possible rate"));
+    let looped = Arc::new(LoopedStream::synthetic(2_000_000).expect("a possible rate"));
     let rtp = RtpStart {
         ssrc: 0x0102_0304,
         sequence: 65_535,
@@ -156,7 +156,7 @@ fn over_rtp_a_header_goes_first() {
     let sent = all_of(
         TsSettings {
             rtp: Some(rtp),
-            ..settings(&reel)
+            ..settings(&looped)
         },
         1,
     );
@@ -184,15 +184,15 @@ proptest! {
 
     #[test]
     fn at_any_rate_clock_and_continuity_are_right(rate in 700_000u64..30_000_000) {
-        let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
-        check(rate, 0x100, &all_of(settings(&reel), 5));
+        let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
+        check(rate, 0x100, &all_of(settings(&looped), 5));
     }
 }
 
 #[test]
 fn no_memory_is_taken_for_a_datagram() {
-    let reel = Arc::new(Reel::synthetic(4_000_000).expect("a possible rate"));
-    let mut flow = TsFlow::new(settings(&reel));
+    let looped = Arc::new(LoopedStream::synthetic(4_000_000).expect("a possible rate"));
+    let mut flow = TsFlow::new(settings(&looped));
     flow.start(Time::ZERO);
     let late = Time::ZERO + Duration::from_secs(60);
     // As many as a batch has are under way at a time.

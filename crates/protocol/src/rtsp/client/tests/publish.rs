@@ -5,7 +5,7 @@ use std::sync::Arc;
 use measure::units::BitRate;
 
 use super::*;
-use crate::media::source::{Source, SourceConfig};
+use crate::media::source::{MediaSource, SourceConfig};
 use crate::rtsp::config::Transport as By;
 
 fn bench(transport: By, url: &str) -> Bench {
@@ -18,7 +18,7 @@ fn bench(transport: By, url: &str) -> Bench {
         audio: Some(true),
         ..SourceConfig::default()
     };
-    let source = Source::new(&media, None);
+    let source = MediaSource::new(&media, None);
     let mut bench = Bench::new(config, url);
     bench.client = Client::new(bench.client.config.clone(), url, 7)
         .expect("a URL")

@@ -48,7 +48,7 @@ impl Player {
         };
         self.bench
             .receiver
-            .turned(position, &mut self.bench.recorder)
+            .position_changed(position, &mut self.bench.recorder)
     }
 
     /// Asks for another position, and is told of the next packet.
@@ -251,8 +251,8 @@ proptest! {
             let position = |seq, rtptime| Position { seq, rtptime, own_times: false, said };
             match what {
                 0 => bench.receiver.turn(),
-                1 => drop(bench.receiver.turned(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),
-                2 => drop(bench.receiver.turned(position(None, None), &mut bench.recorder)),
+                1 => drop(bench.receiver.position_changed(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),
+                2 => drop(bench.receiver.position_changed(position(None, None), &mut bench.recorder)),
                 3 => bench.receiver.stayed(&mut bench.recorder),
                 _ => {
                     let header = bench.header(sequence % 512, timestamp, true);

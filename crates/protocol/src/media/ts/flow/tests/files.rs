@@ -4,10 +4,10 @@ use std::time::Duration;
 use measure::Time;
 use proptest::prelude::*;
 
-use mediagen::ts::looped::FileError;
-use mediagen::ts::looped::time_in;
+use mediagen::ts::from_file::FileError;
+use mediagen::ts::from_file::time_in;
+use mediagen::ts::looped_stream::{LoopedStream, NULL, TIME_WRAP, read_time};
 use mediagen::ts::packet::{Header, NULL_PID, PACKET};
-use mediagen::ts::reel::{NULL, Reel, TIME_WRAP, read_time};
 use mediagen::ts::stamp::STAMP_PID;
 use mediagen::ts::tables::{packets as cut, pmt};
 
@@ -17,11 +17,11 @@ use crate::media::ts::flow::TsFlow;
 /// A file: so many seconds of a made stream, from its first packet on, without stamps where it is
 /// to look like another's.
 fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
-    let reel = Arc::new(Reel::synthetic(rate).expect("a possible rate"));
+    let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
     let map = pmt(1, 0x100, &[(0x1b, 0x100)]);
     let map = cut(0x1000, &map)[0];
     let mut bytes = Vec::new();
-    for (_, datagram) in all_of(settings(&reel), seconds) {
+    for (_, datagram) in all_of(settings(&looped), seconds) {
         for packet in datagram.as_chunks::<PACKET>().0 {
             let mut packet = *packet;
             let header = Header::parse(&packet).expect("a packet");
@@ -77,13 +77,13 @@ fn pictures_go_on(sent: &[(Time, Vec<u8>)], loops: u64) {
 #[test]
 fn a_file_goes_on_over_its_end() {
     let bytes = file(2_000_000, 3, false);
-    let reel = Reel::of_file(&bytes, None).expect("a good file");
-    assert!(reel.lists_stamps());
+    let looped = LoopedStream::of_file(&bytes, None).expect("a good file");
+    assert!(looped.lists_stamps());
     // As fast as it was made, but for the stamps that go beside it.
     let own = 2_000_000.0 * 7.0 / 6.0;
-    let rate = reel.bits_per_second();
+    let rate = looped.bits_per_second();
     assert!((rate as f64 / own - 1.0).abs() < 0.05, "{rate}");
-    let sent = all_of(settings(&Arc::new(reel)), 10);
+    let sent = all_of(settings(&Arc::new(looped)), 10);
     check(rate, 0x100, &sent);
     pictures_go_on(&sent, 3);
 }
@@ -91,9 +91,9 @@ fn a_file_goes_on_over_its_end() {
 #[test]
 fn what_was_recorded_from_a_source_can_be_sent_again() {
     let bytes = file(2_000_000, 2, true);
-    let reel = Reel::of_file(&bytes, Some(3_000_000)).expect("a good file");
-    assert!(reel.lists_stamps());
-    let sent = all_of(settings(&Arc::new(reel)), 6);
+    let looped = LoopedStream::of_file(&bytes, Some(3_000_000)).expect("a good file");
+    assert!(looped.lists_stamps());
+    let sent = all_of(settings(&Arc::new(looped)), 6);
     check(3_000_000, 0x100, &sent);
     pictures_go_on(&sent, 2);
 }
@@ -101,15 +101,15 @@ fn what_was_recorded_from_a_source_can_be_sent_again() {
 #[test]
 fn a_bit_rate_that_is_too_low_names_one_that_will_do() {
     let bytes = file(8_000_000, 2, false);
-    let error = Reel::of_file(&bytes, Some(1_000_000)).expect_err("too low");
+    let error = LoopedStream::of_file(&bytes, Some(1_000_000)).expect_err("too low");
     let FileError::NeedsMore { asked, needs } = error else {
         panic!("{error}");
     };
     assert_eq!(asked, 1_000_000);
     assert!((5_000_000..9_000_000).contains(&needs), "{needs}");
-    assert!(Reel::of_file(&bytes, Some(needs)).is_ok());
+    assert!(LoopedStream::of_file(&bytes, Some(needs)).is_ok());
     assert_eq!(
-        Reel::of_file(&bytes, Some(1)).expect_err("too low"),
+        LoopedStream::of_file(&bytes, Some(1)).expect_err("too low"),
         FileError::Rate(1)
     );
 }
@@ -122,10 +122,10 @@ fn tables_that_change_stay_where_they_are_and_stamps_are_unlisted() {
     let mut last = last.filter(|packet| packet[1..3] == [0x50, 0]);
     let packet = last.next().expect("it has maps");
     packet[4..].copy_from_slice(&other[0][4..]);
-    let reel = Reel::of_file(&bytes, None).expect("a good file");
-    assert!(!reel.lists_stamps());
-    let rate = reel.bits_per_second();
-    check(rate, 0x100, &all_of(settings(&Arc::new(reel)), 5));
+    let looped = LoopedStream::of_file(&bytes, None).expect("a good file");
+    assert!(!looped.lists_stamps());
+    let rate = looped.bits_per_second();
+    check(rate, 0x100, &all_of(settings(&Arc::new(looped)), 5));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn what_cannot_be_sent_says_why() {
     let error = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         change(&mut bytes);
-        Reel::of_file(&bytes, None)
+        LoopedStream::of_file(&bytes, None)
             .map(|_| ())
             .expect_err("refused")
     };
@@ -193,8 +193,8 @@ fn what_stands_twice_is_sent_once() {
             doubled.extend_from_slice(packet);
         }
     }
-    let reel = |bytes: &[u8]| Arc::new(Reel::of_file(bytes, None).expect("a good file"));
-    let (once, twice) = (reel(&good), reel(&doubled));
+    let looped = |bytes: &[u8]| Arc::new(LoopedStream::of_file(bytes, None).expect("a good file"));
+    let (once, twice) = (looped(&good), looped(&doubled));
     assert_eq!(once.packets(), twice.packets());
     let sent = all_of(settings(&twice), 5);
     check(twice.bits_per_second(), 0x100, &sent);
@@ -207,10 +207,10 @@ proptest! {
     fn any_piece_of_a_file_goes_on(skip in 0usize..500, cut in 0usize..500, spare in 0u64..4_000_000) {
         let bytes = file(2_000_000, 3, false);
         let piece = &bytes[skip * 7..bytes.len() - cut * 11];
-        let own = Reel::of_file(piece, None).expect("a good file");
+        let own = LoopedStream::of_file(piece, None).expect("a good file");
         let rate = own.bits_per_second() + spare;
-        let reel = Reel::of_file(piece, Some(rate)).expect("it has room");
-        let sent = all_of(settings(&Arc::new(reel)), 9);
+        let looped = LoopedStream::of_file(piece, Some(rate)).expect("it has room");
+        let sent = all_of(settings(&Arc::new(looped)), 9);
         check(rate, 0x100, &sent);
         pictures_go_on(&sent, 2);
     }
@@ -222,8 +222,8 @@ proptest! {
             let place = place % bytes.len();
             bytes[place] = value;
         }
-        if let Ok(reel) = Reel::of_file(&bytes, None) {
-            let mut flow = TsFlow::new(settings(&Arc::new(reel)));
+        if let Ok(looped) = LoopedStream::of_file(&bytes, None) {
+            let mut flow = TsFlow::new(settings(&Arc::new(looped)));
             flow.start(Time::ZERO);
             let end = Time::ZERO + Duration::from_secs(3);
             while flow.next_due().is_some_and(|due| due < end) {

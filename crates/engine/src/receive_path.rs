@@ -9,7 +9,7 @@ use std::time::Duration;
 use net::ports::DEFAULT_RANGE;
 use net::ring::{Brief, Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
-use protocol::apart::{NEEDS, Ports};
+use protocol::remote_receiver::{NEEDS, Ports};
 use protocol::session::Needs;
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
@@ -18,7 +18,7 @@ use crate::team_size::workers;
 
 /// How media over UDP is received in a run, and at which ports.
 #[derive(Debug)]
-pub(crate) struct Reception {
+pub(crate) struct ReceivePath {
     path: Path,
     ports: Range<u16>,
     /// Keeps other runs from these ports.
@@ -42,12 +42,12 @@ enum Path {
     Ring(usize),
 }
 
-impl Reception {
+impl ReceivePath {
     /// Chooses the path: the packet ring where it can be had, unless sockets are asked for.
     ///
     /// # Errors
     /// The ring is demanded and cannot be had.
-    pub(crate) fn choose(scenario: &Scenario) -> Result<Reception, EngineError> {
+    pub(crate) fn choose(scenario: &Scenario) -> Result<ReceivePath, EngineError> {
         let tester = &scenario.tester;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
             0 if !plan.media => 0,
@@ -74,7 +74,7 @@ impl Reception {
             Receive::Sockets => (Path::Sockets { udp }, None),
             // A ring shows the ports of the clients' own, and a group's are the server's choice.
             Receive::Ring if all_multicast => {
-                return Err(EngineError::Reception(
+                return Err(EngineError::ReceivePath(
                     "media of multicast groups comes by sockets alone".to_owned(),
                 ));
             }
@@ -82,7 +82,7 @@ impl Reception {
             Receive::Ring => match ring(tester) {
                 Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),
-                Err(why_not) => return Err(EngineError::Reception(why_not.to_string())),
+                Err(why_not) => return Err(EngineError::ReceivePath(why_not.to_string())),
             },
             // A ring takes in what other programs on this machine receive on the same ports, and is
             // full sooner.
@@ -95,7 +95,7 @@ impl Reception {
                 Err(why_not) => (Path::Sockets { udp }, Some(why_not.in_passing())),
             },
         };
-        Ok(Reception {
+        Ok(ReceivePath {
             path,
             ports: match named {
                 Some(named) => needed_of(named, ports, workers(scenario)),
@@ -126,7 +126,7 @@ impl Reception {
         tester: &Tester,
         ports: Option<Ports>,
         streams: u64,
-    ) -> Result<Reception, EngineError> {
+    ) -> Result<ReceivePath, EngineError> {
         let claim = match ports {
             Some(_) => None,
             None => claim(2 * streams)?,
@@ -138,10 +138,10 @@ impl Reception {
             (_, Ok(ring)) => ring,
             (Receive::Auto, Err(_)) => Path::Sockets { udp: true },
             (Receive::Ring, Err(why_not)) => {
-                return Err(EngineError::Reception(why_not.to_string()));
+                return Err(EngineError::ReceivePath(why_not.to_string()));
             }
         };
-        Ok(Reception {
+        Ok(ReceivePath {
             path,
             ports: match ports {
                 Some(ports) => ports.range(),
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_ring_of_segments_alone_hands_over_sooner() {
         let ring = |datagrams: bool| {
-            let reception = Reception {
+            let receive_path = ReceivePath {
                 path: Path::Ring(8 << 20),
                 ports: 40_000..40_100,
                 _claim: None,
@@ -356,7 +356,7 @@ mod tests {
                 needs: None,
                 time_codes: false,
             };
-            reception
+            receive_path
                 .ring(&PortRange::new(40_000..40_100))
                 .expect("it has ports")
         };

@@ -1,8 +1,8 @@
 //! Media to another address than that of the connection.
 
 use super::*;
-use crate::apart::messages::{Asked, Said, StreamState, VERSION, line};
-use crate::apart::{MediaConfig, Secret};
+use crate::remote_receiver::messages::{Asked, Said, StreamState, VERSION, line};
+use crate::remote_receiver::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
 use crate::testing::summaries;
 

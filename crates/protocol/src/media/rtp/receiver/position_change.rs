@@ -12,7 +12,7 @@ use measure::{Recorder, Time};
 use super::super::metrics as m;
 use super::super::outage::{Clocks, Moment};
 use super::super::sequence::MAX_DROPOUT;
-use super::{Base, RtpReceiver, Source, Stray};
+use super::{Base, CurrentSource, RtpReceiver, Stray};
 use crate::session::MediaEvent;
 
 /// Most packets that wait to be told apart. Where more come before the answer, the first of them
@@ -72,7 +72,7 @@ enum Way {
 
 /// A change of position.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct PositionChange {
     way: Way,
     /// What came before the answer.
     held: VecDeque<Stray>,
@@ -86,7 +86,7 @@ pub(super) struct Turn {
     jumped: Option<Time>,
 }
 
-impl Turn {
+impl PositionChange {
     /// A jump of the media's clock that was not told yet.
     #[inline]
     pub(super) fn take_jump(&mut self) -> Option<MediaEvent> {
@@ -118,7 +118,7 @@ impl Turn {
     }
 }
 
-impl Source {
+impl CurrentSource {
     /// Whether the numbers go on from what came before to a new position, as RFC 2326, B demands:
     /// then what is missing between was lost. That the next number is the very next shows it, and
     /// where some are missing, that the timestamp has not advanced by more than time has.
@@ -142,11 +142,11 @@ impl Source {
 
 impl RtpReceiver {
     /// Says that the server is asked to play from another position: what comes from now on may be
-    /// of either, until [`RtpReceiver::turned`] or [`RtpReceiver::stayed`] tells.
+    /// of either, until [`RtpReceiver::position_changed`] or [`RtpReceiver::stayed`] tells.
     pub fn turn(&mut self) {
         let arrival = self.first_arrival;
         let turn = self.turn.get_or_insert_with(|| {
-            Box::new(Turn {
+            Box::new(PositionChange {
                 way: Way::There,
                 held: VecDeque::new(),
                 arrival,
@@ -166,7 +166,11 @@ impl RtpReceiver {
     /// Says that the server plays from another position, and what it said of the first packet
     /// there. With that packet all begins anew that reckons with the media's clock; nothing is
     /// counted as lost for it, nor as a restart. Gives the event where the packet has come already.
-    pub fn turned(&mut self, to: Position, recorder: &mut Recorder) -> Option<MediaEvent> {
+    pub fn position_changed(
+        &mut self,
+        to: Position,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
         self.report.ended = false;
         self.turn();
         let turn = self.turn.as_mut()?;
@@ -251,8 +255,8 @@ impl RtpReceiver {
     /// where nothing came, and where another machine receives.
     pub fn played(&self) -> Option<Duration> {
         let newest = self.source.as_ref()?.newest;
-        let turned = self.turn.as_ref().filter(|turn| !turn.is_under_way());
-        let began = turned
+        let position_changed = self.turn.as_ref().filter(|turn| !turn.is_under_way());
+        let began = position_changed
             .and_then(|turn| turn.first)
             .map_or(self.began, |first| first.timestamp);
         let rate = f64::from(self.clock_rate.max(1));

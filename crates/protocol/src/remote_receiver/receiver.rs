@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::messages::{
-    Asked, LINE_MAX, Lines, STREAMS_MAX, Said, StreamState, VERSION, Wanted, line,
+    Asked, LINE_MAX, Lines, STREAMS_MAX, Said, StreamOrder, StreamState, VERSION, line,
 };
 use super::proof::{Secret, challenge_of, proves};
 use crate::media::rtcp::{self, Interval, Packet};
@@ -157,7 +157,7 @@ impl Terms {
 /// One stream that is received.
 #[derive(Debug)]
 struct Stream {
-    wanted: Wanted,
+    wanted: StreamOrder,
     sink: SinkId,
     channel: ChannelId,
     /// Whether its ports stand.
@@ -298,7 +298,7 @@ impl Receiver {
             .find(|stream| stream.wanted.stream == number)
     }
 
-    fn open(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
+    fn open(&mut self, cx: &mut Context<'_>, wanted: StreamOrder) {
         let Some(local) = self.local else { return };
         let known = self.stream(wanted.stream).is_some();
         if !wanted.is_sound() || known || self.streams.len() >= usize::from(STREAMS_MAX) {

@@ -92,7 +92,7 @@ pub enum Asked {
         proof: String,
     },
     /// Take a stream's media.
-    Open(Wanted),
+    Open(StreamOrder),
     /// A server was found that will send.
     Peer {
         /// Which stream.
@@ -119,7 +119,7 @@ pub enum Asked {
 
 /// A stream whose media is to be taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct StreamOrder {
     /// Its number, from 0.
     pub stream: u8,
     /// See [`ReceiverConfig`](crate::media::rtp::ReceiverConfig).
@@ -134,7 +134,7 @@ pub struct Wanted {
     pub every: u64,
 }
 
-impl Wanted {
+impl StreamOrder {
     /// Whether it can be meant.
     pub(super) fn is_sound(&self) -> bool {
         self.stream < STREAMS_MAX && self.payload_types.len() <= TYPES_MAX
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_were_written() {
-        let wanted = Wanted {
+        let wanted = StreamOrder {
             stream: 1,
             clock_rate: 90_000,
             payload_types: vec![96],
@@ -294,7 +294,7 @@ mod tests {
             serde_json::from_slice::<Said>(&text).expect("as written"),
             said
         );
-        let many = Wanted {
+        let many = StreamOrder {
             stream: 32,
             ..wanted
         };

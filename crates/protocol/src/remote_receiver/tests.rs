@@ -9,7 +9,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use proptest::prelude::*;
 
-use super::messages::{Asked, Said, VERSION, Wanted, line};
+use super::messages::{Asked, Said, StreamOrder, VERSION, line};
 use super::{Heard, Link, Receiver, Secret, Terms, proof};
 use crate::media::rtcp;
 use crate::media::rtp::metrics as rtp;
@@ -42,7 +42,7 @@ fn secret() -> Secret {
 }
 
 fn wanted(stream: u8) -> Asked {
-    Asked::Open(Wanted {
+    Asked::Open(StreamOrder {
         stream,
         clock_rate: 90_000,
         payload_types: vec![96],

@@ -33,7 +33,7 @@ const WAIT_MAX: u64 = 2 * PCR_HZ;
 /// One loop of a transport stream without null packets, to be sent over and over:
 /// `TsFlow` of the `protocol` crate. All times are in ticks of 27 MHz.
 #[derive(Debug)]
-pub struct Reel {
+pub struct LoopedStream {
     /// The packets of the loop.
     pub(super) packets: Vec<[u8; PACKET]>,
     /// About each.
@@ -87,7 +87,7 @@ pub(super) enum ClockMark {
     Other,
 }
 
-impl Reel {
+impl LoopedStream {
     /// The packets that are sent over and over, without stamps, tables and clocks.
     pub fn packets(&self) -> &[[u8; PACKET]] {
         &self.packets

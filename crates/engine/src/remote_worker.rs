@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
-use protocol::apart::messages::{LINE_MAX, Lines, Said, VERSION, line};
-use protocol::apart::{Ports, Secret, proof};
+use protocol::remote_receiver::messages::{LINE_MAX, Lines, Said, VERSION, line};
+use protocol::remote_receiver::{Ports, Secret, proof};
 use scenario::{Scenario, Tester};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
-use crate::messages::Report;
+use crate::messages::WorkerReport;
 use crate::worker::WINDOW;
 
 /// How long each side may say nothing before it is taken to be gone. Both say something every
@@ -45,7 +45,7 @@ pub(crate) enum Order {
     /// It may order: comes first.
     Proof { proof: String },
     /// Get ready.
-    Prepare(Box<Wanted>),
+    Prepare(Box<ReceptionOrder>),
     /// The run begins.
     Begin,
     /// It is over.
@@ -56,7 +56,7 @@ pub(crate) enum Order {
 
 /// What is to be received.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct ReceptionOrder {
     /// Of the program that asks. Figures of another's are others.
     pub(crate) version: String,
     /// The populations' names and protocols.
@@ -156,7 +156,7 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A receiver on another machine, which is ready.
-pub(crate) struct Elsewhere {
+pub(crate) struct RemoteWorker {
     address: SocketAddr,
     /// To say things directly.
     stream: TcpStream,
@@ -170,13 +170,13 @@ pub(crate) struct Elsewhere {
 /// What its thread is told.
 enum Tell {
     /// To whom it reports, and as which worker.
-    Report {
+    WorkerReport {
         worker: u32,
-        reports: Sender<Report>,
+        reports: Sender<WorkerReport>,
     },
 }
 
-impl fmt::Display for Elsewhere {
+impl fmt::Display for RemoteWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.populations.join(", ");
         write!(
@@ -193,7 +193,7 @@ pub(crate) fn connect(
     scenario: &Scenario,
     version: &str,
     resolved: &mut Option<Scenario>,
-) -> Result<Vec<Elsewhere>, EngineError> {
+) -> Result<Vec<RemoteWorker>, EngineError> {
     let mut wanted: Vec<(SocketAddr, Secret, Vec<usize>)> = Vec::new();
     for (index, population) in scenario.populations.iter().enumerate() {
         let media = population.config.media();
@@ -243,7 +243,7 @@ fn prepare(
     populations: &[usize],
     scenario: &Scenario,
     version: &str,
-) -> Result<(Elsewhere, Vec<u16>), String> {
+) -> Result<(RemoteWorker, Vec<u16>), String> {
     let system = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             "nobody listens there: start `streamgauge receive` on that machine".to_owned()
@@ -283,7 +283,7 @@ fn prepare(
         ring,
         ..
     } = scenario.tester;
-    talk.say(&Order::Prepare(Box::new(Wanted {
+    talk.say(&Order::Prepare(Box::new(ReceptionOrder {
         version: version.to_owned(),
         populations: populations.iter().map(named).collect(),
         ports: first,
@@ -314,7 +314,7 @@ fn prepare(
         .spawn(move || listening.run(address))
         .map_err(system)?;
     let names = |index: &usize| scenario.populations[*index].name.clone();
-    let receiver = Elsewhere {
+    let receiver = RemoteWorker {
         address,
         stream,
         orders,
@@ -330,14 +330,14 @@ fn other_version() -> String {
     "it is of another version: start the same streamgauge on both machines".to_owned()
 }
 
-impl Elsewhere {
+impl RemoteWorker {
     /// From now on it reports as that worker. Gives the thread that does so.
     pub(crate) fn report_to(
         &mut self,
         worker: u32,
-        reports: Sender<Report>,
+        reports: Sender<WorkerReport>,
     ) -> Option<JoinHandle<()>> {
-        let _ = self.orders.send(Tell::Report { worker, reports });
+        let _ = self.orders.send(Tell::WorkerReport { worker, reports });
         self.thread.take()
     }
 
@@ -355,7 +355,7 @@ impl Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for RemoteWorker {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -443,7 +443,7 @@ struct Listening {
 
 impl Listening {
     fn run(mut self, address: SocketAddr) {
-        let mut to: Option<(u32, Sender<Report>)> = None;
+        let mut to: Option<(u32, Sender<WorkerReport>)> = None;
         let result = self.listen(&mut to);
         if to.is_none() {
             // Lost before the run began.
@@ -451,22 +451,22 @@ impl Listening {
                 .inbox
                 .recv()
                 .ok()
-                .map(|Tell::Report { worker, reports }| (worker, reports));
+                .map(|Tell::WorkerReport { worker, reports }| (worker, reports));
         }
         if let Some((worker, reports)) = to {
             let error = result
                 .err()
                 .map(|why| io::Error::other(format!("the receiver {address} was lost: {why}")));
-            let _ = reports.send(Report::Finished { worker, error });
+            let _ = reports.send(WorkerReport::Finished { worker, error });
         }
     }
 
-    fn listen(&mut self, to: &mut Option<(u32, Sender<Report>)>) -> Result<(), String> {
+    fn listen(&mut self, to: &mut Option<(u32, Sender<WorkerReport>)>) -> Result<(), String> {
         let (mut heard_last, mut alive_last) = (Instant::now(), Instant::now());
         loop {
             if to.is_none() {
                 match self.inbox.try_recv() {
-                    Ok(Tell::Report { worker, reports }) => *to = Some((worker, reports)),
+                    Ok(Tell::WorkerReport { worker, reports }) => *to = Some((worker, reports)),
                     Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
@@ -483,7 +483,7 @@ impl Listening {
                 Some(Answer::Window(seen)) => self.window(*seen, to.as_ref())?,
                 Some(Answer::Event { text }) => {
                     if let Some((_, reports)) = to {
-                        let _ = reports.send(Report::Event {
+                        let _ = reports.send(WorkerReport::Event {
                             at: Time::from_start(WINDOW * u32::try_from(self.next).unwrap_or(0)),
                             kind: "receiver",
                             subject: None,
@@ -501,7 +501,11 @@ impl Listening {
         }
     }
 
-    fn window(&mut self, seen: Seen, to: Option<&(u32, Sender<Report>)>) -> Result<(), String> {
+    fn window(
+        &mut self,
+        seen: Seen,
+        to: Option<&(u32, Sender<WorkerReport>)>,
+    ) -> Result<(), String> {
         let wrong = || "its figures are none of this program's".to_owned();
         let Some((worker, reports)) = to else {
             return Ok(());
@@ -521,7 +525,7 @@ impl Listening {
         for (&place, figures) in self.places.iter().zip(seen.populations) {
             populations[place] = figures.window(self.catalogues[place]).ok_or_else(wrong)?;
         }
-        let report = Report::Window {
+        let report = WorkerReport::Window {
             worker: *worker,
             index: seen.index,
             begins: Time::from_start(WINDOW * u32::try_from(seen.index).unwrap_or(u32::MAX)),

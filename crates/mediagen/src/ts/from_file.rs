@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::packet::{Header, NULL_PID, PACKET, PAT_PID, PCR_HZ, PCR_WRAP, SYNC};
-use super::reel::{
-    ClockMark, Mark, NoRoom, PACKETS, RATE_MAX, RATE_MIN, Reel, TIME_WRAP, read_time,
+use super::looped_stream::{
+    ClockMark, LoopedStream, Mark, NoRoom, PACKETS, RATE_MAX, RATE_MIN, TIME_WRAP, read_time,
 };
+use super::packet::{Header, NULL_PID, PACKET, PAT_PID, PCR_HZ, PCR_WRAP, SYNC};
 use super::sections::{Sections, programmes, streams, with_stream};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE, Stamp};
 use super::tables;
@@ -71,14 +71,14 @@ pub enum FileError {
     Rate(u64),
 }
 
-impl Reel {
+impl LoopedStream {
     /// One loop out of a file: all that it holds, but for null packets. Its first programme's clock
     /// is the loop's. `rate` is in bit/s, of transport packets, stamps included; without one it is
     /// sent as fast as it was made, in the mean. Takes memory for the file once more.
     ///
     /// # Errors
     /// It cannot be sent so; the text says why.
-    pub fn of_file(bytes: &[u8], rate: Option<u64>) -> Result<Reel, FileError> {
+    pub fn of_file(bytes: &[u8], rate: Option<u64>) -> Result<LoopedStream, FileError> {
         if let Some(rate) = rate
             && !(RATE_MIN..=RATE_MAX).contains(&rate)
         {
@@ -88,7 +88,7 @@ impl Reel {
         let headers = headers(packets)?;
         let programme = Programme::find(packets, &headers)?;
         let course = Course::of(&headers, programme.clock_pid)?;
-        let mut reel = Reel {
+        let mut looped = LoopedStream {
             packets: Vec::with_capacity(packets.len()),
             marks: Vec::with_capacity(packets.len()),
             pids: 0,
@@ -101,34 +101,35 @@ impl Reel {
             listed: programme.listed,
             description: String::new(),
         };
-        let times = reel.take(packets, &headers, &programme, &course)?;
-        reel.length = length(&times, course.length);
-        reel.description = format!(
+        let times = looped.take(packets, &headers, &programme, &course)?;
+        looped.length = length(&times, course.length);
+        looped.description = format!(
             "{} PIDs, a loop of {:.1} s",
-            reel.pids,
-            reel.length as f64 / PCR_HZ as f64
+            looped.pids,
+            looped.length as f64 / PCR_HZ as f64
         );
         match rate {
-            Some(asked) => reel
+            Some(asked) => looped
                 .set_rate(asked)
                 .map_err(|no_room| FileError::NeedsMore {
                     asked,
-                    needs: reel.lowest(no_room),
+                    needs: looped.lowest(no_room),
                 })?,
             None => {
-                let seconds = reel.length as f64 / PCR_HZ as f64;
+                let seconds = looped.length as f64 / PCR_HZ as f64;
                 let own = (8 * PACKET) as f64 * packets.len() as f64 / seconds;
                 let own = own * PACKETS as f64 / (PACKETS - 1) as f64;
                 let rate = (own.ceil() as u64).max(RATE_MIN);
-                if let Err(no_room) = reel.set_rate(rate) {
-                    let needs = reel.lowest(no_room);
+                if let Err(no_room) = looped.set_rate(rate) {
+                    let needs = looped.lowest(no_room);
                     let asked = rate;
-                    reel.set_rate(needs)
+                    looped
+                        .set_rate(needs)
                         .map_err(|_| FileError::NeedsMore { asked, needs })?;
                 }
             }
         }
-        Ok(reel)
+        Ok(looped)
     }
 
     /// A bit rate, nearly the lowest, at which all packets find room.

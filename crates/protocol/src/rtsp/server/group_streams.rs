@@ -71,19 +71,19 @@ type Stream = (SocketAddr, String);
 
 /// All streams that are sent to groups.
 #[derive(Debug, Default)]
-pub(super) struct Casts(Mutex<State>);
+pub(super) struct GroupStreams(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     /// The group of each, counted from the first.
     groups: BTreeMap<Stream, u32>,
     /// By media of the stream.
-    casts: BTreeMap<(Stream, usize), Cast>,
+    group_streams: BTreeMap<(Stream, usize), GroupStream>,
 }
 
 /// One media that is sent for all.
 #[derive(Debug)]
-struct Cast {
+struct GroupStream {
     flow: FlowId,
     /// The sessions that have set it up, and whether they play.
     parts: Vec<(u64, bool)>,
@@ -100,7 +100,7 @@ pub(super) struct Place {
     pub(super) ttl: u8,
 }
 
-impl Casts {
+impl GroupStreams {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is whole in itself, so that one that panicked has left nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +155,7 @@ impl Part {
         let stream = (local, path.to_owned());
         // By the group, of which there are few, and not by the path, which is the clients' to
         // choose.
-        let group = shared.casts.state().groups.get(&stream).copied();
+        let group = shared.group_streams.state().groups.get(&stream).copied();
         let group = group.unwrap_or(GROUPS);
         Part {
             shared,
@@ -170,11 +170,11 @@ impl Part {
         &self.topic
     }
 
-    fn with<R>(&self, reach: impl FnOnce(&mut Cast) -> R) -> Option<R> {
+    fn with<R>(&self, reach: impl FnOnce(&mut GroupStream) -> R) -> Option<R> {
         self.shared
-            .casts
+            .group_streams
             .state()
-            .casts
+            .group_streams
             .get_mut(&self.key)
             .map(reach)
     }
@@ -182,47 +182,48 @@ impl Part {
     /// Joins those who have set the media up; gives what sends it. None where this is the first: it
     /// has to [`Part::begin`].
     pub(super) fn join(&self) -> Option<FlowId> {
-        self.with(|cast| {
-            cast.parts.push((self.number, false));
-            cast.flow
+        self.with(|group_stream| {
+            group_stream.parts.push((self.number, false));
+            group_stream.flow
         })
     }
 
     /// This is what sends it.
     pub(super) fn begin(&self, flow: FlowId) {
-        let cast = Cast {
+        let group_stream = GroupStream {
             flow,
             parts: vec![(self.number, false)],
             sender: None,
             ended: false,
         };
         self.shared
-            .casts
+            .group_streams
             .state()
-            .casts
-            .insert(self.key.clone(), cast);
+            .group_streams
+            .insert(self.key.clone(), group_stream);
     }
 
     /// Plays. Says whether this session has to send it.
     pub(super) fn play(&self) -> bool {
-        let played = self.with(|cast| {
-            cast.set_playing(self.number, true);
-            cast.sender
+        let played = self.with(|group_stream| {
+            group_stream.set_playing(self.number, true);
+            group_stream
+                .sender
                 .is_none()
-                .then(|| cast.sender = Some(self.number))
+                .then(|| group_stream.sender = Some(self.number))
         });
         played.flatten().is_some()
     }
 
     /// Plays no more for now. Says whether nobody does, so that nothing is to be sent.
     pub(super) fn pause(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
-        let paused = self.with(|cast| {
-            cast.set_playing(self.number, false);
-            let sent = cast.sender == Some(self.number);
+        let paused = self.with(|group_stream| {
+            group_stream.set_playing(self.number, false);
+            let sent = group_stream.sender == Some(self.number);
             if sent {
-                cast.sender = None;
+                group_stream.sender = None;
             }
-            (sent, cast.parts.iter().any(|(_, plays)| *plays))
+            (sent, group_stream.parts.iter().any(|(_, plays)| *plays))
         });
         let (sent, others) = paused.unwrap_or_default();
         if sent && others {
@@ -234,21 +235,23 @@ impl Part {
     /// Has no part in it any more. Says whether nobody has, so that what sends it is to be taken
     /// away.
     pub(super) fn leave(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
-        let mut state = self.shared.casts.state();
-        let Some(cast) = state.casts.get_mut(&self.key) else {
+        let mut state = self.shared.group_streams.state();
+        let Some(group_stream) = state.group_streams.get_mut(&self.key) else {
             return false;
         };
-        cast.parts.retain(|(number, _)| *number != self.number);
-        let sent = cast.sender == Some(self.number);
+        group_stream
+            .parts
+            .retain(|(number, _)| *number != self.number);
+        let sent = group_stream.sender == Some(self.number);
         if sent {
-            cast.sender = None;
+            group_stream.sender = None;
         }
-        let others_play = cast.parts.iter().any(|(_, plays)| *plays);
-        let last = cast.parts.is_empty();
+        let others_play = group_stream.parts.iter().any(|(_, plays)| *plays);
+        let last = group_stream.parts.is_empty();
         if last {
-            state.casts.remove(&self.key);
+            state.group_streams.remove(&self.key);
             let (stream, _) = &self.key;
-            if !state.casts.keys().any(|(other, _)| other == stream) {
+            if !state.group_streams.keys().any(|(other, _)| other == stream) {
                 state.groups.remove(stream);
             }
         }
@@ -279,28 +282,29 @@ impl Part {
 
     /// Whether this session has to send it from now on, because nobody does.
     pub(super) fn takes_over(&self) -> bool {
-        let taken = self.with(|cast| {
-            let free = cast.sender.is_none() && !cast.ended;
-            free.then(|| cast.sender = Some(self.number))
+        let taken = self.with(|group_stream| {
+            let free = group_stream.sender.is_none() && !group_stream.ended;
+            free.then(|| group_stream.sender = Some(self.number))
         });
         taken.flatten().is_some()
     }
 
     /// It has come to its end: those who play hear so.
     pub(super) fn ended(&self, cx: &mut Context<'_>) {
-        self.with(|cast| cast.ended = true);
+        self.with(|group_stream| group_stream.ended = true);
         self.tell(cx, ENDED);
     }
 
     /// Whether it has come to its end.
     pub(super) fn has_ended(&self) -> bool {
-        self.with(|cast| cast.ended).unwrap_or_default()
+        self.with(|group_stream| group_stream.ended)
+            .unwrap_or_default()
     }
 
     /// Whether others than this session play it.
     pub(super) fn others_play(&self) -> bool {
-        let others = self.with(|cast| {
-            let mut others = cast
+        let others = self.with(|group_stream| {
+            let mut others = group_stream
                 .parts
                 .iter()
                 .filter(|(number, _)| *number != self.number);
@@ -310,7 +314,7 @@ impl Part {
     }
 }
 
-impl Cast {
+impl GroupStream {
     fn set_playing(&mut self, number: u64, plays: bool) {
         for part in &mut self.parts {
             if part.0 == number {

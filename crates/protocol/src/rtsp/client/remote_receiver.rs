@@ -11,10 +11,10 @@ use measure::Time;
 
 use super::request::Pending;
 use super::{Client, Phase};
-use crate::apart::messages::{Asked, Wanted};
-use crate::apart::{Heard, Link};
 use crate::media::rtp::RtpReceiver;
 use crate::media::sdp::Description;
+use crate::remote_receiver::messages::{Asked, StreamOrder};
+use crate::remote_receiver::{Heard, Link};
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::Transport;
@@ -72,7 +72,7 @@ impl Client {
         let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         // At most 32 streams are taken of a description.
         for (stream, media) in (0u8..).zip(&description.medias) {
-            let wanted = Wanted {
+            let wanted = StreamOrder {
                 stream,
                 clock_rate: media.clock_rate(),
                 payload_types: media.payload_types(),

@@ -8,8 +8,9 @@
 pub mod config;
 pub mod faults;
 mod group_streams;
-mod lives;
+mod pending;
 mod play;
+mod published;
 mod record;
 pub(super) mod reference;
 mod requests;
@@ -51,7 +52,7 @@ struct Shared {
     /// Streams that are sent once for all who play them.
     group_streams: group_streams::GroupStreams,
     /// Streams that clients publish.
-    lives: lives::Lives,
+    published: published::PublishedStreams,
 }
 
 impl Server {
@@ -110,7 +111,7 @@ impl Server {
             clips,
             verifier,
             group_streams: group_streams::GroupStreams::default(),
-            lives: lives::Lives::default(),
+            published: published::PublishedStreams::default(),
         })))
     }
 

@@ -1,7 +1,7 @@
 //! Streams that clients publish (RFC 2326, 10.3 and 10.11), and their way to the clients that play
 //! them.
 //!
-//! A publisher's packets go into what all sessions share ([`super::lives`]), and a word on the
+//! A publisher's packets go into what all sessions share ([`super::published`]), and a word on the
 //! stream's topic makes those that play it send what is there on. Packets are passed on as they
 //! are.
 
@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 
 use rand::Rng;
 
-use super::lives::{Announced, Place, Relayed};
+use super::pending::{Carrier, Part, PendingSetup, Published, Role};
+use super::published::{Announced, Place, Relayed};
 use super::requests::{METHODS, Target};
 use super::session::{Gate, ServerSession};
 use super::streams::CONTROL;
@@ -24,58 +25,6 @@ use crate::session::{
 
 /// What is said on a stream's topic when it is published no more.
 const GONE: &str = "gone";
-
-/// Which part a session has in a stream that is published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Publisher,
-    Player,
-}
-
-/// A session's part in a stream that is published.
-#[derive(Debug)]
-pub(super) struct Part {
-    role: Role,
-    id: String,
-    place: Place,
-    announced: Announced,
-    carriers: Vec<(usize, Carrier)>,
-    /// Whether media is taken in, or sent on.
-    running: bool,
-    /// Of a player: the number of the packet that is next, and the topic that it listens to.
-    next: u64,
-    topic: String,
-}
-
-/// What carries a media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carrier {
-    Udp(ChannelId),
-    Interleaved(Ports<u8>),
-}
-
-/// A SETUP that waits for its pair of ports.
-#[derive(Debug)]
-pub(super) struct PendingSetup {
-    request: Request,
-    channel: ChannelId,
-    media: usize,
-    client: Ports<u16>,
-    role: Role,
-}
-
-impl PendingSetup {
-    pub(super) fn channel(&self) -> ChannelId {
-        self.channel
-    }
-
-    /// Gives it up.
-    pub(super) fn drop_it(self, cx: &mut Context<'_>) {
-        cx.out.push_back(Output::Close {
-            channel: self.channel,
-        });
-    }
-}
 
 impl Part {
     /// Which media a channel of the connection carries, and whether its RTCP.
@@ -114,12 +63,12 @@ impl ServerSession {
             Method::Announce => Some(self.announce(request, place, target.base).map(Some)),
             Method::Record => Some(Err(455)),
             Method::Describe if self.conversation.is_none() => {
-                let announced = self.shared.lives.announced(&place)?;
+                let announced = self.shared.published.announced(&place)?;
                 Some(Ok(Some(self.describe_published(&announced, target.base))))
             }
             Method::Setup if self.conversation.is_none() => {
-                let announced = self.shared.lives.announced(&place)?;
-                let topic = self.shared.lives.topic(&place)?;
+                let announced = self.shared.published.announced(&place)?;
+                let topic = self.shared.published.topic(&place)?;
                 self.part = Some(self.new_part(Role::Player, place, announced, topic));
                 let result = self.set_up_part(cx, request);
                 if result.is_err() {
@@ -153,10 +102,10 @@ impl ServerSession {
             return Err(415);
         }
         let announced = Announced::parse(&request.body, base).ok_or(400u16)?;
-        if !self.shared.lives.announce(&place, announced.clone()) {
+        if !self.shared.published.announce(&place, announced.clone()) {
             return Err(403);
         }
-        let topic = self.shared.lives.topic(&place).unwrap_or_default();
+        let topic = self.shared.published.topic(&place).unwrap_or_default();
         self.part = Some(self.new_part(Role::Publisher, place, announced, topic));
         // What comes now is passed on whole.
         self.decoder.keep_frames_whole();
@@ -207,13 +156,13 @@ impl ServerSession {
                     return Err(455);
                 }
                 part.running = true;
-                self.shared.lives.record(&part.place);
+                self.shared.published.record(&part.place);
             }
             (Method::Play, Role::Player) => {
                 if part.running || part.carriers.is_empty() {
                     return Err(455);
                 }
-                let Some(next) = self.shared.lives.next(&part.place) else {
+                let Some(next) = self.shared.published.next(&part.place) else {
                     return Err(404);
                 };
                 part.next = next;
@@ -313,8 +262,7 @@ impl ServerSession {
                     request: request.clone(),
                     channel,
                     media,
-                    client,
-                    role,
+                    rest: Published { client, role },
                 });
                 Ok(None)
             }
@@ -326,23 +274,23 @@ impl ServerSession {
     pub(super) fn finish_part_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup,
+        setup: PendingSetup<Published>,
         opened: Result<SocketAddr, ChannelError>,
     ) {
         let response = match (opened, self.remote) {
             (Ok(local), Some(remote)) => {
                 cx.out.push_back(Output::Peer {
                     channel: setup.channel,
-                    media: beside(remote, setup.client.media),
-                    control: beside(remote, setup.client.control),
+                    media: beside(remote, setup.rest.client.media),
+                    control: beside(remote, setup.rest.client.control),
                 });
-                let mut granted = Transport::udp(setup.client);
+                let mut granted = Transport::udp(setup.rest.client);
                 granted.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
                 self.carry(
                     setup.media,
                     Carrier::Udp(setup.channel),
                     granted,
-                    setup.role,
+                    setup.rest.role,
                 )
             }
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
@@ -398,7 +346,7 @@ impl ServerSession {
                 bytes: bytes.into(),
             })
         });
-        self.shared.lives.push(&part.place, packets);
+        self.shared.published.push(&part.place, packets);
         self.tell_players(cx);
     }
 
@@ -419,7 +367,7 @@ impl ServerSession {
                 control: port == Port::Control,
                 bytes: bytes.into(),
             };
-            self.shared.lives.push(&part.place, [packet]);
+            self.shared.published.push(&part.place, [packet]);
             self.tell_players(cx);
         }
     }
@@ -453,7 +401,7 @@ impl ServerSession {
         // Somebody else may publish there by now: his packets have other numbers.
         let packets = match message {
             GONE => None,
-            _ => self.shared.lives.from(&part.place, part.next),
+            _ => self.shared.published.from(&part.place, part.next),
         };
         let Some((packets, gone)) = packets else {
             self.end_part(cx);
@@ -520,7 +468,7 @@ impl ServerSession {
             }
         }
         if part.role == Role::Publisher {
-            self.shared.lives.end(&part.place);
+            self.shared.published.end(&part.place);
             cx.out.push_back(Output::Tell {
                 topic: part.topic,
                 message: GONE.into(),

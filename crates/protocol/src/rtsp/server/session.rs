@@ -12,6 +12,7 @@ use rand_pcg::Pcg64;
 use super::Shared;
 use super::faults::When;
 use super::group_streams::{self, Part};
+use super::pending::{self, PendingSetup, Played, Published};
 use super::streams::{CONTROL, Playing, REPORT_EVERY, Stream};
 use crate::media::rtp::RtpFlow;
 use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
@@ -41,9 +42,9 @@ pub(super) enum Gate {
     /// Nothing.
     Open,
     /// A pair of ports for a SETUP.
-    Channel(super::setup::PendingSetup),
+    Channel(PendingSetup<Played>),
     /// A pair of ports for a SETUP of a stream that is published.
-    Part(super::record::PendingSetup),
+    Part(PendingSetup<Published>),
     /// The time of an answer that is made to come late.
     Slow { until: Time, request: Request },
 }
@@ -72,7 +73,7 @@ pub(super) struct ServerSession {
     pub(super) gate: Gate,
     pub(super) conversation: Option<Conversation>,
     /// The part in a stream that is published.
-    pub(super) part: Option<super::record::Part>,
+    pub(super) part: Option<pending::Part>,
     pub(super) next_channel: u32,
     /// When the client last gave a sign of life.
     heard: Time,
@@ -468,11 +469,11 @@ impl ServerSession {
         result: Result<SocketAddr, ChannelError>,
     ) {
         match std::mem::replace(&mut self.gate, Gate::Open) {
-            Gate::Part(setup) if setup.channel() == channel => {
+            Gate::Part(setup) if setup.channel == channel => {
                 self.finish_part_setup(cx, setup, result);
                 self.pump(cx);
             }
-            Gate::Channel(setup) if setup.channel() == channel => {
+            Gate::Channel(setup) if setup.channel == channel => {
                 self.finish_setup(cx, setup, result);
                 self.pump(cx);
             }

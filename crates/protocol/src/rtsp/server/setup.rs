@@ -6,45 +6,13 @@ use rand::Rng;
 
 use super::config::Transports;
 use super::group_streams::{Part, is_source_specific};
+use super::pending::{PendingSetup, Played, To};
 use super::session::{Conversation, Gate, ServerSession};
 use super::streams::{Carrier, Playing, Stream};
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::rtsp::codec::{Request, Response};
 use crate::rtsp::headers::{Cast, Lower, Ports, Session as SessionHeader, Transport};
 use crate::session::{ChannelError, ChannelId, Context, Open, Output, beside, bind_beside};
-
-/// A SETUP that waits for its pair of ports.
-#[derive(Debug)]
-pub(super) struct PendingSetup {
-    request: Request,
-    channel: ChannelId,
-    media: usize,
-    url: String,
-    path: String,
-    to: To,
-}
-
-/// Where datagrams of a stream go.
-#[derive(Clone, Copy, Debug)]
-enum To {
-    /// To these ports of the client's, at another address where it asked for that.
-    Client(Ports<u16>, Option<IpAddr>),
-    /// To the group that the stream has.
-    Group,
-}
-
-impl PendingSetup {
-    pub(super) fn channel(&self) -> ChannelId {
-        self.channel
-    }
-
-    /// Gives it up.
-    pub(super) fn drop_it(self, cx: &mut Context<'_>) {
-        cx.out.push_back(Output::Close {
-            channel: self.channel,
-        });
-    }
-}
 
 impl ServerSession {
     /// SETUP. `None` where a pair of ports has to be opened first.
@@ -162,9 +130,7 @@ impl ServerSession {
                     request: request.clone(),
                     channel,
                     media,
-                    url,
-                    path,
-                    to,
+                    rest: Played { url, path, to },
                 });
                 Ok(None)
             }
@@ -224,7 +190,7 @@ impl ServerSession {
     pub(super) fn finish_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup,
+        setup: PendingSetup<Played>,
         opened: Result<SocketAddr, ChannelError>,
     ) {
         let (local, remote) = match (opened, self.remote) {
@@ -236,7 +202,7 @@ impl ServerSession {
                 return self.respond(cx, &setup.request, response);
             }
         };
-        let (client, elsewhere) = match setup.to {
+        let (client, elsewhere) = match setup.rest.to {
             To::Client(ports, elsewhere) => (ports, elsewhere),
             To::Group => return self.finish_group_setup(cx, setup, local),
         };
@@ -256,18 +222,30 @@ impl ServerSession {
         transport.source = Some(source.to_string());
         transport.destination = elsewhere.map(|elsewhere| elsewhere.to_string());
         let carrier = Carrier::Udp(setup.channel);
-        let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
+        let response = self.set_up(
+            cx,
+            setup.media,
+            setup.rest.url,
+            setup.rest.path,
+            carrier,
+            transport,
+        );
         self.respond(cx, &request, response);
     }
 
     /// The same for a stream that goes to a group.
-    fn finish_group_setup(&mut self, cx: &mut Context<'_>, setup: PendingSetup, local: SocketAddr) {
+    fn finish_group_setup(
+        &mut self,
+        cx: &mut Context<'_>,
+        setup: PendingSetup<Played>,
+        local: SocketAddr,
+    ) {
         let shared = self.shared.clone();
         let listening = self.local.unwrap_or(local);
         let place = shared.config.multicast.and_then(|multicast| {
             shared
                 .group_streams
-                .place(&multicast, listening, &setup.path, setup.media)
+                .place(&multicast, listening, &setup.rest.path, setup.media)
         });
         let Some(place) = place else {
             self.note(cx, "no_groups", "no multicast group is left".to_owned());
@@ -290,7 +268,14 @@ impl ServerSession {
             transport.source = Some(local.ip().to_string());
         }
         let carrier = Carrier::Group(setup.channel);
-        let response = self.set_up(cx, setup.media, setup.url, setup.path, carrier, transport);
+        let response = self.set_up(
+            cx,
+            setup.media,
+            setup.rest.url,
+            setup.rest.path,
+            carrier,
+            transport,
+        );
         self.respond(cx, &setup.request, response);
     }
 

@@ -100,9 +100,9 @@ struct Live {
 
 /// All streams that are published.
 #[derive(Debug, Default)]
-pub(super) struct Lives(Mutex<BTreeMap<Place, Live>>);
+pub(super) struct PublishedStreams(Mutex<BTreeMap<Place, Live>>);
 
-impl Lives {
+impl PublishedStreams {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Live>> {
         // Each change is whole in itself, so that one that panicked has left nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -231,37 +231,37 @@ mod tests {
 
     #[test]
     fn a_stream_has_one_publisher_and_is_there_once_it_is_recorded() {
-        let lives = Lives::default();
+        let published = PublishedStreams::default();
         let announced = || Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
-        assert!(lives.announce(&place(), announced()));
-        assert!(!lives.announce(&place(), announced()));
-        assert!(lives.announced(&place()).is_none());
-        lives.record(&place());
-        assert!(lives.announced(&place()).is_some());
+        assert!(published.announce(&place(), announced()));
+        assert!(!published.announce(&place(), announced()));
+        assert!(published.announced(&place()).is_none());
+        published.record(&place());
+        assert!(published.announced(&place()).is_some());
         for number in 1..LIVES_MAX {
             let place = (place().0, format!("/{number}"));
-            assert!(lives.announce(&place, announced()), "{number}");
+            assert!(published.announce(&place, announced()), "{number}");
         }
-        assert!(!lives.announce(&(place().0, "/more".to_owned()), announced()));
-        lives.end(&place());
-        assert!(lives.next(&place()).is_none());
-        assert!(lives.announce(&place(), announced()));
+        assert!(!published.announce(&(place().0, "/more".to_owned()), announced()));
+        published.end(&place());
+        assert!(published.next(&place()).is_none());
+        assert!(published.announce(&place(), announced()));
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let lives = Lives::default();
+        let published = PublishedStreams::default();
         let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
-        lives.announce(&place(), announced);
-        lives.push(&place(), (0..3).map(packet));
-        let (packets, gone) = lives.from(&place(), 1).expect("there");
+        published.announce(&place(), announced);
+        published.push(&place(), (0..3).map(packet));
+        let (packets, gone) = published.from(&place(), 1).expect("there");
         assert_eq!((packets.len(), gone), (2, 0));
-        lives.push(&place(), (0..PACKETS_MAX).map(|_| packet(100)));
-        let (packets, gone) = lives.from(&place(), 1).expect("there");
+        published.push(&place(), (0..PACKETS_MAX).map(|_| packet(100)));
+        let (packets, gone) = published.from(&place(), 1).expect("there");
         assert_eq!((packets.len(), gone), (PACKETS_MAX, 2));
-        lives.push(&place(), (0..200).map(|_| packet(65_000)));
-        let (packets, _) = lives.from(&place(), 0).expect("there");
+        published.push(&place(), (0..200).map(|_| packet(65_000)));
+        let (packets, _) = published.from(&place(), 0).expect("there");
         assert!(packets.iter().map(|one| one.bytes.len()).sum::<usize>() <= BYTES_MAX);
-        assert_eq!(lives.next(&place()), Some(3 + PACKETS_MAX as u64 + 200));
+        assert_eq!(published.next(&place()), Some(3 + PACKETS_MAX as u64 + 200));
     }
 }

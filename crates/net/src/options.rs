@@ -59,6 +59,90 @@ pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
+/// What datagrams a socket is to refuse: see [`drop_marked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// The least and the greatest first byte of what is refused.
+    pub first: [u8; 2],
+    /// The least and the greatest second byte of what is passed all the same.
+    pub but_second: Option<[u8; 2]>,
+}
+
+/// Has the kernel drop those datagrams that come for this UDP socket and whose first bytes are
+/// marked (`SO_ATTACH_FILTER`). All others come as before, empty ones too.
+///
+/// What is dropped so counts in [`drops`], as with [`drop_all`].
+///
+/// # Errors
+/// What the operating system says.
+pub fn drop_marked(socket: &impl AsFd, marked: Marked) -> io::Result<()> {
+    SockRef::from(socket).attach_filter(&refusing(marked))
+}
+
+/// The filter of [`drop_marked`]. It sees a datagram from its UDP header on. A load behind the end
+/// would refuse the datagram, so the length is looked at before each.
+fn refusing(marked: Marked) -> Vec<SockFilter> {
+    const UDP_BYTES: u32 = 8;
+    const ALL: u32 = 0x4_0000;
+    /// Where a jump goes.
+    #[derive(Clone, Copy, PartialEq)]
+    enum To {
+        Next,
+        Pass,
+        Refuse,
+    }
+    use To::{Next, Pass, Refuse};
+    let length = (libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, Next, Next);
+    let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+    let above = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+    let byte = |at| {
+        (
+            libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
+            UDP_BYTES + at,
+            Next,
+            Next,
+        )
+    };
+    let [least, greatest] = marked.first.map(u32::from);
+    let mut steps = vec![
+        length,
+        (at_least, UDP_BYTES + 1, Next, Pass),
+        byte(0),
+        (at_least, least, Next, Pass),
+        (above, greatest, Pass, Next),
+    ];
+    if let Some(bounds) = marked.but_second {
+        let [least, greatest] = bounds.map(u32::from);
+        steps.extend([
+            length,
+            (at_least, UDP_BYTES + 2, Next, Refuse),
+            byte(1),
+            (at_least, least, Next, Refuse),
+            (above, greatest, Refuse, Pass),
+        ]);
+    }
+    // Behind the steps: to refuse, then to pass.
+    let count = steps.len();
+    let jump = |from: usize, to: To| match to {
+        Next => 0,
+        Refuse => u8::try_from(count - from - 1).expect("a short filter"),
+        Pass => u8::try_from(count - from).expect("a short filter"),
+    };
+    let code = |code: u32| u16::try_from(code).expect("a code has 16 bits");
+    let steps = steps.iter().enumerate();
+    let mut filter: Vec<SockFilter> = steps
+        .map(|(at, &(what, k, yes, no))| {
+            SockFilter::new(code(what), jump(at, yes), jump(at, no), k)
+        })
+        .collect();
+    let end = code(libc::BPF_RET | libc::BPF_K);
+    filter.extend([
+        SockFilter::new(end, 0, 0, 0),
+        SockFilter::new(end, 0, 0, ALL),
+    ]);
+    filter
+}
+
 /// Has the kernel tell of this connection's bytes only when there are so many, as far as its buffer
 /// takes them; of its end at once (`SO_RCVLOWAT`; socket(7)). Reading gives whatever there is.
 /// Default: 1.
@@ -105,5 +189,65 @@ fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> 
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+
+    /// What a socket with that filter is given, of datagrams with all these beginnings.
+    fn passed(marked: Marked) -> Vec<Vec<u8>> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        drop_marked(&socket, marked).expect("the filter is sound");
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let to = socket.local_addr().expect("it is bound");
+        for datagram in datagrams() {
+            sender.send_to(&datagram, to).expect("there is room");
+        }
+        // Over loopback all is there when it has been sent.
+        socket.set_nonblocking(true).expect("it is open");
+        let mut buffer = [0; 64];
+        std::iter::from_fn(|| {
+            socket
+                .recv(&mut buffer)
+                .ok()
+                .map(|length| buffer[..length].to_vec())
+        })
+        .collect()
+    }
+
+    fn datagrams() -> Vec<Vec<u8>> {
+        let edges = [0, 1, 127, 128, 150, 191, 192, 200, 223, 224, 255];
+        let pairs = edges
+            .iter()
+            .flat_map(|&first| edges.map(|second| vec![first, second, 9]));
+        let short = edges.iter().map(|&first| vec![first]);
+        pairs.chain(short).chain([vec![]]).collect()
+    }
+
+    #[test]
+    fn what_is_marked_is_dropped_and_counted_and_all_else_comes() {
+        let some = Some([192, 223]);
+        for (first, but_second) in [
+            ([128, 191], some),
+            ([128, 191], None),
+            ([0, 255], some),
+            ([0, 255], None),
+            ([128, 191], Some([0, 255])),
+        ] {
+            let marked = Marked { first, but_second };
+            let is_marked = |datagram: &[u8]| {
+                let within = |byte, [least, greatest]: [u8; 2]| (least..=greatest).contains(&byte);
+                let other = but_second.zip(datagram.get(1));
+                datagram.first().is_some_and(|&byte| within(byte, first))
+                    && !other.is_some_and(|(bounds, &byte)| within(byte, bounds))
+            };
+            let mut expected = datagrams();
+            expected.retain(|datagram| !is_marked(datagram));
+            assert_eq!(passed(marked), expected, "{marked:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::options;
+use crate::options::{self, Marked};
 
 /// Where media is received when nothing else is said: below the range out of which Linux takes
 /// ephemeral ports (32768 up), so that no connection of this machine sits on one.
@@ -110,7 +110,32 @@ impl PortRange {
         self.bind_next(local, Media::Dropped)
     }
 
+    /// Binds one socket on the next free even port, and none on the odd one above it: of what comes
+    /// the kernel drops and counts what is marked ([`options::drop_marked`]). For media that is
+    /// taken out of a packet ring, where it shares its port with what is to be heard.
+    ///
+    /// # Errors
+    /// As [`PortRange::bind`].
+    pub fn reserve_single(
+        &mut self,
+        local: IpAddr,
+        marked: Marked,
+    ) -> io::Result<std::net::UdpSocket> {
+        let buffer = self.receive_buffer;
+        self.take_next(|port| {
+            let socket = unbound(SocketAddr::new(local, port))?;
+            options::drop_marked(&socket, marked)?;
+            bound(socket, SocketAddr::new(local, port), buffer)
+        })
+    }
+
     fn bind_next(&mut self, local: IpAddr, media: Media) -> io::Result<Pair> {
+        let buffer = self.receive_buffer;
+        self.take_next(|port| bind_pair(local, port, media, buffer))
+    }
+
+    /// What `bind` makes of the next free even port.
+    fn take_next<T>(&mut self, bind: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
         for _ in 0..self.taken.len() {
             let index = self.next;
             self.next = (self.next + 1) % self.taken.len();
@@ -118,11 +143,11 @@ impl PortRange {
                 continue;
             }
             let port = self.first + 2 * u16::try_from(index).expect("fewer pairs than ports");
-            match self.bind_pair(local, port, media) {
-                Ok(pair) => {
+            match bind(port) {
+                Ok(taken) => {
                     self.taken[index] = true;
                     self.pairs_taken += 1;
-                    return Ok(pair);
+                    return Ok(taken);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),
@@ -141,20 +166,20 @@ impl PortRange {
             *place = false;
         }
     }
+}
 
-    fn bind_pair(&self, local: IpAddr, port: u16, media: Media) -> io::Result<Pair> {
-        let address = SocketAddr::new(local, port);
-        let media = match media {
-            Media::Received => bind(address, self.receive_buffer)?,
-            Media::Dropped => bind_dropping(address)?,
-        };
-        let control = bind(SocketAddr::new(local, port + 1), 0)?;
-        Ok(Pair {
-            media,
-            control,
-            port,
-        })
-    }
+fn bind_pair(local: IpAddr, port: u16, media: Media, buffer: usize) -> io::Result<Pair> {
+    let address = SocketAddr::new(local, port);
+    let media = match media {
+        Media::Received => bind(address, buffer)?,
+        Media::Dropped => bind_dropping(address)?,
+    };
+    let control = bind(SocketAddr::new(local, port + 1), 0)?;
+    Ok(Pair {
+        media,
+        control,
+        port,
+    })
 }
 
 /// What becomes of what arrives on a media port.
@@ -182,7 +207,14 @@ fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 /// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves
 /// the system's default.
 pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
-    let socket = unbound(address)?;
+    bound(unbound(address)?, address, receive_buffer)
+}
+
+fn bound(
+    socket: Socket,
+    address: SocketAddr,
+    receive_buffer: usize,
+) -> io::Result<std::net::UdpSocket> {
     if receive_buffer > 0 {
         socket.set_recv_buffer_size(receive_buffer)?;
     }

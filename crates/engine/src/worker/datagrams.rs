@@ -38,12 +38,31 @@ struct DatagramEnd {
     /// Whether the peer's machine said that nobody is there. What came before is heard first.
     refused: bool,
     reading: Reading,
-    /// What of it is media, and what counts that.
-    media: Option<Media>,
+    media: MediaPath,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     dropped: u32,
     /// Hears what it receives and sends, of a client that is traced.
     trace: Option<Box<TracedSocket>>,
+}
+
+/// By what way media comes to a socket's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MediaPath {
+    /// There is none: the session hears all.
+    None,
+    /// By the socket.
+    Socket(Media),
+    /// By the packet ring. The socket's filter drops it, and its count of what it has dropped is of
+    /// that.
+    Ring,
+}
+
+/// A port whose socket is closed, and whose media the ring may not have brought to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingEnd {
+    pub(super) port: u16,
+    /// How many datagrams the socket has dropped.
+    pub(super) arrived: u32,
 }
 
 /// Whose a socket is.
@@ -147,7 +166,7 @@ impl Datagrams {
             peer: None,
             refused: false,
             reading: Reading::AtOnce,
-            media: None,
+            media: MediaPath::None,
             dropped: 0,
             trace: None,
         };
@@ -162,16 +181,15 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Opens a socket for a session; gives its place and its address.
+    /// Takes a bound socket for a session; gives its place and its address.
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
         (session, channel): (SessionKey, ChannelId),
-        (local, peer): (SocketAddr, Option<SocketAddr>),
-        (reading, receive_buffer): (Reading, usize),
+        (socket, peer): (std::net::UdpSocket, Option<SocketAddr>),
+        (reading, media): (Reading, MediaPath),
         tracer: Option<&Tracer>,
     ) -> io::Result<(usize, SocketAddr)> {
-        let socket = net::ports::bind(local, receive_buffer)?;
         if let Some(peer) = peer {
             socket.connect(peer)?;
         }
@@ -182,7 +200,7 @@ impl Datagrams {
             peer,
             refused: false,
             reading,
-            media: None,
+            media,
             dropped: 0,
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
@@ -193,21 +211,26 @@ impl Datagrams {
         Ok((place, local))
     }
 
-    /// Closes a session's own socket, or has the endpoint forget the session.
+    /// Closes a session's own socket, or has the endpoint forget the session. Gives the port where
+    /// the ring brings its media: it is taken back when all of that is counted.
     pub(super) fn close_channel(
         &mut self,
         place: usize,
         accepted: Option<PeerId>,
         runtime: &mut Runtime,
-    ) {
-        let Some(end) = self.ends.get(place) else {
-            return;
-        };
+    ) -> Option<RingEnd> {
+        let end = self.ends.get(place)?;
         match (end.owner, accepted) {
             (Owner::Session(..), _) => {
                 self.take_drops(place, runtime);
                 self.late.remove(&place);
-                self.ends.remove(place);
+                let end = self.ends.remove(place);
+                if end.media == MediaPath::Ring {
+                    return Some(RingEnd {
+                        port: end.socket.local_addr().ok()?.port(),
+                        arrived: net::options::drops(&end.socket).unwrap_or(0),
+                    });
+                }
             }
             (Owner::Endpoint(index), Some(peer)) => {
                 let state = &mut self.endpoints[index];
@@ -217,6 +240,7 @@ impl Datagrams {
             }
             (Owner::Endpoint(_), None) => {}
         }
+        None
     }
 
     /// Sends what a session wants sent, to that address where it names no other.
@@ -344,16 +368,12 @@ impl Datagrams {
         !foreign
     }
 
-    /// From now on media that comes to a socket is its sink's.
-    pub(super) fn set_media(&mut self, place: usize, media: Option<Media>) {
-        if let Some(end) = self.ends.get_mut(place) {
-            end.media = media;
-        }
-    }
-
-    /// What of a socket is media.
+    /// What of what a socket brings is media.
     pub(super) fn media(&self, place: usize) -> Option<Media> {
-        self.ends.get(place).and_then(|end| end.media)
+        match self.ends.get(place)?.media {
+            MediaPath::Socket(media) => Some(media),
+            MediaPath::None | MediaPath::Ring => None,
+        }
     }
 
     /// The only peer of a socket.
@@ -449,6 +469,10 @@ impl Datagrams {
         let Some(end) = self.ends.get_mut(place) else {
             return;
         };
+        // The ring has them; in the end their counts are compared.
+        if end.media == MediaPath::Ring {
+            return;
+        }
         let lost = u64::from(drops.wrapping_sub(end.dropped));
         end.dropped = drops;
         let session = match end.owner {
@@ -499,8 +523,8 @@ mod tests {
         let opened = datagrams.open(
             runtime,
             (SESSION, CHANNEL),
-            (local(), peer),
-            (reading, 0),
+            (net::ports::bind(local(), 0).expect("a free port"), peer),
+            (reading, MediaPath::None),
             None,
         );
         opened.expect("a free port")

@@ -66,7 +66,8 @@ pub(super) enum Deferred<'a> {
     Datagram {
         session: SessionKey,
         channel: ChannelId,
-        port: Port,
+        /// None of a single socket.
+        port: Option<Port>,
         from: SocketAddr,
         bytes: Cow<'a, [u8]>,
         at: Time,
@@ -84,13 +85,18 @@ pub(super) enum Deferred<'a> {
     },
     /// A media socket that nobody wants any more; the kernel has counted so many datagrams for it.
     Port { place: usize, arrived: u32 },
+    /// The port of a single socket that has been closed, which had counted so many datagrams.
+    SinglePort { port: u16, arrived: u32 },
 }
 
 impl Deferred<'_> {
     fn size(&self) -> usize {
         match self {
             Deferred::Bytes { bytes, .. } | Deferred::Datagram { bytes, .. } => bytes.len(),
-            Deferred::Closed { .. } | Deferred::End { .. } | Deferred::Port { .. } => 0,
+            Deferred::Closed { .. }
+            | Deferred::End { .. }
+            | Deferred::Port { .. }
+            | Deferred::SinglePort { .. } => 0,
         }
     }
 
@@ -144,6 +150,7 @@ impl Deferred<'_> {
                 channel,
             },
             Deferred::Port { place, arrived } => Deferred::Port { place, arrived },
+            Deferred::SinglePort { port, arrived } => Deferred::SinglePort { port, arrived },
         }
     }
 }

@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use measure::{Time, tester};
 use mio::net::UdpSocket;
 use net::batch::{Datagram, ReceiveBatch};
+use net::options::Marked;
 use net::ports::Pair;
 use net::{Clock, PortRange};
-use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Port, SinkId};
+use protocol::session::{Arrival, ChannelError, ChannelId, Interface, MediaMark, Port, SinkId};
 use slab::Slab;
 
 use super::batched_reads::{BatchedReads, FAST, FAST_BYTES, MOST, ROOM, Verdict};
@@ -134,6 +135,24 @@ impl Pairs {
 
     pub(super) fn ports(&self) -> &PortRange {
         &self.ports
+    }
+
+    /// A single socket on one of the ports, whose media the packet ring brings.
+    pub(super) fn reserve_single(
+        &mut self,
+        local: IpAddr,
+        mark: MediaMark,
+    ) -> io::Result<std::net::UdpSocket> {
+        let marked = Marked {
+            first: mark.first,
+            but_second: mark.but_second,
+        };
+        self.ports.reserve_single(local, marked)
+    }
+
+    /// Takes the port of such a socket back.
+    pub(super) fn release(&mut self, port: u16) {
+        self.ports.release(port);
     }
 
     /// How many sockets there are.

@@ -12,7 +12,7 @@ use measure::{Time, tester};
 use net::prefetch;
 use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
-use protocol::session::{Arrival, SinkId};
+use protocol::session::{Arrival, MediaMark, SinkId};
 
 use super::connections::SegmentTimes;
 use super::counting::Counting;
@@ -57,10 +57,34 @@ struct Target {
     session: SessionKey,
     population: usize,
     local: IpAddr,
-    /// Whose datagrams count. Before the peer is named: anybody's.
-    peer: Option<IpAddr>,
-    /// How many datagrams the ring has brought for it, whoever sent them.
+    /// Whose datagrams count.
+    from: From,
+    /// What of the port's datagrams is media, where they are not all.
+    mark: Option<MediaMark>,
+    /// How many datagrams the ring has brought for it that its socket counted too.
     seen: u64,
+}
+
+/// Whose datagrams count as media of a port.
+#[derive(Clone, Copy)]
+enum From {
+    /// Before the peer is named.
+    Anybody,
+    /// Those of that host; others' are foreign.
+    Host(IpAddr),
+    /// Those of the peer that the port's socket is connected to: the kernel gives it no others.
+    Connected(SocketAddr),
+}
+
+/// What a port is, whose media comes by the ring.
+pub(super) struct RingPort {
+    pub(super) sink: SinkId,
+    pub(super) session: SessionKey,
+    pub(super) population: usize,
+    /// What of it is media; none where all is.
+    pub(super) mark: Option<MediaMark>,
+    /// The peer that the socket is connected to.
+    pub(super) connected: Option<SocketAddr>,
 }
 
 impl Rings {
@@ -111,22 +135,17 @@ impl Rings {
     }
 
     /// From now on the port's media goes to that sink.
-    pub(super) fn assign(
-        &mut self,
-        local: SocketAddr,
-        sink: SinkId,
-        session: SessionKey,
-        population: usize,
-    ) {
+    pub(super) fn assign(&mut self, local: SocketAddr, port: &RingPort) {
         if let Some(place) = self.place(local.port())
             && let Some(target) = self.targets.get_mut(place)
         {
             *target = Some(Target {
-                sink,
-                session,
-                population,
+                sink: port.sink,
+                session: port.session,
+                population: port.population,
                 local: local.ip(),
-                peer: None,
+                from: port.connected.map_or(From::Anybody, From::Connected),
+                mark: port.mark,
                 seen: 0,
             });
         }
@@ -135,7 +154,7 @@ impl Rings {
     /// Whose datagrams count on that port.
     pub(super) fn name_peer(&mut self, port: u16, peer: IpAddr) {
         if let Some(target) = self.target(port) {
-            target.peer = Some(peer);
+            target.from = From::Host(peer);
         }
     }
 
@@ -304,8 +323,19 @@ impl Target {
             if !self.local.is_unspecified() && self.local != datagram.to.ip() {
                 continue;
             }
-            self.seen += 1;
-            if self.peer.is_some_and(|peer| peer != datagram.from.ip()) {
+            if self.mark.is_some_and(|mark| !mark.is_on(datagram.bytes)) {
+                continue;
+            }
+            match self.from {
+                From::Connected(peer) if peer != datagram.from => {
+                    runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+                    continue;
+                }
+                _ => self.seen += 1,
+            }
+            if let From::Host(peer) = self.from
+                && peer != datagram.from.ip()
+            {
                 runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                 continue;
             }

@@ -1,5 +1,7 @@
 //! The sessions that every carrier must carry alike, over real sockets.
 
+use crate::receive_path;
+use protocol::session::Needs;
 use protocol::testing::conformance::{Case, Log, Server, cases};
 
 use super::*;
@@ -104,20 +106,42 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
 
 #[test]
 fn a_worker_carries_sessions_as_it_must() {
+    carry_all(|ports| (ports, None));
+}
+
+#[test]
+fn a_worker_with_a_packet_ring_carries_them_alike() {
+    if !ring::may_have_a_ring() {
+        return;
+    }
+    let whole = Needs {
+        whole_if: u8::MAX,
+        more_if: 0,
+        first: u8::MAX,
+    };
+    carry_all(|ports| {
+        let range = ports.ports().expect("some");
+        let ring = receive_path::settings(8 << 20, range, Some(whole), false);
+        (ports, Some(ring))
+    });
+}
+
+/// All cases, each with a client whose worker has such a ring.
+fn carry_all(ring: impl Fn(PortRange) -> (PortRange, Option<RingSettings>)) {
     for case in cases() {
         let (ours, theirs) = (Log::default(), Log::default());
         let (server, at) = server(&case, &theirs);
+        let mut client = client(&case, at, &ours);
+        (client.ports, client.ring) = ring(client.ports);
         let mut stopped = false;
-        play(
-            vec![client(&case, at, &ours), server],
-            |crew, clock, seen| {
-                let over = !seen.outcomes().is_empty() && case.server_is_through(&theirs);
-                if over && !std::mem::replace(&mut stopped, true) {
-                    let until = clock.now() + Duration::from_secs(1);
-                    crew.tell(|| Command::Stop { until });
-                }
-            },
-        );
+        let seen = play(vec![client, server], |crew, clock, seen| {
+            let over = !seen.outcomes().is_empty() && case.server_is_through(&theirs);
+            if over && !std::mem::replace(&mut stopped, true) {
+                let until = clock.now() + Duration::from_secs(1);
+                crew.tell(|| Command::Stop { until });
+            }
+        });
         case.check(&ours, &theirs);
+        assert_eq!(seen.tester(tester::RING_MISSED), 0, "{}", case.name);
     }
 }

@@ -1,16 +1,19 @@
 //! The channels of sessions over UDP, and what all channels have in common: opened, given a peer,
 //! closed.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use measure::tester;
 use protocol::session::{ChannelError, ChannelId, Media, Open, Reading, SinkId, Transmit};
 
 use crate::worker::Worker;
+use crate::worker::datagrams::{MediaPath, RingEnd};
 use crate::worker::errors::channel_error;
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
 use crate::worker::pairs::{Opened, Outward, Wish};
+use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 
 impl Worker {
@@ -55,7 +58,14 @@ impl Worker {
         } = self.pairs.open(&self.runtime, &wish)?;
         if let Some((rings, sink)) = ring {
             slot.on_ring = true;
-            rings.assign(local, sink, key, slot.population);
+            let port = RingPort {
+                sink,
+                session: key,
+                population: slot.population,
+                mark: None,
+                connected: None,
+            };
+            rings.assign(local, &port);
         }
         let state = Channel::Pair {
             media,
@@ -123,34 +133,12 @@ impl Worker {
         (local, peer): (SocketAddr, Option<SocketAddr>),
         (reading, media): (Reading, Option<Media>),
     ) {
-        let Some(slot) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let (whose, how) = (
-            (key, channel),
-            (reading, self.pairs.ports().receive_buffer()),
-        );
-        let (runtime, tracer) = (&self.runtime, slot.trace.as_ref());
-        let opened = self
-            .datagrams
-            .open(runtime, whose, (local, peer), how, tracer);
-        let heard = match opened {
-            Ok((place, local)) => {
-                self.datagrams.set_media(place, media);
-                slot.has_single = true;
-                slot.reads_late |= reading == Reading::Late;
-                let state = Channel::Datagrams {
-                    place,
-                    to: peer,
-                    accepted: None,
-                };
-                slot.set_channel(channel, state);
-                Pending::Opened {
-                    channel,
-                    local,
-                    remote: peer,
-                }
-            }
+        let heard = match self.open_single(key, channel, (local, peer), (reading, media)) {
+            Ok(local) => Pending::Opened {
+                channel,
+                local,
+                remote: peer,
+            },
             Err(error) => {
                 let error = channel_error(&error);
                 self.count_refused(error);
@@ -158,6 +146,64 @@ impl Worker {
             }
         };
         self.runtime.inbox.push(key, heard);
+    }
+
+    /// Opens a single socket, whose media comes by the ring where there is one. Gives its address.
+    fn open_single(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        (local, peer): (SocketAddr, Option<SocketAddr>),
+        (reading, media): (Reading, Option<Media>),
+    ) -> io::Result<SocketAddr> {
+        let slot = self.sessions.get_mut(key);
+        let slot = slot.ok_or(io::ErrorKind::NotConnected)?;
+        // The ring shows ports of the worker's alone, and a trace wants whole datagrams.
+        let may = local.port() == 0 && slot.trace.is_none();
+        let ring = self.rings.as_mut().filter(|_| may).zip(media);
+        let (socket, path) = match ring {
+            Some((rings, media)) => {
+                rings.cover(local.ip())?;
+                let socket = self.pairs.reserve_single(local.ip(), media.mark)?;
+                slot.on_ring = true;
+                let port = RingPort {
+                    sink: media.sink,
+                    session: key,
+                    population: slot.population,
+                    mark: Some(media.mark),
+                    connected: peer,
+                };
+                rings.assign(socket.local_addr()?, &port);
+                (socket, MediaPath::Ring)
+            }
+            None => {
+                let buffer = self.pairs.ports().receive_buffer();
+                let path = media.map_or(MediaPath::None, MediaPath::Socket);
+                (net::ports::bind(local, buffer)?, path)
+            }
+        };
+        let bound = socket.local_addr()?.port();
+        let (whose, socket, how) = ((key, channel), (socket, peer), (reading, path));
+        let (runtime, tracer) = (&self.runtime, slot.trace.as_ref());
+        let opened = self.datagrams.open(runtime, whose, socket, how, tracer);
+        let (place, local) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                if path == MediaPath::Ring {
+                    self.single_port_ends(bound, 0);
+                }
+                return Err(error);
+            }
+        };
+        slot.has_single = true;
+        slot.reads_late |= reading == Reading::Late;
+        let state = Channel::Datagrams {
+            place,
+            to: peer,
+            accepted: None,
+        };
+        slot.set_channel(channel, state);
+        Ok(local)
     }
 
     /// Sends what a session wants sent from a single UDP socket.
@@ -222,7 +268,12 @@ impl Worker {
             Channel::Group(place) => self.groups.leave(place, key, runtime),
             Channel::Datagrams {
                 place, accepted, ..
-            } => self.datagrams.close_channel(place, accepted, runtime),
+            } => {
+                let ended = self.datagrams.close_channel(place, accepted, runtime);
+                if let Some(RingEnd { port, arrived }) = ended {
+                    self.single_port_ends(port, arrived);
+                }
+            }
             Channel::Stream(place) => self.close_stream(place),
             Channel::Pair {
                 media,

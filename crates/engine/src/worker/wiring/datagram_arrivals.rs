@@ -332,9 +332,9 @@ impl Worker {
         more
     }
 
-    /// Has sessions hear what a read has brought, and sinks count media. What came to a session's own socket it hears
-    /// together. An endpoint's hear one by one, because what a session makes of a datagram, its end
-    /// perhaps, may change whose the next one is.
+    /// Has sessions hear what a read has brought, and sinks count media. What came to a session's
+    /// own socket it hears together. An endpoint's hear one by one, because what a session makes of
+    /// a datagram, its end perhaps, may change whose the next one is.
     fn hand_over(&mut self, place: usize, owner: Owner, batch: &ReceiveBatch) {
         let clock = self.runtime.clock.same_start();
         let peer = self.datagrams.peer(place);
@@ -409,7 +409,7 @@ impl Worker {
     ) {
         let slot = self.sessions.get(key);
         if slot.and_then(|slot| slot.channel(channel)).is_some() {
-            self.deliver(key, Input::Datagrams { channel, datagrams });
+            self.datagrams_arrived(key, channel, datagrams);
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use measure::{Run, Time, tester};
-use protocol::session::{ChannelId, Closed, Input, Port};
+use protocol::session::{ChannelId, Closed, Datagram, Input, Port};
 
 use crate::worker::Worker;
 use crate::worker::connections::SegmentTimes;
@@ -124,12 +124,19 @@ impl Worker {
                 ref bytes,
                 at,
             } => {
-                let input = Input::Datagram {
-                    channel,
-                    port,
-                    from,
-                    bytes,
-                    at,
+                let alone = [Datagram { from, at, bytes }];
+                let input = match port {
+                    Some(port) => Input::Datagram {
+                        channel,
+                        port,
+                        from,
+                        bytes,
+                        at,
+                    },
+                    None => Input::Datagrams {
+                        channel,
+                        datagrams: &alone,
+                    },
                 };
                 self.deliver(session, input);
             }
@@ -148,6 +155,10 @@ impl Worker {
                 channel,
             } => self.read_to_end(place, session, channel),
             Deferred::Port { place, arrived } => self.give_port_back(place, arrived),
+            Deferred::SinglePort { port, arrived } => {
+                self.pairs.release(port);
+                self.take_back_from_ring(port, arrived);
+            }
         }
     }
 
@@ -238,12 +249,37 @@ impl Worker {
         let datagram = Deferred::Datagram {
             session,
             channel,
-            port,
+            port: Some(port),
             from: datagram.from,
             bytes: Cow::Borrowed(datagram.bytes),
             at: datagram.at,
         };
         self.hear_or_wait(mark, datagram);
+    }
+
+    /// Datagrams of a single socket that no sink counts, for its session. Once its media has begun
+    /// they wait for the ring: what begins it is not held up.
+    pub(crate) fn datagrams_arrived(
+        &mut self,
+        session: SessionKey,
+        channel: ChannelId,
+        datagrams: &[Datagram<'_>],
+    ) {
+        let started = self.slot(session).is_some_and(|slot| slot.has_media());
+        let Some(mark) = started.then(|| self.must_wait(session)).flatten() else {
+            return self.deliver(session, Input::Datagrams { channel, datagrams });
+        };
+        for datagram in datagrams {
+            let waiting = Deferred::Datagram {
+                session,
+                channel,
+                port: None,
+                from: datagram.from,
+                bytes: Cow::Borrowed(datagram.bytes),
+                at: datagram.at,
+            };
+            self.wait(mark, waiting);
+        }
     }
 
     /// A connection has ended, for its session.
@@ -269,11 +305,21 @@ impl Worker {
         self.hear_or_wait(mark, Deferred::Port { place, arrived });
     }
 
+    /// The same of a single socket, which has been closed.
+    pub(crate) fn single_port_ends(&mut self, port: u16, arrived: u32) {
+        let mark = self.mark();
+        self.hear_or_wait(mark, Deferred::SinglePort { port, arrived });
+    }
+
     /// Takes a media port back of which all has been counted that the ring brings.
     fn give_port_back(&mut self, media: usize, arrived: u32) {
-        if let Some(port) = self.pairs.give_back(media)
-            && let Some(rings) = &mut self.rings
-        {
+        if let Some(port) = self.pairs.give_back(media) {
+            self.take_back_from_ring(port, arrived);
+        }
+    }
+
+    fn take_back_from_ring(&mut self, port: u16, arrived: u32) {
+        if let Some(rings) = &mut self.rings {
             rings.take_back(port, arrived, counting!(self));
         }
     }

@@ -13,6 +13,7 @@ use report::{Layout, gate};
 
 use crate::args::{Global, When};
 use crate::exit::{Failure, Message};
+use crate::fold;
 
 /// How to speak to the user.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +110,15 @@ impl Console {
         }
     }
 
+    /// A result in lines. On a terminal those that are too long are folded between words, and go on
+    /// indented by `hanging` more; elsewhere each stays one line, for programs that search it.
+    pub(crate) fn print_folded(self, text: &str, hanging: usize) -> Result<(), Failure> {
+        if io::stdout().is_terminal() {
+            return self.print(&fold::lines(text, width(io::stdout()), hanging));
+        }
+        self.print(text)
+    }
+
     /// A result in JSON.
     pub(crate) fn print_json(self, value: &serde_json::Value) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
@@ -157,7 +167,10 @@ impl Console {
                     (false, false) => GraphicalTheme::none(),
                 };
                 theme.characters.error = "error:".to_owned();
-                let handler = GraphicalReportHandler::new_themed(theme);
+                let mut handler = GraphicalReportHandler::new_themed(theme).with_break_words(false);
+                if io::stderr().is_terminal() {
+                    handler = handler.with_width(width(io::stderr()));
+                }
                 if handler
                     .render_report(&mut text, diagnostic.as_ref())
                     .is_err()

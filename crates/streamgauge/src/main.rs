@@ -5,6 +5,7 @@ mod commands;
 mod console;
 mod exit;
 mod files;
+mod fold;
 mod output;
 mod place;
 mod progress;

@@ -25,7 +25,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         lines.extend_from_slice(first.describe().lines());
         let mut text = lines.join("\n");
         text.push('\n');
-        console.print(&text)?;
+        console.print_folded(&text, 4)?;
     }
     if let Some(ServerStart::Launch { name, .. }) =
         first.server.as_ref().map(|server| &server.start)

@@ -8,8 +8,9 @@ use protocol::registry::PROTOCOLS;
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::console::Console;
+use crate::console::{Console, width};
 use crate::exit::{Exit, Failure};
+use crate::fold;
 
 /// The version of the list in JSON. It grows when a name goes away or changes its meaning.
 const METRICS_VERSION: u32 = 1;
@@ -31,7 +32,7 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
     if text.is_empty() {
         return Err(unknown(wanted));
     }
-    console.print(&text)?;
+    console.print(&fold::lines(&text, width(std::io::stdout()), 0))?;
     Ok(Exit::Pass)
 }
 
@@ -98,11 +99,11 @@ fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str) {
             let _ = writeln!(text, "{gap}Metrics of {title}:");
         }
         let _ = write!(text, "\n  {}  ({})", metric.name, kind(metric));
-        for line in metric.doc.lines() {
-            let _ = write!(text, "\n      {}", line.trim());
+        for paragraph in fold::paragraphs(metric.doc) {
+            let _ = write!(text, "\n      {paragraph}");
         }
         if !metric.reference.is_empty() {
-            let _ = write!(text, "\n      MetricSource: {}", metric.reference);
+            let _ = write!(text, "\n      Source: {}", metric.reference);
         }
         text.push('\n');
     }

@@ -100,3 +100,12 @@ fn metrics_can_be_had_as_data() {
         .expect(104)
         .names("no metric has `nonsense`");
 }
+
+#[test]
+fn metrics_are_folded_between_words_and_name_their_source() {
+    let folder = folder();
+    let listed = run(folder.path(), ["metrics"]).expect(0).stdout;
+    assert!(listed.contains("\n      Source: RFC 3550, 6.4.1 and A.8\n"));
+    let wide = listed.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None);
+}

@@ -1,0 +1,71 @@
+//! Text that is folded between words, so that no terminal breaks a word.
+
+use textwrap::{Options, WordSeparator, WordSplitter};
+
+/// Folds each line to so many columns. What continues a line is indented as that line is, and by
+/// `hanging` more. A word that is longer than a line stays whole.
+pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let next = " ".repeat(indent + hanging);
+        let options = Options::new(width)
+            .subsequent_indent(&next)
+            .break_words(false)
+            .word_separator(WordSeparator::AsciiSpace)
+            .word_splitter(WordSplitter::NoHyphenation);
+        for (number, piece) in textwrap::wrap(line, &options).iter().enumerate() {
+            // What is left between words at the end of a line is no part of the text.
+            let piece = if number == 0 && piece.trim().is_empty() {
+                ""
+            } else {
+                piece
+            };
+            folded.push_str(piece);
+            folded.push('\n');
+        }
+    }
+    folded
+}
+
+/// A text in paragraphs and lists, whose lines were broken elsewhere, each paragraph and each item
+/// on one line.
+pub(crate) fn paragraphs(text: &str) -> Vec<String> {
+    let mut paragraphs: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text.lines().map(str::trim) {
+        let begins = line.is_empty() || line.starts_with("- ") || line.starts_with("* ");
+        match paragraphs.last_mut().filter(|_| open && !begins) {
+            Some(paragraph) => {
+                paragraph.push(' ');
+                paragraph.push_str(line);
+            }
+            None => paragraphs.push(line.to_owned()),
+        }
+        open = !line.is_empty();
+    }
+    paragraphs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_folded_between_words_and_keeps_its_indent() {
+        let text = "short\n\n  threshold: viewers.loss below-seven-percent\n";
+        assert_eq!(
+            lines(text, 20, 4),
+            "short\n\n  threshold:\n      viewers.loss\n      below-seven-percent\n"
+        );
+        assert_eq!(lines(text, 80, 4), text);
+    }
+
+    #[test]
+    fn paragraphs_are_whole_and_items_of_lists_their_own() {
+        assert_eq!(
+            paragraphs("One\nand two.\n\n- an item\n  goes on\n- another"),
+            ["One and two.", "", "- an item goes on", "- another"]
+        );
+    }
+}

@@ -1,10 +1,10 @@
 //! The first thing anybody types.
 
-use crate::support::{Report, alone, folder, run};
+use crate::support::{Report, a_little, folder, run};
 
 #[test]
 fn passes_and_reports() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let json = folder.path().join("demo.json");
     let finished = run(
@@ -39,7 +39,7 @@ fn passes_and_reports() {
 
 #[test]
 fn a_fault_shows_and_fails_the_threshold_on_it() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let arguments = "demo --clients 20 --ramp 100ms --duration 4s --fault loss=5% --json demo.json";
     let mut arguments: Vec<&str> = arguments.split(' ').collect();
@@ -56,7 +56,7 @@ fn a_fault_shows_and_fails_the_threshold_on_it() {
 
 #[test]
 fn a_run_is_reported_again_with_the_same_figures() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let arguments = "demo --clients 5 --ramp 100ms --duration 2s --json first.json --out x.run";
     run(folder.path(), arguments.split(' ')).expect(0);

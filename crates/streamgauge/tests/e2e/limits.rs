@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, alone, folder, free_port, have, number, run, streamgauge,
+    Process, RUN_WITHIN, Report, a_little, folder, free_port, have, number, run, streamgauge,
 };
 
 /// The statement of that kind.
@@ -19,7 +19,7 @@ fn vlc_that_may_open_few_files_is_found_out() {
     if !(have("vlc") && have("ffmpeg") && have("setpriv")) {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let vlm = folder.path().join("vlm.conf");
     let clip = folder.path().join("clips/clip1.mp4");
@@ -73,7 +73,7 @@ thresholds: ['viewers.failed <= 100']
 
 #[test]
 fn a_named_log_is_held_against_own_patterns() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     fs::write(folder.path().join("server.log"), "overrun 0\n").expect("written");

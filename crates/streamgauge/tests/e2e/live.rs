@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Process, RUN_WITHIN, Server, alone, folder, have, wait_for};
+use crate::support::{Process, RUN_WITHIN, Server, a_little, folder, have, wait_for};
 
 /// A terminal that keeps what it shows, as far as the command makes use of one.
 struct Screen {
@@ -118,7 +118,7 @@ fn terminal_shows_one_block_that_is_gone_at_the_end() {
     if !have("script") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -155,7 +155,7 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
     if !have("script") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = in_terminal(folder.path(), &format!("load {} -c 5", server.url()));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, alone, folder, free_port, have, listens, number, run,
+    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
     streamgauge, wait_for,
 };
 
@@ -102,7 +102,7 @@ pub(crate) fn count(report: &Report, name: &str) -> u64 {
 
 #[test]
 fn both_sides_count_every_message() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     for (mode, pattern) in [
         ("sink", &["--every", "20ms"][..]),
@@ -149,7 +149,7 @@ fn both_sides_count_every_message() {
 
 #[test]
 fn stopped_in_the_middle_both_sides_still_count_alike() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let json = folder.path().join("report.json");
@@ -185,7 +185,7 @@ fn stopped_in_the_middle_both_sides_still_count_alike() {
 
 #[test]
 fn what_the_server_does_wrong_is_found_exactly() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     for framing in [&[][..], &["--delimiter", "\\r\\n"]] {
         let faults = [
@@ -253,7 +253,7 @@ fn what_the_server_does_wrong_is_found_exactly() {
 
 #[test]
 fn a_server_that_does_not_read_shows_as_messages_not_sent() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "deaf"]);
     let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
@@ -279,7 +279,7 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
 
 #[test]
 fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let file = folder.path().join("scenario.yaml");
@@ -322,7 +322,7 @@ fn until_the_end(mut stream: TcpStream) -> std::io::Result<()> {
 
 #[test]
 fn hostile_servers_are_named() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let scenario = |url: &str, keys: &str| {
         format!(
@@ -432,7 +432,7 @@ fn split_keys(text: &str) -> Vec<&str> {
 
 #[test]
 fn messages_go_over_tls_and_websockets() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate =
@@ -494,7 +494,7 @@ fn messages_go_over_tls_and_websockets() {
 
 #[test]
 fn messages_go_over_unix_sockets() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let path = folder.path().join("echo.sock");
     let listener = UnixListener::bind(&path).expect("the folder is new");
@@ -536,7 +536,7 @@ fn socat_echoes() {
     if !have("socat") {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let mut command = Command::new("socat");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, alone, folder, number, run, streamgauge, wait_for,
+    Finished, Process, RUN_WITHIN, Report, a_little, folder, number, run, streamgauge, wait_for,
 };
 
 /// Longer than anything takes that is waited for.
@@ -142,7 +142,7 @@ fn in_a_network(network: &str) {
     if !may_make_networks() {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let (outsider, port) = outsider();
     let before = interfaces();
@@ -186,7 +186,7 @@ fn rtsp_over_virtual_ethernet_is_counted_exactly() {
     if !may_make_networks() {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let text = format!(
         "network: veth
@@ -223,7 +223,7 @@ fn after_kill_9_nothing_is_left_of_a_network() {
     if !may_make_networks() {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let before = interfaces();
     scenario(folder.path(), "veth", 4056, "duration: 60s");
@@ -257,7 +257,7 @@ fn a_series_goes_from_network_to_network_and_a_late_source_is_the_testers_fault(
     if !may_make_networks() {
         return;
     }
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     scenario(
         folder.path(),
@@ -290,7 +290,7 @@ vary:
 
 #[test]
 fn what_keeps_a_source_or_a_network_from_being_made_is_said() {
-    let _alone = alone();
+    let _media = a_little();
     let folder = folder();
     let text = "sources: { channels: { to: 'udp://239.81.0.1:4056', interface: nosuch0 } }
 clients: { viewers: { urls: ['http://127.0.0.1:9/udp/239.81.0.1:4056'], load: { clients: 1 } } }

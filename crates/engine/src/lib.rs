@@ -10,6 +10,7 @@ mod coverage;
 mod crew;
 mod error;
 mod linger;
+pub mod link;
 mod machine;
 mod media;
 mod messages;

@@ -8,11 +8,15 @@
 //! meet the same fate, whatever the times, and one setting does not change what another does.
 
 mod codel;
+mod config;
 mod counts;
 mod model;
 mod random;
 mod settings;
+mod text;
 
+pub use config::{Course, Keys, LinkConfig, Phase, Stage};
 pub use counts::Counts;
 pub use model::{Delivery, Link};
 pub use settings::{Discipline, Jitter, Loss, Lost, Outage, Queue, QueueLimit, Settings, Shape};
+pub use text::HeldBack;

@@ -11,6 +11,7 @@
 pub mod health;
 pub mod histogram;
 pub mod human;
+pub mod link;
 pub mod media;
 pub mod metric;
 pub mod recorder;
@@ -27,6 +28,7 @@ pub mod verdict;
 
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
+pub use link::LINK_CATALOGUE;
 pub use metric::{
     Better, Catalogue, ContentCheck, CounterId, Disqualifier, GaugeId, Group, HistogramId, Meaning,
     Metric, Statistic, TableColumn, Unit,

@@ -4,7 +4,7 @@
 //! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
 //! read with their time, in [`options`], where socket options are set that no safe crate offers, in
 //! [`files`], in [`multicast`], in [`namespace`], in [`thread`], where another thread's clock is
-//! read, in [`mod@prefetch`], and in [`ring`], where memory is shared with the kernel.
+//! read, in [`mod@prefetch`], in [`tun`], and in [`ring`], where memory is shared with the kernel.
 
 pub mod batch;
 pub mod claim;
@@ -23,6 +23,7 @@ pub mod thread;
 pub mod timer;
 #[cfg(not(fuzzing))]
 pub mod tls;
+pub mod tun;
 pub mod waker;
 
 pub use batch::{ReceiveBatch, SendBatch};
@@ -34,4 +35,5 @@ pub use ports::PortRange;
 pub use prefetch::prefetch;
 pub use ring::{PacketRing, RingSettings};
 pub use timer::Timer;
+pub use tun::Tun;
 pub use waker::Waker;

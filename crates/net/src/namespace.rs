@@ -118,24 +118,45 @@ impl Namespace {
         self.within(|| {
             Netlink::open()?.add_veth(own.interface, theirs.interface, other.0.as_fd())
         })?;
-        for (space, end) in [(self, own), (other, theirs)] {
-            space.within(|| {
-                let mut netlink = Netlink::open()?;
-                for &(address, prefix) in end.addresses {
-                    let added = netlink.add_address(end.interface, address, prefix);
-                    // This machine may be without IPv6.
-                    if address.is_ipv4() {
-                        added?;
-                    }
+        self.set_up(own)?;
+        other.set_up(theirs)
+    }
+
+    /// Gives an interface in it its addresses, and switches it on.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` where there is no such interface; what
+    /// else the operating system says.
+    pub fn set_up(&self, end: &Tie<'_>) -> io::Result<()> {
+        self.within(|| {
+            let mut netlink = Netlink::open()?;
+            for &(address, prefix) in end.addresses {
+                let added = netlink.add_address(end.interface, address, prefix);
+                // This machine may be without IPv6.
+                if address.is_ipv4() {
+                    added?;
                 }
-                netlink.set_up(end.interface)
-            })?;
-        }
-        Ok(())
+            }
+            netlink.set_up(end.interface)
+        })
+    }
+
+    /// Has everything leave by that interface that is for no network it knows.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN; what else the operating system says.
+    pub fn all_by(&self, interface: &str) -> io::Result<()> {
+        self.within(|| {
+            let mut netlink = Netlink::open()?;
+            netlink.add_route(Ipv4Addr::UNSPECIFIED.into(), 0, interface)?;
+            // This machine may be without IPv6.
+            let _ = netlink.add_route(Ipv6Addr::UNSPECIFIED.into(), 0, interface);
+            Ok(())
+        })
     }
 }
 
-/// One end of a pair of interfaces.
+/// An interface and its addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Tie<'a> {
     /// What the interface is called; at most 15 bytes.

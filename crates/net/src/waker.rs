@@ -1,7 +1,7 @@
 //! Waking a thread that waits for its sockets.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -25,6 +25,20 @@ impl Waker {
         // It fails only where so many wakes were not looked at that their count would overflow, and
         // then there is one to be seen.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Waker {
+    /// Forgets that it was woken: for who polls it level-triggered.
+    pub fn clear(&self) {
+        // Where nobody has woken it, there is nothing to be read.
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

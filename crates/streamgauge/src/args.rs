@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and with what.
 
 mod help;
+mod link;
 mod load;
 mod protocol_options;
 mod send;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use link::Link;
 pub(crate) use load::{Demo, Load, Protocol, Receiving, Tracing};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;
@@ -113,6 +115,8 @@ pub(crate) enum Command {
     /// Receive media on this machine for runs on another, which know a secret, and report back what
     /// came
     Receive(Receive),
+    /// Run any program behind an emulated link: delay, loss, rate, queue
+    Link(Box<Link>),
     /// Report a run again, out of its run file, or a series out of its folder
     Report(Report),
     /// List every metric: name, unit, definition and source

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Stopped,
     /// The measurement is invalid.
     Invalid,
+    /// As a program ended that was to be run.
+    Program(u8),
 }
 
 impl Exit {
@@ -28,6 +30,7 @@ impl Exit {
             Exit::Bad => verdict::EXIT_BAD_SCENARIO,
             Exit::Stopped => verdict::EXIT_STOPPED,
             Exit::Invalid => verdict::EXIT_INVALID,
+            Exit::Program(code) => code,
         }
     }
 

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::serve(arguments, console),
         Command::Send(arguments) => commands::send::send(arguments, console),
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
+        Command::Link(arguments) => commands::link::link(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
         Command::Servers(arguments) => commands::servers::servers(arguments, console),

@@ -4,6 +4,7 @@ mod attend;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod link;
 pub(crate) mod listings;
 pub(crate) mod load;
 pub(crate) mod play;

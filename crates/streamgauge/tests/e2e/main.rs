@@ -13,6 +13,7 @@ mod hostile;
 mod http_ts;
 mod kept;
 mod limits;
+mod link;
 mod live;
 mod media;
 mod message_limits;

@@ -1,0 +1,207 @@
+//! One direction of an emulated link: packets out of one interface, through the model, into the
+//! other.
+
+use std::io;
+
+use link::{Counts, Course, Delivery, Link, Lost};
+use measure::link::{
+    BYTES, CORRUPTED, DELAY, DELIVERED, DELIVERED_BYTES, DUPLICATED, LATENESS, LINK_CATALOGUE,
+    LOST, LOST_BY_CHANCE, LOST_BY_CODEL, LOST_IN_OUTAGES, LOST_QUEUE_FULL, LOST_TOO_LONG, OVERLOAD,
+    PACKETS, PLANNED_DELAY, QUEUE_BYTES, REORDERED,
+};
+use measure::{CounterId, Recorder, Time, Window};
+use net::{Clock, Tun};
+
+/// How many packets leave or are read at a time, before the other direction has its turn: some
+/// 50 µs.
+const BURST: usize = 16;
+
+/// The longest packet that an interface can carry.
+const LONGEST: usize = 65_535;
+
+/// How many buffers are kept for packets to come.
+const SPARE: usize = 4096;
+
+/// How many packets may be in it. A link that holds more has a delay that its rate does not fit:
+/// what comes then is dropped as overload. With packets of 1,500 bytes these are 300 MB.
+const MOST_HELD: usize = 200_000;
+
+/// One direction, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Direction {
+    model: Link<Vec<u8>>,
+    /// What came before the record began. It still arrives, and is in no record.
+    before: Option<Link<Vec<u8>>>,
+    recorder: Recorder,
+    /// What the recorder has of the model's counts.
+    recorded: Counts,
+    /// The most bytes in the queue, in this window.
+    queue_bytes: u64,
+    /// The kernel's count of what it dropped at the near interface.
+    dropped: u64,
+    /// What windows saw that nobody has taken.
+    kept: Option<Window>,
+    spare: Vec<Vec<u8>>,
+    buffer: Box<[u8]>,
+}
+
+impl Direction {
+    pub(super) fn new(course: Course, seed: u64) -> Direction {
+        Direction {
+            model: Link::new(course.settings, course.changes, seed),
+            before: None,
+            recorder: Recorder::new(LINK_CATALOGUE),
+            recorded: Counts::default(),
+            queue_bytes: 0,
+            dropped: 0,
+            kept: None,
+            spare: Vec::new(),
+            buffer: vec![0; LONGEST].into_boxed_slice(),
+        }
+    }
+
+    /// Begins the record, and the model anew: from now on packets are numbered from 0.
+    pub(super) fn begin(&mut self, course: Course, seed: u64, near: &Tun) {
+        let model = Link::new(course.settings, course.changes, seed);
+        self.before = Some(std::mem::replace(&mut self.model, model));
+        self.recorder.take_window();
+        self.kept = None;
+        self.recorded = Counts::default();
+        self.queue_bytes = 0;
+        self.dropped = near.dropped().unwrap_or(self.dropped);
+    }
+
+    /// Has packets leave that are due, some at a time. Gives whether any were.
+    pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun) -> bool {
+        let mut any = self.deliver_old(clock, far);
+        for _ in 0..BURST {
+            let now = clock.now();
+            let Some(delivery) = self.model.take(now) else {
+                break;
+            };
+            any = true;
+            let (came, due, copy) = (delivery.came, delivery.due, delivery.copy);
+            if self.write(delivery, far).is_err() {
+                self.recorder.add(OVERLOAD, 1);
+            }
+            if !copy {
+                let recorder = &mut self.recorder;
+                recorder.record_together(PLANNED_DELAY, nanos(due, came));
+                recorder.record_together(DELAY, nanos(now, came));
+            }
+            self.recorder.record_together(LATENESS, nanos(now, due));
+        }
+        any
+    }
+
+    fn deliver_old(&mut self, clock: &Clock, far: &Tun) -> bool {
+        let Some(before) = &mut self.before else {
+            return false;
+        };
+        if let Some(delivery) = before.take(clock.now()) {
+            // It is in no record.
+            let _ = self.write(delivery, far);
+            return true;
+        }
+        if before.held() == 0 {
+            self.before = None;
+        }
+        false
+    }
+
+    fn write(&mut self, delivery: Delivery<Vec<u8>>, far: &Tun) -> io::Result<()> {
+        let mut packet = delivery.packet;
+        if let Some(draw) = delivery.wrong_bit
+            && !packet.is_empty()
+        {
+            let bit = draw % (packet.len() as u64 * 8);
+            packet[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        let written = match far.write(&packet) {
+            // The receiving kernel refuses what a wrong bit has made no IP packet any more.
+            Err(error)
+                if error.kind() == io::ErrorKind::InvalidInput && delivery.wrong_bit.is_some() =>
+            {
+                Ok(())
+            }
+            written => written,
+        };
+        if self.spare.len() < SPARE {
+            packet.clear();
+            self.spare.push(packet);
+        }
+        written
+    }
+
+    /// Takes in packets that have come, some at a time. Gives whether any had.
+    pub(super) fn take_in(&mut self, clock: &Clock, near: &Tun) -> io::Result<bool> {
+        for number in 0..BURST {
+            let length = match near.read(&mut self.buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(number > 0),
+                Err(error) => return Err(error),
+            };
+            if self.model.held() >= MOST_HELD {
+                self.recorder.add(OVERLOAD, 1);
+                continue;
+            }
+            let mut packet = self.spare.pop().unwrap_or_default();
+            packet.extend_from_slice(&self.buffer[..length]);
+            // What is lost is counted by the model.
+            let _: Result<(), Lost> = self.model.send(clock.now(), length, packet);
+            self.queue_bytes = self.queue_bytes.max(self.model.queued_bytes());
+        }
+        Ok(true)
+    }
+
+    /// When a packet is to leave next.
+    pub(super) fn next(&self) -> Option<Time> {
+        let before = self.before.as_ref().and_then(Link::next);
+        self.model.next().into_iter().chain(before).min()
+    }
+
+    /// Hands over what the window saw.
+    pub(super) fn window(&mut self, near: &Tun) -> Window {
+        let (before, now) = (self.recorded, self.model.counts());
+        let lost = Counts::lost;
+        let counted: [(CounterId, u64, u64); 13] = [
+            (PACKETS, before.packets, now.packets),
+            (BYTES, before.bytes, now.bytes),
+            (LOST, lost(&before), lost(&now)),
+            (LOST_BY_CHANCE, before.lost_by_chance, now.lost_by_chance),
+            (LOST_IN_OUTAGES, before.lost_in_outages, now.lost_in_outages),
+            (LOST_TOO_LONG, before.lost_too_long, now.lost_too_long),
+            (LOST_QUEUE_FULL, before.lost_queue_full, now.lost_queue_full),
+            (LOST_BY_CODEL, before.lost_by_codel, now.lost_by_codel),
+            (DELIVERED, before.delivered, now.delivered),
+            (DELIVERED_BYTES, before.delivered_bytes, now.delivered_bytes),
+            (DUPLICATED, before.duplicated, now.duplicated),
+            (REORDERED, before.reordered, now.reordered),
+            (CORRUPTED, before.corrupted, now.corrupted),
+        ];
+        for (counter, before, now) in counted {
+            self.recorder.add(counter, now - before);
+        }
+        self.recorded = now;
+        let dropped = near.dropped().unwrap_or(self.dropped);
+        self.recorder
+            .add(OVERLOAD, dropped.saturating_sub(self.dropped));
+        self.dropped = dropped;
+        self.recorder.set(QUEUE_BYTES, self.queue_bytes as f64);
+        self.queue_bytes = self.model.queued_bytes();
+        let mut window = self.recorder.take_window();
+        if let Some(kept) = self.kept.take() {
+            window.merge(&kept, LINK_CATALOGUE);
+        }
+        window
+    }
+
+    /// Keeps what a window saw for the next one.
+    pub(super) fn keep(&mut self, window: Window) {
+        self.kept = Some(window);
+    }
+}
+
+fn nanos(later: Time, earlier: Time) -> u64 {
+    u64::try_from(later.since(earlier).as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,422 @@
+//! What a link is asked to do, in both directions and over time, and what each direction does of it.
+
+use std::time::Duration;
+
+use measure::Time;
+use measure::units::{BitRate, Ratio, TimeSpan};
+use serde::Serialize;
+
+use crate::settings::{Jitter, Loss, Outage, Queue, Settings};
+use crate::text::HeldBack;
+
+/// The longest delay of one direction: who waits longer measures something else.
+const MOST_DELAY: Duration = Duration::from_secs(60);
+
+/// The most changes over time.
+const MOST_CHANGES: usize = 100_000;
+
+/// Settings of a link, of which each may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Keys {
+    /// How long a packet takes, one way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<TimeSpan>,
+    /// How that varies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// What is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// Bits per second that pass, of packets with their IP headers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+    /// What waits while others pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// The share of packets that arrive twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Ratio>,
+    /// The share of packets that are held back, and for how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<HeldBack>,
+    /// The share of packets that arrive with a wrong bit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Ratio>,
+    /// When nothing passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outages: Option<Vec<Outage>>,
+}
+
+/// What a link is asked to do from some time on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Phase {
+    /// How long a packet takes there and back; half of it each way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<TimeSpan>,
+    /// In both directions.
+    #[serde(flatten)]
+    pub both: Keys,
+    /// From the clients to the server, in place of what is said of both.
+    #[serde(skip_serializing_if = "is_default")]
+    pub up: Keys,
+    /// From the server to the clients, in place of what is said of both.
+    #[serde(skip_serializing_if = "is_default")]
+    pub down: Keys,
+}
+
+/// What a link is asked to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkConfig {
+    /// What it does at first.
+    #[serde(flatten)]
+    pub first: Phase,
+    /// The longest packet that passes either way, in bytes with its IP header. Default 1,500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// What it does from these times on; what a stage does not say stays as it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
+}
+
+/// What a link does from that time on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stage {
+    /// When, counted from the beginning of the run.
+    pub at: TimeSpan,
+    /// What is different from then on.
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What one direction of a link does over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// What it does at first.
+    pub settings: Settings,
+    /// What it does from these times on, counted from the beginning of the run; in order.
+    pub changes: Vec<(Time, Settings)>,
+}
+
+impl Keys {
+    /// Takes over what the others say; what they do not say stays.
+    pub fn overlay(&mut self, other: &Keys) {
+        fn put<T: Clone>(own: &mut Option<T>, other: &Option<T>) {
+            if other.is_some() {
+                own.clone_from(other);
+            }
+        }
+        put(&mut self.delay, &other.delay);
+        put(&mut self.jitter, &other.jitter);
+        put(&mut self.loss, &other.loss);
+        put(&mut self.rate, &other.rate);
+        put(&mut self.queue, &other.queue);
+        put(&mut self.duplicate, &other.duplicate);
+        put(&mut self.reorder, &other.reorder);
+        put(&mut self.corrupt, &other.corrupt);
+        put(&mut self.outages, &other.outages);
+    }
+
+    fn settings(&self) -> Result<Settings, String> {
+        let delay = self.delay.unwrap_or_default().0;
+        if delay > MOST_DELAY {
+            return Err(format!(
+                "a delay of {} is more than {} one way",
+                TimeSpan(delay),
+                TimeSpan(MOST_DELAY)
+            ));
+        }
+        if self.queue.is_some() && self.rate.is_none() {
+            return Err("a queue means nothing without a rate: add `rate`".to_owned());
+        }
+        if self.rate == Some(BitRate(0)) {
+            return Err("at a rate of 0 nothing passes: write an outage for that".to_owned());
+        }
+        let mut outages = self.outages.clone().unwrap_or_default();
+        outages.sort_by_key(|outage| outage.from);
+        let held_back = self.reorder.unwrap_or_default();
+        Ok(Settings {
+            delay,
+            jitter: self.jitter.unwrap_or_default(),
+            loss: self.loss.clone().unwrap_or_default(),
+            rate: self.rate.map(|rate| rate.0),
+            queue: self.queue.unwrap_or_default(),
+            duplicate: self.duplicate.unwrap_or_default().0,
+            reorder: held_back.share,
+            held_back: held_back.by,
+            corrupt: self.corrupt.unwrap_or_default().0,
+            outages,
+            // The interfaces have it.
+            mtu: None,
+        })
+    }
+}
+
+impl Phase {
+    /// What each direction does, beginning with what it did.
+    fn onto(&self, [up, down]: &mut [Keys; 2]) -> Result<(), String> {
+        if self.rtt.is_some() && self.both.delay.is_some() {
+            return Err("`rtt` is twice the `delay`: write one of them".to_owned());
+        }
+        let half = self.rtt.map(|rtt| TimeSpan(rtt.0 / 2));
+        for (keys, own) in [(up, &self.up), (down, &self.down)] {
+            keys.delay = half.or(keys.delay);
+            keys.overlay(&self.both);
+            keys.overlay(own);
+        }
+        Ok(())
+    }
+}
+
+impl LinkConfig {
+    /// What each direction does: from the clients to the server, and back.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn courses(&self) -> Result<[Course; 2], String> {
+        let mut keys = <[Keys; 2]>::default();
+        self.first.onto(&mut keys)?;
+        let first = [keys[0].settings()?, keys[1].settings()?];
+        let mut courses = first.map(|settings| Course {
+            settings,
+            changes: Vec::new(),
+        });
+        if self.stages.len() > MOST_CHANGES {
+            return Err(format!("a link has at most {MOST_CHANGES} stages"));
+        }
+        let mut before = None;
+        for stage in &self.stages {
+            if before.is_some_and(|before| before >= stage.at) {
+                return Err(format!(
+                    "stages are in order of time, and {} is not after the one before",
+                    stage.at
+                ));
+            }
+            before = Some(stage.at);
+            let at = Time::from_start(stage.at.0);
+            let said = stage.phase.onto(&mut keys);
+            said.map_err(|error| format!("at {}: {error}", stage.at))?;
+            for (course, keys) in courses.iter_mut().zip(&keys) {
+                let settings = keys.settings();
+                let settings = settings.map_err(|error| format!("at {}: {error}", stage.at))?;
+                course.changes.push((at, settings));
+            }
+        }
+        Ok(courses)
+    }
+
+    /// Stages out of a trace: lines of `time,rate,delay,loss`, in seconds, bits per second, seconds
+    /// one way, and a share from 0 to 1. A field may be empty: that stays as it was. A first line
+    /// with names is passed over, and so are lines that begin with `#`.
+    ///
+    /// # Errors
+    /// What cannot be read, with the number of its line.
+    pub fn stages_of_trace(text: &str) -> Result<Vec<Stage>, String> {
+        let mut stages = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let is_heading = index == 0 && line.starts_with(|first: char| first.is_alphabetic());
+            if line.is_empty() || line.starts_with('#') || is_heading {
+                continue;
+            }
+            let stage = stage(line).map_err(|error| format!("line {}: {error}", index + 1))?;
+            stages.push(stage);
+            if stages.len() > MOST_CHANGES {
+                return Err(format!("a trace has at most {MOST_CHANGES} lines"));
+            }
+        }
+        Ok(stages)
+    }
+
+    /// What it does, in words.
+    pub fn line(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(rtt) = self.first.rtt {
+            words.push(format!("RTT {rtt}"));
+        }
+        words.extend(self.first.both.words());
+        for (name, keys) in [("up", &self.first.up), ("down", &self.first.down)] {
+            let own = keys.words();
+            if !own.is_empty() {
+                words.push(format!("{name}: {}", own.join(" ")));
+            }
+        }
+        if let Some(mtu) = self.mtu {
+            words.push(format!("MTU {mtu}"));
+        }
+        if !self.stages.is_empty() {
+            words.push(format!("{} changes", self.stages.len()));
+        }
+        match words.is_empty() {
+            true => "no delay, no loss".to_owned(),
+            false => words.join(", "),
+        }
+    }
+}
+
+impl Keys {
+    fn words(&self) -> Vec<String> {
+        let outages = self.outages.iter().flatten();
+        let outages: Vec<String> = outages.map(Outage::to_string).collect();
+        let words = [
+            self.delay.map(|delay| format!("delay {delay}")),
+            self.jitter.map(|jitter| format!("jitter {jitter}")),
+            self.loss.as_ref().map(|loss| match loss {
+                Loss::List(list) => format!("loss of {} listed packets", list.len()),
+                loss => format!("loss {loss}"),
+            }),
+            self.rate.map(|rate| format!("rate {rate}")),
+            self.queue.map(|queue| format!("queue {queue}")),
+            self.duplicate.map(|share| format!("duplicate {share}")),
+            self.reorder.map(|held| format!("reorder {held}")),
+            self.corrupt.map(|share| format!("corrupt {share}")),
+            (!outages.is_empty()).then(|| format!("outages {}", outages.join(" "))),
+        ];
+        words.into_iter().flatten().collect()
+    }
+}
+
+fn stage(line: &str) -> Result<Stage, String> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [time, rate, delay, loss] = fields[..] else {
+        return Err("it has not four fields: `time,rate,delay,loss`".to_owned());
+    };
+    let number = |name: &str, text: &str| match text {
+        "" => Ok(None),
+        _ => match text.parse::<f64>() {
+            Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
+            _ => Err(format!("`{text}` is no {name}: a number from 0 up")),
+        },
+    };
+    let span = |seconds: f64| Duration::try_from_secs_f64(seconds).map(TimeSpan);
+    let at = number("time", time)?.ok_or("it has no time")?;
+    let share = number("loss", loss)?;
+    if share.is_some_and(|share| share > 1.0) {
+        return Err("a loss is a share from 0 to 1".to_owned());
+    }
+    let delay = number("delay", delay)?.map(span).transpose();
+    Ok(Stage {
+        at: span(at).map_err(|error| error.to_string())?,
+        phase: Phase {
+            both: Keys {
+                delay: delay.map_err(|error| error.to_string())?,
+                rate: number("rate", rate)?.map(|rate| BitRate(rate as u64)),
+                loss: share.map(|share| match share {
+                    0.0 => Loss::None,
+                    share => Loss::Random(share),
+                }),
+                ..Keys::default()
+            },
+            ..Phase::default()
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> TimeSpan {
+        TimeSpan(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_direction_says_more_than_both_and_a_stage_more_than_before() {
+        let config = LinkConfig {
+            first: Phase {
+                rtt: Some(ms(100)),
+                both: Keys {
+                    loss: Some(Loss::Random(0.5)),
+                    ..Keys::default()
+                },
+                down: Keys {
+                    delay: Some(ms(70)),
+                    ..Keys::default()
+                },
+                ..Phase::default()
+            },
+            stages: vec![Stage {
+                at: ms(2000),
+                phase: Phase {
+                    up: Keys {
+                        loss: Some(Loss::None),
+                        ..Keys::default()
+                    },
+                    ..Phase::default()
+                },
+            }],
+            ..LinkConfig::default()
+        };
+        let [up, down] = config.courses().expect("it can be");
+        assert_eq!(up.settings.delay, ms(50).0);
+        assert_eq!(down.settings.delay, ms(70).0);
+        assert_eq!(up.settings.loss, Loss::Random(0.5));
+        let [(at, up)] = &up.changes[..] else {
+            panic!("one change")
+        };
+        assert_eq!(*at, Time::from_start(Duration::from_secs(2)));
+        assert_eq!((&up.loss, up.delay), (&Loss::None, ms(50).0));
+        assert_eq!(down.changes[0].1.loss, Loss::Random(0.5));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |keys: Keys, rtt: Option<TimeSpan>| {
+            let first = Phase {
+                rtt,
+                both: keys,
+                ..Phase::default()
+            };
+            let config = LinkConfig {
+                first,
+                ..LinkConfig::default()
+            };
+            config.courses().expect_err("it cannot be")
+        };
+        let delay = Keys {
+            delay: Some(ms(1)),
+            ..Keys::default()
+        };
+        assert!(refused(delay, Some(ms(2))).contains("write one"));
+        let queue = Keys {
+            queue: Some(Queue::default()),
+            ..Keys::default()
+        };
+        assert!(refused(queue, None).contains("`rate`"));
+        assert!(refused(Keys::default(), Some(ms(200_000))).contains("60s"));
+        let stage = |at| Stage {
+            at: ms(at),
+            ..Stage::default()
+        };
+        let config = LinkConfig {
+            stages: vec![stage(2), stage(1)],
+            ..LinkConfig::default()
+        };
+        assert!(config.courses().expect_err("no").contains("in order"));
+    }
+
+    #[test]
+    fn a_trace_is_read_line_by_line() {
+        let text = "time,rate,delay,loss\n# a comment\n0,2000000,0.05,0\n1.5,,,0.02\n";
+        let stages = LinkConfig::stages_of_trace(text).expect("it can be read");
+        assert_eq!(stages.len(), 2);
+        assert_eq!(stages[0].phase.both.rate, Some(BitRate(2_000_000)));
+        assert_eq!(stages[1].at, ms(1500));
+        assert_eq!(stages[1].phase.both.loss, Some(Loss::Random(0.02)));
+        assert_eq!(stages[1].phase.both.rate, None);
+        for (text, said) in [
+            ("0,1,2", "line 1: it has not four fields"),
+            ("0,x,,", "`x` is no rate"),
+            ("\n,1,,", "line 2: it has no time"),
+            ("0,,,1.5", "from 0 to 1"),
+            ("-1,,,", "`-1` is no time"),
+            ("1e300,,,", "line 1"),
+        ] {
+            let error = LinkConfig::stages_of_trace(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

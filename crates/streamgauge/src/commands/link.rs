@@ -1,0 +1,234 @@
+//! `streamgauge link`: any program behind an emulated link.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+
+use engine::link::{Behind, LinkWindow, Plan};
+use link::LinkConfig;
+use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
+use measure::{Statistic, Totals};
+use report::human::{count, length, plural, ratio, seconds};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+
+/// The longest packet, unless another is said.
+const USUAL_MTU: u16 = 1500;
+
+/// What stands for this machine's address in the program's arguments.
+const HOST: &str = "{host}";
+
+/// The version of the record in JSON.
+const RECORD_VERSION: u32 = 1;
+
+/// Ends as the program does.
+pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Failure> {
+    let config = config(arguments)?;
+    let seed = arguments.seed.unwrap_or_else(args::new_seed);
+    let plan = Plan {
+        courses: config.courses().map_err(Failure::bad)?,
+        seed,
+    };
+    // Before anything begins, because they are for the program.
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::bad(format_args!("cannot listen for signals: {error}")))?;
+    let handle = signals.handle();
+    let behind = Behind::make(plan, config.mtu.unwrap_or(USUAL_MTU)).map_err(not_made)?;
+    console.say(&format!(
+        "link: {}; seed {seed}; this machine is {}, the program {}",
+        config.line(),
+        behind.machine(),
+        behind.program()
+    ));
+    if !behind.goes_first() {
+        console.say(
+            "warning: the link may not go before other programs (CAP_SYS_NICE): on a busy machine \
+             packets leave late",
+        );
+    }
+    let mut child = start(&arguments.command, &behind)?;
+    let program = Pid::from_child(&child);
+    let forward = std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let signal = match signal {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                // The terminal gives them to the program itself.
+                _ => continue,
+            };
+            // It may have ended.
+            let _ = kill_process(program, signal);
+        }
+    });
+    let ended = child.wait();
+    handle.close();
+    let _ = forward.join();
+    let record = behind.stop();
+    let status = ended.map_err(|error| {
+        Failure::bad(format_args!("cannot wait for the program to end: {error}"))
+    })?;
+    let record = record.map_err(|error| Failure {
+        exit: Exit::Invalid,
+        ..Failure::bad(format_args!("the link ended early: {error}"))
+    })?;
+    let fit = show(record, &config, seed, arguments, console)?;
+    Ok(match Exit::Program(code(status)) {
+        Exit::Program(0) if !fit => Exit::Invalid,
+        exit => exit,
+    })
+}
+
+fn config(arguments: &args::Link) -> Result<LinkConfig, Failure> {
+    let mut config = arguments.config();
+    if let Some(path) = &arguments.trace {
+        let bad = |error: String| Failure::bad(format_args!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| bad(report::io_reason(&error)))?;
+        config.stages = LinkConfig::stages_of_trace(&text).map_err(bad)?;
+    }
+    Ok(config)
+}
+
+fn not_made(error: io::Error) -> Failure {
+    let help = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ": it takes CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root"
+        }
+        io::ErrorKind::NotFound => ": there is no /dev/net/tun; load the kernel module `tun`",
+        _ => "",
+    };
+    Failure::bad(format_args!("cannot make the link: {error}{help}"))
+}
+
+fn start(words: &[OsString], behind: &Behind) -> Result<Child, Failure> {
+    let host = behind.machine().to_string();
+    let words: Vec<OsString> = words
+        .iter()
+        .map(|word| match word.to_str() {
+            Some(word) => word.replace(HOST, &host).into(),
+            None => word.clone(),
+        })
+        .collect();
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Failure::bad("no program: name it behind `--`"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env("STREAMGAUGE_LINK_HOST", &host);
+    behind.spawn(&mut command).map_err(|error| {
+        let program = program.to_string_lossy();
+        Failure::bad(format_args!("cannot start `{program}`: {error}"))
+    })
+}
+
+/// As a shell says it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    u8::try_from(code.unwrap_or(1)).unwrap_or(1)
+}
+
+/// Shows the record. Gives whether the link did what it was to do.
+fn show(
+    record: Option<LinkWindow>,
+    config: &LinkConfig,
+    seed: u64,
+    arguments: &args::Link,
+    console: Console,
+) -> Result<bool, Failure> {
+    let Some(record) = record else {
+        return Ok(true);
+    };
+    let directions = [(UPLINK, record.up), (DOWNLINK, record.down)].map(|(name, window)| {
+        let mut totals = Totals::new(LINK_CATALOGUE);
+        totals.add(&window, 0.0);
+        (name, totals)
+    });
+    let mut reasons = Vec::new();
+    for (name, totals) in &directions {
+        console.say(&line(name, totals));
+        reasons.extend(measure::link::unfit(totals).map(|reason| format!("{name}: {reason}")));
+    }
+    for reason in &reasons {
+        console.say(&format!("the link is not to be trusted: {reason}"));
+    }
+    if let Some(path) = &arguments.json {
+        let of = |totals: &Totals| report::metrics::Metrics::of(totals);
+        let [up, down] = &directions;
+        let record = json!({
+            "link_version": RECORD_VERSION,
+            "link": config,
+            "seed": seed,
+            "fit": reasons.is_empty(),
+            "reasons": reasons,
+            UPLINK: of(&up.1),
+            DOWNLINK: of(&down.1),
+        });
+        let text = serde_json::to_string_pretty(&record).map_err(Failure::bad)? + "\n";
+        std::fs::write(path, text).map_err(|error| {
+            let reason = report::io_reason(&error);
+            Failure::bad(format_args!("cannot write {}: {reason}", path.display()))
+        })?;
+    }
+    Ok(reasons.is_empty())
+}
+
+/// What one direction did.
+fn line(name: &str, totals: &Totals) -> String {
+    let value = |metric| totals.named(metric, Statistic::Value).unwrap_or(0.0);
+    let mut line = format!(
+        "{name:<9} {}",
+        plural(value("packets"), "packet", "packets")
+    );
+    let lost = value("lost");
+    if lost > 0.0 {
+        let share = totals.named("loss", Statistic::Value).unwrap_or(0.0);
+        let why: Vec<String> = [
+            ("lost_by_chance", "by chance"),
+            ("lost_in_outages", "in outages"),
+            ("lost_too_long", "too long"),
+            ("lost_queue_full", "queue full"),
+            ("lost_by_codel", "by CoDel"),
+        ]
+        .into_iter()
+        .filter(|&(metric, _)| value(metric) > 0.0)
+        .map(|(metric, words)| format!("{} {words}", count(value(metric))))
+        .collect();
+        line += &format!(
+            ", {} lost ({}): {}",
+            count(lost),
+            ratio(share),
+            why.join(", ")
+        );
+    } else {
+        line += ", none lost";
+    }
+    for (metric, words) in [
+        ("duplicated", "duplicated"),
+        ("reordered", "reordered"),
+        ("corrupted", "corrupted"),
+    ] {
+        if value(metric) > 0.0 {
+            line += &format!(", {} {words}", count(value(metric)));
+        }
+    }
+    if let Some(queue) = totals
+        .named("queue_bytes", Statistic::Max)
+        .filter(|&queue| queue > 0.0)
+    {
+        line += &format!("; queue up to {}", length(queue));
+    }
+    let time = |metric, statistic| totals.named(metric, statistic).map(seconds);
+    let [p50, p99] = [0.5, 0.99].map(Statistic::Quantile);
+    if let (Some(planned), Some(real)) = (time("planned_delay", p50), time("delay", p50)) {
+        line += &format!("; delay p50 {real} (planned {planned})");
+    }
+    if let (Some(late), Some(most)) = (time("lateness", p99), time("lateness", Statistic::Max)) {
+        line += &format!("; late p99 {late}, max {most}");
+    }
+    line
+}

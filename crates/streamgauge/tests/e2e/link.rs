@@ -1,0 +1,263 @@
+//! A program behind an emulated link: exactly those packets arrive that the link let through, as
+//! late as was asked for, and the record says so.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::support::{Finished, Process, a_little, folder, streamgauge, wait_for};
+
+/// Longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A network with a loopback interface; none where it cannot be made.
+fn network() -> Option<Namespace> {
+    let space = Namespace::with_multicast()?;
+    Path::new("/dev/net/tun").exists().then_some(space)
+}
+
+fn run(space: &Namespace, folder: &Path, options: &[&str], program: &[&str]) -> Finished {
+    let arguments = ["link"].iter().chain(options).chain(&["--"]).chain(program);
+    let command = streamgauge(arguments.map(OsStr::new));
+    Process::start(space.within(&command), folder).finish(PATIENCE)
+}
+
+/// Sends numbered datagrams to an echo at the other end, waits for what comes back, and prints the
+/// numbers. It is done when the last one is back, which is not lost.
+const ASK: &str = "
+import os, socket, sys, time
+sent = int(sys.argv[1])
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.connect((os.environ['STREAMGAUGE_LINK_HOST'], int(sys.argv[2])))
+end.settimeout(30)
+begun = time.monotonic()
+for number in range(sent):
+    end.send(b'%06d' % number)
+back = []
+while not back or back[-1] != sent - 1:
+    back.append(int(end.recv(100)))
+print(time.monotonic() - begun, *back)
+";
+
+/// Answers what it is sent, in the network, until the test ends.
+fn echo(space: &Namespace, folder: &Path) -> (Process, u16) {
+    const ECHO: &str = "
+import socket
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.bind(('0.0.0.0', 0))
+print(end.getsockname()[1], flush=True)
+while True:
+    datagram, sender = end.recvfrom(100)
+    end.sendto(datagram, sender)
+";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", ECHO]);
+    let process = Process::start(space.within(&command), folder);
+    let port = wait_for("the port of the echo", PATIENCE, || {
+        process.told().trim().parse().ok()
+    });
+    (process, port)
+}
+
+#[test]
+fn exactly_what_a_link_lets_through_arrives_and_when_it_was_to() {
+    let _media = a_little();
+    let Some(space) = network() else { return };
+    let folder = folder();
+    let (_echo, port) = echo(&space, folder.path());
+    let record = folder.path().join("record.json");
+    let port = port.to_string();
+    let finished = run(
+        &space,
+        folder.path(),
+        &[
+            "--rtt",
+            "200ms",
+            "--up",
+            "loss=every 10",
+            "--down",
+            "loss=packets 0, 1, 5",
+            "--json",
+            &record.display().to_string(),
+        ],
+        &["python3", "-c", ASK, "99", &port],
+    );
+    let said = &finished.stdout;
+    let mut words = said.split_whitespace();
+    let seconds: f64 = words.next().and_then(|word| word.parse().ok()).expect(said);
+    let back: Vec<u64> = words.map(|word| word.parse().expect(said)).collect();
+    // Up every tenth is lost; of what is sent back the first, the second and the sixth.
+    let there = (0..99).filter(|number| number % 10 != 9);
+    let expected: Vec<u64> = there
+        .zip(0..)
+        .filter(|(_, place)| ![0, 1, 5].contains(place))
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(back, expected);
+    assert!(
+        (0.2..PATIENCE.as_secs_f64()).contains(&seconds),
+        "{seconds}"
+    );
+
+    let record: Value = serde_json::from_str(&fs::read_to_string(record).expect("it is there"))
+        .expect("it is JSON");
+    for (name, packets, lost) in [("uplink", 99, 9), ("downlink", 90, 3)] {
+        let direction = &record[name];
+        assert_eq!(direction["packets"], packets, "{record}");
+        assert_eq!(direction["lost"], lost, "{record}");
+        assert_eq!(direction["lost_by_chance"], lost, "{record}");
+        assert_eq!(direction["delivered"], packets - lost, "{record}");
+        assert_eq!(direction["planned_delay"]["max"], 0.1, "{record}");
+        let late = direction["lateness"]["max"]
+            .as_f64()
+            .expect("there were packets");
+        let delay = direction["delay"]["max"]
+            .as_f64()
+            .expect("there were packets");
+        assert!(delay >= 0.1 && delay <= 0.1 + late + 1e-9, "{record}");
+    }
+    assert_eq!(record["link"]["rtt"], "200ms");
+    // A busy machine may make it late, and then it says so.
+    let fit = record["fit"] == true;
+    assert_eq!(finished.status.code(), Some(if fit { 0 } else { 110 }));
+    assert_eq!(finished.stderr.contains("not to be trusted"), !fit);
+}
+
+#[test]
+fn a_program_behind_a_link_is_started_ended_and_heard_as_by_a_shell() {
+    let _media = a_little();
+    let Some(space) = network() else { return };
+    let folder = folder();
+    let code = run(&space, folder.path(), &[], &["sh", "-c", "exit 7"]);
+    assert_eq!(code.status.code(), Some(7), "{code:?}");
+    let killed = run(&space, folder.path(), &[], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(killed.status.code(), Some(128 + 9), "{killed:?}");
+    let missing = run(&space, folder.path(), &[], &["no-such-program"]);
+    assert_eq!(missing.status.code(), Some(104), "{missing:?}");
+    assert!(missing.stderr.contains("cannot start `no-such-program`"));
+    let told = run(&space, folder.path(), &[], &["echo", "to {host}"]);
+    assert_eq!(told.stdout, "to 10.82.0.1\n");
+
+    // Who ends the command ends the program.
+    let waits = [
+        "link",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; exec cat /dev/zero > /dev/null",
+    ];
+    let command = streamgauge(waits.map(OsStr::new));
+    let waiting = Process::start(space.within(&command), folder.path());
+    wait_for("the program", PATIENCE, || {
+        waiting.told().contains("begun").then_some(())
+    });
+    waiting.signal("TERM");
+    let ended = waiting.finish(PATIENCE);
+    assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
+    // And nothing is left of the link.
+    wait_for("the end of the interface", PATIENCE, || {
+        (!space.table("dev").contains("sglink")).then_some(())
+    });
+}
+
+#[test]
+fn what_a_link_cannot_be_is_refused_before_the_program_begins() {
+    let folder = folder();
+    for (options, said) in [
+        (
+            &["--rtt", "10ms", "--delay", "5ms"][..],
+            "cannot be used with",
+        ),
+        (&["--loss", "0.5"], "0.5%"),
+        (&["--queue", "100ms"], "--rate"),
+        (&["--up", "lost=1%"], "`lost` is none of"),
+        (&["--outage", "3s..1s"], "over after it has begun"),
+        (&["--trace", "no-such-file"], "no-such-file"),
+        (&["--mtu", "100"], "576"),
+    ] {
+        let arguments = ["link"]
+            .iter()
+            .chain(options)
+            .chain(&["--", "touch", "begun"]);
+        let command = streamgauge(arguments.map(OsStr::new));
+        let finished = Process::start(command, folder.path()).finish(PATIENCE);
+        assert_eq!(
+            finished.status.code(),
+            Some(104),
+            "{options:?}: {finished:?}"
+        );
+        assert!(finished.stderr.contains(said), "{options:?}: {finished:?}");
+    }
+    assert!(!folder.path().join("begun").exists());
+}
+
+#[test]
+fn a_rate_and_a_queue_are_kept() {
+    let _media = a_little();
+    let Some(space) = network() else { return };
+    let folder = folder();
+    let record = folder.path().join("record.json");
+    // 200 datagrams of 1,228 bytes at once: at 10 Mb/s each takes 0.9824 ms, and 20 ms of them may
+    // wait.
+    const BURST: &str = "
+import os, socket
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(200):
+    end.sendto(b'x' * 1200, (os.environ['STREAMGAUGE_LINK_HOST'], 9))
+";
+    let file = record.display().to_string();
+    let options = ["--rate", "10Mbps", "--queue", "20ms", "--json", &file];
+    run(&space, folder.path(), &options, &["python3", "-c", BURST]);
+    let record: Value = serde_json::from_str(&fs::read_to_string(record).expect("it is there"))
+        .expect("it is JSON");
+    let up = &record["uplink"];
+    assert_eq!(up["packets"], 200, "{record}");
+    assert_eq!(up["lost"], up["lost_queue_full"], "{record}");
+    let lost = up["lost"].as_u64().expect("a number");
+    // Those that find room are some twenty, and one for each millisecond that sending took.
+    assert!((1..=180).contains(&lost), "{record}");
+    let queue = up["queue_bytes"]["max"].as_f64().expect("a number");
+    assert!((1228.0..=21.0 * 1228.0).contains(&queue), "{record}");
+}
+
+#[test]
+fn a_trace_changes_the_link_while_it_is_used() {
+    let _media = a_little();
+    let Some(space) = network() else { return };
+    let folder = folder();
+    let (_echo, port) = echo(&space, folder.path());
+    let trace = folder.path().join("trace.csv");
+    fs::write(&trace, "time,rate,delay,loss\n0,,0.001,0\n0.5,,0.2,\n").expect("there is room");
+    // Asks until an answer takes as long as the second line says.
+    const UNTIL_SLOW: &str = "
+import os, socket, sys, time
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.connect((os.environ['STREAMGAUGE_LINK_HOST'], int(sys.argv[1])))
+end.settimeout(30)
+quick = 0
+while True:
+    begun = time.monotonic()
+    end.send(b'x')
+    end.recv(10)
+    took = time.monotonic() - begun
+    if took >= 0.4:
+        break
+    quick += took < 0.2
+    time.sleep(0.01)
+print(quick)
+";
+    let begun = Instant::now();
+    let finished = run(
+        &space,
+        folder.path(),
+        &["--trace", &trace.display().to_string()],
+        &["python3", "-c", UNTIL_SLOW, &port.to_string()],
+    );
+    let quick: u64 = finished.stdout.trim().parse().expect("a number");
+    assert!(quick > 0, "{finished:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(900));
+}

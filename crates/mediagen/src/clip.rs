@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
+use super::aac;
 use super::audio;
 use super::frame_rate::FrameRate;
 use super::h264::{H264Settings, H264Stream, SettingsError, packets};
@@ -141,6 +142,38 @@ impl Clip {
         }
     }
 
+    /// Silence in AAC, of about that bit rate: stereo at 48 kHz, whose frames have 1,024 samples.
+    pub fn silence(bits_per_second: u64) -> Clip {
+        let rate = u64::from(aac::SAMPLES_PER_SECOND);
+        let samples = u64::from(aac::SAMPLES_PER_FRAME);
+        let bytes = (bits_per_second * samples)
+            .div_ceil(rate * 8)
+            .min(6144 / 8 * 2);
+        let unit = aac::silence(usize::try_from(bytes).unwrap_or(0));
+        // Three frames are 64 ms, without a rest.
+        let units = vec![unit; 3];
+        let times = (0..3).map(|frame| {
+            let ticks = frame * samples;
+            (ticks * 1_000_000_000 / rate, ticks as u32)
+        });
+        let times = FrameTimes {
+            frames: times.collect(),
+            length: 64_000_000,
+        };
+        let made = Clip::aac(
+            &aac::CONFIG,
+            aac::SAMPLES_PER_SECOND,
+            aac::CHANNELS,
+            &units,
+            AU_MTU,
+        );
+        let mut clip = made
+            .expect("it has frames, none longer than may be")
+            .with_times(times);
+        clip.description = "silence in AAC, 48000 Hz".to_owned();
+        clip
+    }
+
     /// `video` or `audio`, as in an SDP's `m=`.
     pub fn media(&self) -> &'static str {
         self.media
@@ -248,6 +281,9 @@ impl Clip {
             .sum()
     }
 }
+
+/// The longest packet of sound that is made: no access unit needs another.
+const AU_MTU: usize = 9000;
 
 /// The most bytes of a packet before a time code: with it they are kept of a packet that is cut
 /// short.

@@ -4,6 +4,7 @@
 //! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
 //! crate's.
 
+pub mod aac;
 mod audio;
 pub mod clip;
 pub mod file;

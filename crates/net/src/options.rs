@@ -154,6 +154,17 @@ pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<
     set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
 }
 
+/// Has the kernel take no more of a connection's bytes while it holds so many that it has not sent
+/// yet (`TCP_NOTSENT_LOWAT`; tcp(7)). Default: as many as its send buffer has room for.
+///
+/// # Errors
+/// What the operating system says.
+pub fn set_unsent_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let fd = socket.as_raw_fd();
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
 /// How much a socket's receive buffer takes, as the kernel counts: with what it needs itself for
 /// each datagram (`SO_RCVBUF`; socket(7)).
 ///

@@ -23,6 +23,7 @@ pub mod proof;
 pub mod reference;
 pub mod registry;
 pub mod remote_receiver;
+pub mod rtmp;
 pub mod rtsp;
 pub mod session;
 pub mod source;

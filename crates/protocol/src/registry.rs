@@ -92,6 +92,7 @@ protocols! {
     RTSP_PROTOCOL = rtsp as Rtsp;
     HTTP_TS_PROTOCOL = http_ts as HttpTs;
     MESSAGES_PROTOCOL = messages as Messages;
+    RTMP_PROTOCOL = rtmp as Rtmp;
     #[cfg(any(test, feature = "proof"))]
     PROOF_PROTOCOL = proof as Proof;
 }

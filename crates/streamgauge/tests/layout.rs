@@ -328,6 +328,10 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "an error shows how a list of protocols is written",
     ),
     (
+        "sut/src/catalogue/mod.rs",
+        "a known server's file is named after the server, whose name may hold that of a protocol",
+    ),
+    (
         "streamgauge/src/commands/demo.rs",
         "a demonstration is of one protocol, with its reference server",
     ),

@@ -29,6 +29,9 @@ const TICK: Duration = Duration::from_micros(250);
 /// waiting.
 const PACKETS_A_TURN: usize = 256;
 
+/// How often a connection that is full is looked at, for a flow that waits for room on it.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(2);
+
 /// The flows that are sending.
 #[derive(Default)]
 pub(super) struct Sending {
@@ -51,6 +54,17 @@ pub(super) struct Sending {
     /// Packets given to connections in this turn, and when; without a time those that found no
     /// room.
     queued: Vec<(FlowId, Tag, Option<Time>)>,
+    /// Packets of flows that wait for room, of which the kernel has not taken all.
+    held: Vec<Held>,
+}
+
+/// A packet of which a connection has not taken all.
+struct Held {
+    /// The flow's place, and its number there.
+    place: usize,
+    serial: u64,
+    tag: Tag,
+    began: Time,
 }
 
 struct Active {
@@ -62,14 +76,20 @@ struct Active {
     /// The time of its entry among those that are due. Entries of other times are left over.
     due: Time,
     last: LastSent,
+    /// Until when the connection was full, of a flow that waits for room.
+    full_until: Time,
 }
 
 impl Sending {
     /// When flows have to be looked after next.
     pub(super) fn next(&self) -> Time {
-        match self.due.peek() {
+        let due = match self.due.peek() {
             Some(Reverse((at, ..))) => (*at).max(self.last_turn + TICK),
             None => Time::NEVER,
+        };
+        match self.held.is_empty() {
+            true => due,
+            false => due.min(self.last_turn + LOOK_FOR_ROOM),
         }
     }
 
@@ -165,6 +185,7 @@ impl Sending {
             socket,
             due: Time::NEVER,
             last: LastSent::default(),
+            full_until: Time::ZERO,
         });
         self.arm(place, due);
         Some(SentBy::Loop(place))
@@ -222,6 +243,7 @@ impl Sending {
         }
         self.last_turn = now;
         self.turn += 1;
+        self.look_for_room(now, flows, connections);
         while let Some(&Reverse((at, place, serial))) = self.due.peek() {
             if at > now {
                 break;
@@ -233,6 +255,10 @@ impl Sending {
                 continue;
             };
             let (flow, session) = (active.flow, active.session);
+            if flows.reach(flow, |flow| flow.waits_for_room()) {
+                self.send_in_order(place, now, flows, connections, runtime, &mut sent);
+                continue;
+            }
             for _ in 0..PACKETS_A_TURN {
                 let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
                     break;
@@ -258,6 +284,93 @@ impl Sending {
             flows.reach(flow, |flow| flow.left(tag, left));
         }
         sent
+    }
+
+    /// Sends what is due of a flow that waits for room, as far as its connection takes it.
+    fn send_in_order(
+        &mut self,
+        place: usize,
+        now: Time,
+        flows: &mut Flows,
+        connections: &mut Connections,
+        runtime: &mut Runtime,
+        sent: &mut Sent,
+    ) {
+        let turn = self.turn;
+        let Some(active) = self.active.get_mut(place) else {
+            return;
+        };
+        let (flow, socket, serial) = (active.flow, active.socket, active.serial);
+        for _ in 0..PACKETS_A_TURN {
+            let Some(stream) = connections.get_mut(socket) else {
+                return;
+            };
+            if !stream.is_drained() {
+                active.full_until = now;
+                return self.arm(place, now + LOOK_FOR_ROOM);
+            }
+            let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
+                break;
+            };
+            let began = runtime.clock.now();
+            let parts = [&packet.header[..], &packet.payload];
+            let mut parts = parts.into_iter().filter(|part| !part.is_empty());
+            if parts.any(|part| stream.send_all(part).is_err()) {
+                sent.broken.push(socket);
+                return;
+            }
+            // What a full connection holds back is not this program's lateness.
+            let could = packet.due.max(active.full_until);
+            let late = now.since(could).as_nanos() as u64;
+            runtime.tester.record(tester::SEND_LATENESS, late);
+            runtime.tester.add(tester::SENT_PACKETS, 1);
+            let in_bursts = u64::from(active.last.is_burst(turn, packet.due));
+            runtime.tester.add(tester::SENT_IN_BURSTS, in_bursts);
+            let tag = packet.tag;
+            if !stream.is_drained() {
+                active.due = Time::NEVER;
+                self.held.push(Held {
+                    place,
+                    serial,
+                    tag,
+                    began,
+                });
+                return;
+            }
+            let ended = runtime.clock.now();
+            flows.reach(flow, |flow| flow.left(tag, Some(Handover { began, ended })));
+        }
+        let session = active.session;
+        match flows.reach(flow, |flow| flow.next_due()) {
+            Some(due) => self.arm(place, due),
+            None => sent.ended.push((session, flow, SentBy::Loop(place))),
+        }
+    }
+
+    /// Tells flows that wait for room of packets that have left by now.
+    fn look_for_room(&mut self, now: Time, flows: &mut Flows, connections: &Connections) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|held| {
+            let active = self.active.get_mut(held.place);
+            let Some(active) = active.filter(|active| active.serial == held.serial) else {
+                return false;
+            };
+            let (flow, socket) = (active.flow, active.socket);
+            let stream = connections.get(socket);
+            if stream.is_some_and(|stream| !stream.is_drained()) || !flows.contains(flow) {
+                return flows.contains(flow);
+            }
+            active.full_until = now;
+            let left = stream.map(|_| Handover {
+                began: held.began,
+                ended: now,
+            });
+            flows.reach(flow, |flow| flow.left(held.tag, left));
+            let due = flows.reach(flow, |flow| flow.next_due());
+            self.arm(held.place, due.unwrap_or(now));
+            false
+        });
+        self.held = held;
     }
 
     /// Puts a packet of the flow in that place onto its connection.

@@ -38,6 +38,14 @@ pub trait Flow: Any + fmt::Debug + Send {
     fn wants_even_spacing(&self) -> bool {
         false
     }
+
+    /// Whether it sends parts of a stream in a connection, none of which may be missing. Then it is
+    /// asked for a packet only while nothing else waits on the connection, and is told that a packet
+    /// has left when the kernel has taken all of it, of which it keeps little that is not sent. It
+    /// hands out no further packet before.
+    fn waits_for_room(&self) -> bool {
+        false
+    }
 }
 
 /// A packet whose time has come: a datagram, or a piece of a connection's bytes.

@@ -26,6 +26,7 @@ mod output_forms;
 mod publish;
 mod relay;
 mod remote_receiver;
+mod rtmp;
 mod run_files;
 mod scripted;
 mod secrets;

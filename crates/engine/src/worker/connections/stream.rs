@@ -21,6 +21,10 @@ pub(crate) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 /// close the channel. Who runs out of this as well is stuck.
 pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
+/// How many bytes the kernel may hold that it has not sent, of a connection whose flow is told when
+/// what it sends was taken: enough to keep the connection busy between two looks at it.
+const UNSENT_BYTES: usize = 16 * 1024;
+
 /// A TCP connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -170,6 +174,15 @@ impl Stream {
         {
             // Whoever is gone need not hear it.
             let _ = self.flush();
+        }
+    }
+
+    /// Has the kernel take no more than it can send soon, so that what a slow connection holds back
+    /// shows here.
+    pub(crate) fn keep_little_unsent(&self) {
+        if !self.unix {
+            // Without it the kernel takes more, and what it holds back shows late.
+            let _ = net::options::set_unsent_low_water(&self.socket, UNSENT_BYTES);
         }
     }
 

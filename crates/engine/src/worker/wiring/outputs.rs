@@ -318,6 +318,12 @@ impl Worker {
             }) => self.lend_to_pacer(whose, Place::Single(place), to),
             Some(Channel::Stream(socket)) => {
                 let flows = &mut self.flows;
+                if flows.contains(flow)
+                    && flows.reach(flow, |flow| flow.waits_for_room())
+                    && let Some(stream) = self.connections.get(socket)
+                {
+                    stream.keep_little_unsent();
+                }
                 let sent_by = self.sending.interleave(flows, key, flow, socket);
                 if sent_by.is_none() {
                     self.runtime.inbox.push(key, Pending::FlowEnded { flow });

@@ -1,0 +1,449 @@
+//! A client: it connects, shakes hands, asks for its application and its stream, and plays until it
+//! is told to stop or the stream ends.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::codec::amf0::Value;
+use super::codec::handshake::{Handshake, Step};
+use super::codec::link::{Heard, Link, metadata};
+use super::codec::message::{Command, Event};
+use super::codec::{Malformed, chunk, write};
+use super::config::ClientConfig;
+use super::failure::Failure;
+use super::metrics as m;
+use super::url::Url;
+use crate::connect_failure::ConnectFailure;
+use crate::media::silence;
+use crate::metrics as clients;
+use crate::session::{
+    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, StreamRow,
+    Times,
+};
+use crate::url::UrlError;
+
+mod answers;
+mod end;
+mod playing;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub(super) use playing::COLUMNS;
+pub use playing::StreamSummary;
+use playing::{Dues, Playing};
+use waiting::Appointment;
+
+/// The connection.
+const CHANNEL: ChannelId = ChannelId(0);
+/// The message stream of commands of the connection itself (RTMP, 7.2.1).
+const CONNECTION: u32 = 0;
+
+/// So many messages without a frame between them may never end.
+const MESSAGES_WITHOUT_MEDIA_MAX: u32 = 1000;
+
+/// What the client says it is: what most servers know (ffmpeg's for playing).
+const FLASH_VERSION: &str = "LNX 9,0,124,2";
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// The stream is not published yet.
+    Waiting,
+    /// The connection is being made.
+    Connecting,
+    /// Hands are being shaken.
+    Handshake,
+    /// The answer to `connect` is to come.
+    Connect,
+    /// The answer to `createStream` is to come.
+    CreateStream,
+    /// The answer to `play` is to come.
+    Play,
+    /// Media comes, or is to.
+    Playing,
+    /// Over.
+    Ended,
+}
+
+impl Phase {
+    /// The command whose answer is to come.
+    fn command(self) -> Option<&'static str> {
+        match self {
+            Phase::Connect => Some("connect"),
+            Phase::CreateStream => Some("createStream"),
+            Phase::Play => Some("play"),
+            _ => None,
+        }
+    }
+}
+
+/// A client of one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    url: Url,
+    seed: u64,
+    phase: Phase,
+    open: bool,
+    /// Our end and the server's, once it stands.
+    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    /// While hands are shaken.
+    handshake: Option<Box<Handshake>>,
+    link: Link,
+    /// The number of the last command, and the message stream that the server has named.
+    transaction: u32,
+    stream: u32,
+    /// Messages since the last frame.
+    without_media: u32,
+    /// When the first request was due, and when the client set to work.
+    due: Time,
+    started: Time,
+    /// When what is waited for was asked.
+    asked: Time,
+    /// When `play` was answered.
+    answered: Option<Time>,
+    /// From `play` on.
+    playing: Option<Box<Playing>>,
+    /// When to look whether what is to come has come.
+    check: Option<Time>,
+    /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
+    wall_clock: Option<Duration>,
+    /// Of a client that waits for who publishes its stream.
+    appointment: Option<Appointment>,
+}
+
+impl Client {
+    /// A client that will play `url`. What it draws follows from `seed`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+        Ok(Client {
+            url: Url::parse(url, config.app.as_deref())?,
+            config,
+            seed,
+            phase: Phase::Idle,
+            open: false,
+            ends: None,
+            handshake: None,
+            link: Link::new(false),
+            transaction: 0,
+            stream: 0,
+            without_media: 0,
+            due: Time::ZERO,
+            started: Time::ZERO,
+            asked: Time::ZERO,
+            answered: None,
+            playing: None,
+            check: None,
+            wall_clock: None,
+            appointment: None,
+        })
+    }
+
+    /// Says what the wall clock showed, since 1970, when time began: time codes count from it.
+    /// Without it none are looked for.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self
+    }
+
+    /// Lets it wait until its stream is published in this run.
+    pub fn waiting_for_publisher(mut self) -> Client {
+        self.appointment = Some(Appointment::default());
+        self
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Connecting;
+        self.asked = cx.now;
+        self.open = true;
+        let (host, port) = (self.url.host().to_owned(), self.url.port());
+        let timeout = self.config.connect_timeout.0;
+        let open = match self.url.is_secure() {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: self.config.tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        };
+        cx.out.push_back(Output::Open {
+            channel: CHANNEL,
+            open,
+        });
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, local: SocketAddr, remote: Option<SocketAddr>) {
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        self.ends = Some((local, remote));
+        let delay = cx.now.since(self.started);
+        cx.recorder
+            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        let handshake = Handshake::client(self.seed);
+        send(cx, handshake.hello());
+        self.handshake = Some(Box::new(handshake));
+        self.await_answer(cx, Phase::Handshake);
+    }
+
+    /// Waits for an answer from now on.
+    fn await_answer(&mut self, cx: &Context<'_>, phase: Phase) {
+        self.phase = phase;
+        self.asked = cx.now;
+        self.check = Some(cx.now + self.config.request_timeout.0);
+    }
+
+    /// Takes in what a read gave.
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
+        let mut at = 0;
+        if self.handshake.is_some() {
+            self.shake_hands(cx, bytes, &mut at, &mut times);
+        }
+        if matches!(self.phase, Phase::Handshake | Phase::Ended) {
+            return;
+        }
+        let shaken = at;
+        let mut answer = Vec::new();
+        while self.phase != Phase::Ended {
+            match self.link.next(bytes, &mut at, &mut answer) {
+                Ok(None) => break,
+                Ok(Some(Heard::Media(media))) => {
+                    let playing = self.playing.as_mut();
+                    let playing = playing.filter(|_| media.stream == self.stream);
+                    let Some(playing) = playing else {
+                        continue;
+                    };
+                    self.without_media = 0;
+                    if let Some(first) = playing.media(&media, at, &mut times, cx.recorder) {
+                        self.begin(cx, first);
+                    }
+                }
+                Ok(Some(heard)) => {
+                    self.without_media += 1;
+                    if self.without_media > MESSAGES_WITHOUT_MEDIA_MAX {
+                        let detail = format!(
+                            "{MESSAGES_WITHOUT_MEDIA_MAX} messages without media between them ({})",
+                            self.ends()
+                        );
+                        self.fail(cx, Failure::Flooded, detail);
+                        break;
+                    }
+                    match heard {
+                        Heard::Command(_, command) => {
+                            self.command(cx, &command, times.clone().of(at).0);
+                        }
+                        Heard::Data(_, payload) => self.data(cx, &payload),
+                        Heard::Event(Event::StreamEof(stream)) if stream == self.stream => {
+                            self.stream_over(cx);
+                        }
+                        _ => {}
+                    }
+                }
+                Err(malformed) => self.malformed(cx, malformed),
+            }
+        }
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let before = self.link.acknowledgements();
+        self.link.came(bytes.len() - shaken, &mut answer);
+        let sent = self.link.acknowledgements() - before;
+        cx.recorder.add(m::ACKNOWLEDGEMENTS, sent);
+        if !answer.is_empty() {
+            send(cx, answer);
+        }
+    }
+
+    fn shake_hands(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        at: &mut usize,
+        times: &mut Times<'_>,
+    ) {
+        while let Some(handshake) = &mut self.handshake {
+            match handshake.take(bytes, at) {
+                Ok(Step::More) => return,
+                Ok(Step::Send(bytes)) => send(cx, bytes),
+                Ok(Step::Done) => {
+                    self.handshake = None;
+                    let delay = times.of(*at).0.since(self.asked);
+                    cx.recorder
+                        .record(m::HANDSHAKE_DELAY, delay.as_nanos() as u64);
+                    self.ask_connect(cx);
+                }
+                Err(malformed) => return self.malformed(cx, malformed),
+            }
+        }
+    }
+
+    fn ask_connect(&mut self, cx: &mut Context<'_>) {
+        let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
+        let number = |name: &str, value: f64| (name.to_owned(), Value::Number(value));
+        // RTMP, 7.2.1.1. The codecs are all that there are: what comes is not decoded.
+        let mut object = vec![
+            text("app", self.url.app()),
+            text("flashVer", FLASH_VERSION),
+            text("tcUrl", &self.url.of_app()),
+            ("fpad".to_owned(), Value::Boolean(false)),
+            number("capabilities", 15.0),
+            number("audioCodecs", 4071.0),
+            number("videoCodecs", 252.0),
+            number("videoFunction", 1.0),
+            number("objectEncoding", 0.0),
+            // Enhanced RTMP, "Enhancing NetConnection connect Command".
+            (
+                "fourCcList".to_owned(),
+                Value::Array(vec![Value::text("*")]),
+            ),
+        ];
+        for (name, value) in &self.config.connect {
+            match object.iter_mut().find(|(own, _)| own == name) {
+                Some((_, own)) => *own = value.value(),
+                None => object.push((name.clone(), value.value())),
+            }
+        }
+        self.ask(cx, Phase::Connect, CONNECTION, vec![Value::Object(object)]);
+    }
+
+    /// Sends the command that a phase waits for.
+    fn ask(&mut self, cx: &mut Context<'_>, phase: Phase, stream: u32, arguments: Vec<Value>) {
+        let Some(name) = phase.command() else {
+            return;
+        };
+        self.transaction += 1;
+        let command = Command {
+            name: name.to_owned(),
+            transaction: self.transaction.into(),
+            arguments,
+        };
+        let mut bytes = Vec::new();
+        write::command(&command, stream, chunk::FIRST_CHUNK_SIZE, &mut bytes);
+        if phase == Phase::Play {
+            let buffer = u32::try_from(self.config.buffer.0.as_millis()).unwrap_or(u32::MAX);
+            write::event(Event::SetBufferLength(stream, buffer), &mut bytes);
+        }
+        cx.recorder.add(m::COMMANDS, 1);
+        send(cx, bytes);
+        self.await_answer(cx, phase);
+    }
+
+    fn ask_create_stream(&mut self, cx: &mut Context<'_>) {
+        self.ask(cx, Phase::CreateStream, CONNECTION, vec![Value::Null]);
+    }
+
+    fn ask_play(&mut self, cx: &mut Context<'_>) {
+        self.playing = Some(Box::new(Playing::new(
+            Dues {
+                due: self.due,
+                started: self.started,
+                asked: cx.now,
+            },
+            self.config.playout_buffer.0,
+            self.wall_clock,
+        )));
+        // RTMP, 7.2.2.1: -2 for a live stream, or a recorded one where there is none; servers and
+        // players have it in milliseconds.
+        let arguments = vec![
+            Value::Null,
+            Value::text(self.url.stream()),
+            Value::Number(-2000.0),
+        ];
+        self.ask(cx, Phase::Play, self.stream, arguments);
+    }
+
+    /// The first frame has come.
+    fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
+        if self.phase == Phase::Play {
+            // Some servers send media first, and say that they play then.
+            self.plays(cx, at);
+        }
+        self.check = Some(at + self.config.silence.0);
+        cx.out.push_back(Output::Playing { at });
+    }
+
+    /// `play` was answered.
+    fn plays(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.phase = Phase::Playing;
+        self.answered = Some(at);
+        let delay = at.since(self.asked).as_nanos() as u64;
+        cx.recorder.record(m::PLAY_DELAY, delay);
+        self.check = Some(cx.now + self.config.no_media.0);
+    }
+
+    fn data(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
+        cx.recorder.add(m::METADATA, 1);
+        let (Some(all), Some(playing)) = (metadata(payload), &mut self.playing) else {
+            return;
+        };
+        let side = |name: &str| all.get(name)?.as_number().map(|number| number as u32);
+        if let Some(size) = side("width").zip(side("height")) {
+            playing.size = Some(size);
+        }
+    }
+
+    fn malformed(&mut self, cx: &mut Context<'_>, malformed: Malformed) {
+        let detail = format!("{malformed} {} ({})", self.when(cx.now), self.ends());
+        self.fail(cx, Failure::of_malformed(malformed), detail);
+    }
+}
+
+fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
+    cx.out.push_back(Output::Send {
+        channel: CHANNEL,
+        port: Port::Media,
+        bytes,
+    });
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } if self.phase == Phase::Idle => {
+                self.due = due;
+                self.started = cx.now;
+                self.set_out(cx);
+            }
+            Input::Told { message, .. } => self.told(cx, message),
+            Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
+            Input::OpenFailed { error, .. } => {
+                self.open = false;
+                let detail = format!("{error} ({})", self.ends());
+                self.fail(cx, Failure::Connect(error.into()), detail);
+            }
+            Input::Bytes {
+                bytes, at, runs, ..
+            } => self.bytes(cx, bytes, Times::new(runs, at)),
+            Input::Closed { how, .. } => self.closed(cx, how),
+            Input::Stop { .. } => self.stop(cx),
+            _ => {}
+        }
+        self.look(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Idle | Phase::Ended => None,
+            _ => self.check,
+        }
+    }
+
+    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamRow> {
+        self.rows()
+    }
+}

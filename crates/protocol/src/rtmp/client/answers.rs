@@ -1,0 +1,113 @@
+//! What the server says in commands: answers, statuses, calls.
+
+use measure::{HistogramId, Time};
+
+use super::{Client, Phase};
+use crate::rtmp::codec::amf0::Value;
+use crate::rtmp::codec::message::Command;
+use crate::rtmp::failure::Failure;
+use crate::rtmp::metrics as m;
+use crate::session::Context;
+
+impl Client {
+    /// Takes a command of the server's in, which came at that time.
+    pub(super) fn command(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
+        match command.name.as_str() {
+            "_result" if self.is_awaited(command) => self.result(cx, command, at),
+            "_error" if self.is_awaited(command) => {
+                cx.recorder.add(m::ANSWERS, 1);
+                self.refused(cx, command);
+            }
+            "onStatus" => self.status(cx, command, at),
+            // Bandwidth tests and the like: nothing depends on them.
+            _ => {}
+        }
+    }
+
+    /// Whether this answers the last command.
+    fn is_awaited(&self, command: &Command) -> bool {
+        command.transaction == f64::from(self.transaction) && self.phase.command().is_some()
+    }
+
+    fn result(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
+        cx.recorder.add(m::ANSWERS, 1);
+        match self.phase {
+            Phase::Connect => {
+                self.answer_came(cx, m::CONNECT_COMMAND_DELAY, at);
+                self.ask_create_stream(cx);
+            }
+            Phase::CreateStream => {
+                self.answer_came(cx, m::CREATE_STREAM_DELAY, at);
+                // The number is the only one behind the command object.
+                let mut numbers = command.arguments.iter().filter_map(Value::as_number);
+                let Some(stream) = numbers.next() else {
+                    let detail =
+                        format!("the answer to createStream has no number ({})", self.ends());
+                    return self.fail(cx, Failure::CommandRefused, detail);
+                };
+                self.stream = stream as u32;
+                self.ask_play(cx);
+            }
+            // Most servers answer `play` by a status alone.
+            _ => {}
+        }
+    }
+
+    fn answer_came(&mut self, cx: &mut Context<'_>, delay: HistogramId, at: Time) {
+        let nanos = at.since(self.asked).as_nanos() as u64;
+        cx.recorder.record(delay, nanos);
+    }
+
+    fn refused(&mut self, cx: &mut Context<'_>, command: &Command) {
+        cx.recorder.add(m::REFUSALS, 1);
+        let code = command.information("code").unwrap_or_default();
+        let failure = match (Failure::of_code(code), self.phase) {
+            (Failure::StatusError, Phase::Connect) => Failure::ConnectFailed,
+            (Failure::StatusError, _) => Failure::CommandRefused,
+            (failure, _) => failure,
+        };
+        let detail = format!(
+            "{} was refused: {} ({})",
+            self.phase.command().unwrap_or("a command"),
+            in_words(command),
+            self.ends()
+        );
+        self.fail(cx, failure, detail);
+    }
+
+    /// RTMP, 7.2.2.
+    fn status(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
+        cx.recorder.add(m::ANSWERS, 1);
+        let code = command.information("code").unwrap_or_default();
+        if command.information("level") == Some("error") {
+            cx.recorder.add(m::REFUSALS, 1);
+            let detail = format!("{} ({})", in_words(command), self.ends());
+            return self.fail(cx, Failure::of_code(code), detail);
+        }
+        match code {
+            "NetStream.Play.Start" if self.phase == Phase::Play => self.plays(cx, at),
+            "NetStream.Play.Stop"
+            | "NetStream.Play.Complete"
+            | "NetStream.Play.UnpublishNotify" => {
+                self.stream_over(cx);
+            }
+            "NetConnection.Connect.AppShutdown" | "NetConnection.Connect.Closed" => {
+                let detail = format!("{} ({})", in_words(command), self.ends());
+                self.fail(cx, Failure::AppShutdown, detail);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What an answer or a status says.
+fn in_words(command: &Command) -> String {
+    let part = |name: &str| command.information(name).unwrap_or_default();
+    let (code, description) = (part("code"), part("description"));
+    match (code, description) {
+        ("", "") => "without a reason".to_owned(),
+        (code, "") => code.to_owned(),
+        ("", description) => description.to_owned(),
+        (code, description) => format!("{code}: {description}"),
+    }
+}

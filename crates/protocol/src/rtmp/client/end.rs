@@ -1,0 +1,232 @@
+//! How a client comes to its end.
+
+use super::*;
+
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to
+/// count as the server's failure: well above what a server that works takes, and below what a
+/// viewer bears.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// The stream has come to its end, as the server says.
+    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>) {
+        // Of a stream that has not begun it says that nobody publishes it for now.
+        if self.has_played() {
+            self.finish(cx, Outcome::Completed);
+        }
+    }
+
+    fn has_played(&self) -> bool {
+        let playing = self.playing.as_ref();
+        playing.is_some_and(|playing| playing.first_arrival().is_some())
+    }
+
+    pub(super) fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+        self.open = false;
+        let (ends, when) = (self.ends(), self.when(cx.now));
+        if let Some(failure) = Failure::of_broken(how) {
+            let why = match how {
+                Closed::Tls(error) => error.to_string(),
+                Closed::Stuck => "the server stopped reading".to_owned(),
+                _ => "the server reset the connection".to_owned(),
+            };
+            return self.fail(cx, failure, format!("{why} {when} ({ends})"));
+        }
+        if self.publisher_has_left() && self.has_played() {
+            return self.finish(cx, Outcome::Completed);
+        }
+        let failure = match self.phase {
+            Phase::Handshake => Failure::ClosedInHandshake,
+            Phase::Connect => Failure::ClosedInConnect,
+            Phase::Playing if self.has_played() => Failure::ClosedInMedia,
+            _ => Failure::ClosedInCommand,
+        };
+        let detail = format!("the server closed the connection {when} ({ends})");
+        self.fail(cx, failure, detail);
+    }
+
+    /// How far it was, in words.
+    pub(super) fn when(&self, now: Time) -> String {
+        let first = self.playing.as_ref().and_then(|own| own.first_arrival());
+        match (first, &self.handshake, self.phase) {
+            (Some(first), ..) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
+            (_, Some(handshake), _) => format!("before {} of the handshake", handshake.awaits()),
+            (_, _, Phase::Playing) => "before any media".to_owned(),
+            (_, _, phase) => match phase.command() {
+                Some(command) => format!("before the answer to {command}"),
+                None => "before the handshake".to_owned(),
+            },
+        }
+    }
+
+    /// Looks whether what is to come has come, where that is due.
+    pub(super) fn look(&mut self, cx: &mut Context<'_>) {
+        if self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        if self.phase == Phase::Waiting {
+            let detail = format!(
+                "{} was not published within {}",
+                self.url, self.config.wait_for_publisher
+            );
+            return self.fail(cx, Failure::NoPublisher, detail);
+        }
+        if self.phase != Phase::Playing {
+            let within = self.config.request_timeout.to_string();
+            return match self.no_answer(&within) {
+                Some((failure, detail)) => self.fail(cx, failure, detail),
+                None => self.check = None,
+            };
+        }
+        let last = self.playing.as_ref().and_then(|own| own.last_arrival());
+        let Some(last) = last else {
+            let within = self.config.no_media.to_string();
+            let detail = self.without_media(&within);
+            return self.fail(cx, Failure::NoMedia, detail);
+        };
+        let until = last + self.config.silence.0;
+        if cx.now < until {
+            self.check = Some(until);
+            return;
+        }
+        if self.publisher_has_left() {
+            return self.finish(cx, Outcome::Completed);
+        }
+        let detail = format!(
+            "no frame for {}, {} ({})",
+            self.config.silence,
+            self.when(last),
+            self.ends()
+        );
+        self.fail(cx, Failure::MediaStopped, detail);
+    }
+
+    /// What is missing, where an answer is.
+    fn no_answer(&self, within: &str) -> Option<(Failure, String)> {
+        let failure = match self.phase {
+            Phase::Handshake => Failure::TimeoutHandshake,
+            Phase::Connect => Failure::TimeoutConnect,
+            Phase::CreateStream => Failure::TimeoutCreateStream,
+            Phase::Play => Failure::TimeoutPlay,
+            _ => return None,
+        };
+        let what = match (&self.handshake, self.phase.command()) {
+            (Some(handshake), _) => format!("{} of the handshake", handshake.awaits()),
+            (_, Some(command)) => format!("answer to {command}"),
+            _ => return None,
+        };
+        Some((
+            failure,
+            format!("no {what} within {within} ({})", self.ends()),
+        ))
+    }
+
+    fn without_media(&self, within: &str) -> String {
+        let ends = self.ends();
+        format!("no frame within {within} after the answer to play ({ends})")
+    }
+
+    /// Is told to come to an end.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
+        let failed = self.in_vain(cx.now).or_else(|| self.fell_silent(cx.now));
+        match failed {
+            Some((failure, detail)) => self.fail(cx, failure, detail),
+            None => self.finish(cx, Outcome::Stopped),
+        }
+    }
+
+    /// What is wrong, where it has waited for so long that the server has failed. Else a run that
+    /// is shorter than the time-outs would pass against a server that says nothing.
+    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
+        let waited = now.since(self.answered.unwrap_or(self.asked));
+        let waits = !matches!(self.phase, Phase::Idle | Phase::Waiting | Phase::Ended);
+        if self.has_played() || !waits || waited < IN_VAIN {
+            return None;
+        }
+        let waited = format!(
+            "{:.3} s, until the client was stopped",
+            waited.as_secs_f64()
+        );
+        Some(match self.phase {
+            Phase::Playing => (Failure::NoMedia, self.without_media(&waited)),
+            _ => self.no_answer(&waited).unwrap_or_else(|| {
+                let detail = format!("no connection in {waited} ({})", self.ends());
+                (ConnectFailure::TimedOut.into(), detail)
+            }),
+        })
+    }
+
+    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
+        if self.publisher_has_left() {
+            return None;
+        }
+        let playing = self.playing.as_ref()?;
+        let (first, last) = playing.first_arrival().zip(playing.last_arrival())?;
+        let (came, silent) = (last.since(first), now.since(last));
+        let bound = silence::bound(came, playing.longest_gap(), self.config.silence.0);
+        (silent >= bound).then(|| {
+            let detail = format!(
+                "no frame for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.ends()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if failure == Failure::MediaStopped
+            && let Some(playing) = &mut self.playing
+        {
+            playing.finish(Some(cx.now), cx.recorder);
+        }
+        self.finish(cx, Outcome::Failed(failure.with(detail)));
+    }
+
+    /// Is over: says so to the server, closes what is open, and hands in the figures.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if std::mem::take(&mut self.open) {
+            if self.stream != 0 && outcome == Outcome::Stopped {
+                // RTMP, 7.2.2.3: it is not answered.
+                let command = Command {
+                    name: "deleteStream".to_owned(),
+                    transaction: 0.0,
+                    arguments: vec![Value::Null, Value::Number(self.stream.into())],
+                };
+                let mut bytes = Vec::new();
+                write::command(&command, CONNECTION, chunk::FIRST_CHUNK_SIZE, &mut bytes);
+                send(cx, bytes);
+            }
+            cx.out.push_back(Output::Close { channel: CHANNEL });
+        }
+        self.phase = Phase::Ended;
+        self.check = None;
+        if let Some(playing) = &mut self.playing {
+            playing.finish(None, cx.recorder);
+        }
+        let rows = self.rows();
+        if !rows.is_empty() {
+            cx.out.push_back(Output::Streams(rows));
+        }
+        self.playing = None;
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    pub(super) fn rows(&self) -> Vec<StreamRow> {
+        let playing = self.playing.as_ref();
+        playing.map_or_else(Vec::new, |playing| playing.rows(&self.url.to_string()))
+    }
+
+    /// Where the connection goes from and to, for details of failures.
+    pub(super) fn ends(&self) -> String {
+        match self.ends {
+            Some((local, Some(remote))) => format!("{local} to {remote}"),
+            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
+            None => format!("{}:{}", self.url.host(), self.url.port()),
+        }
+    }
+}

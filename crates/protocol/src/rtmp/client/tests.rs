@@ -1,0 +1,317 @@
+//! The client against the reference server in virtual time.
+
+use measure::{Catalogue, CounterId, HistogramId};
+
+use super::*;
+use crate::media::frames::metrics::{self as frames, FRAMES_GROUP};
+use crate::media::source::SourceConfig;
+use crate::metrics::CLIENTS;
+use crate::rtmp::metrics::RTMP;
+use crate::rtmp::server::{ServedClient, Server, ServerConfig};
+use crate::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
+
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
+const CLIENT: SessionNumber = SessionNumber(0);
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+const URL: &str = "rtmp://10.0.0.2/live/stream1?token=x";
+
+fn client(config: ClientConfig) -> Box<Client> {
+    let client = Client::new(config, URL, 7).expect("a URL");
+    Box::new(client.with_wall_clock(WALL_CLOCK))
+}
+
+fn settings() -> PairSettings {
+    PairSettings {
+        port: 1935,
+        ..PairSettings::new(1, CATALOGUE)
+    }
+}
+
+fn server(faults: &[&str]) -> Server {
+    let mut config = ServerConfig {
+        source: SourceConfig {
+            audio: Some(true),
+            ..SourceConfig::default()
+        },
+        wall_clock: WALL_CLOCK,
+        ..ServerConfig::default()
+    };
+    for fault in faults {
+        config.faults.add(fault).expect("it is known");
+    }
+    Server::new(config).expect("it can be made")
+}
+
+/// A client that plays from a server with those faults.
+fn pair(faults: &[&str], config: ClientConfig) -> Pair {
+    let server = server(faults);
+    Pair::new(settings(), client(config), move |number| {
+        server.session(number.0 as u64)
+    })
+}
+
+/// The reason for which a client fails, within half a minute.
+fn fails(faults: &[&str]) -> (&'static str, String) {
+    let mut pair = pair(faults, ClientConfig::default());
+    pair.run(Duration::from_secs(30));
+    match pair.outcome(CLIENT) {
+        Some(Outcome::Failed(failure)) => (failure.reason, failure.detail.clone()),
+        other => panic!("{faults:?}: {other:?}"),
+    }
+}
+
+fn counters<const N: usize>(pair: &mut Pair, counters: [CounterId; N]) -> [u64; N] {
+    let recorder = pair.recorder(Side::Client);
+    counters.map(|counter| recorder.counter(counter))
+}
+
+fn most(pair: &mut Pair, histogram: HistogramId) -> Option<Duration> {
+    let histogram = pair.recorder(Side::Client).histogram(histogram)?;
+    histogram.max().map(Duration::from_nanos)
+}
+
+/// What the server says that it did for its first connection.
+fn served(pair: &Pair) -> ServedClient {
+    let mut records = pair.said().iter().filter_map(|(_, said)| match said {
+        Output::Record(record) => record.get::<ServedClient>(),
+        _ => None,
+    });
+    records.next_back().expect("it has ended").clone()
+}
+
+#[test]
+fn every_frame_that_was_sent_is_counted_with_its_delay() {
+    let mut pair = pair(&[], ClientConfig::default());
+    assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
+    pair.stop(CLIENT, Duration::from_secs(1));
+    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
+    let served = served(&pair);
+    let own = [
+        m::VIDEO_FRAMES,
+        m::AUDIO_FRAMES,
+        m::KEY_FRAMES,
+        m::MEDIA_CONFIGS,
+        m::METADATA,
+        m::MALFORMED,
+        m::COMMANDS,
+        m::REFUSALS,
+    ];
+    let [
+        video,
+        audio,
+        key,
+        configs,
+        metadata,
+        malformed,
+        commands,
+        refusals,
+    ] = counters(&mut pair, own);
+    assert_eq!((video, key), (250, 5));
+    // Those of the last millisecond are on their way.
+    assert!(served.sent.video_frames - video <= 1);
+    assert!(served.sent.audio_frames - audio <= 1 && audio > 460);
+    assert_eq!((configs, metadata, malformed, refusals), (2, 1, 0, 0));
+    assert_eq!(commands, 3);
+    assert_eq!(
+        (served.app.as_deref(), served.stream.as_deref()),
+        (Some("live"), Some("stream1?token=x"))
+    );
+    let of_frames = [
+        frames::FRAMES,
+        frames::FRAMES_PUBLISHED,
+        frames::FRAMES_DELIVERED,
+        frames::STALLS,
+        frames::CLOCK_JUMPS,
+    ];
+    assert_eq!(
+        counters(&mut pair, of_frames),
+        [video + audio, 250, 250, 0, 0]
+    );
+    // A millisecond, and up to 0.2 ms a piece.
+    let delay = most(&mut pair, frames::FRAME_DELAY).expect("measured");
+    assert!(
+        (Duration::from_millis(1)..Duration::from_millis(4)).contains(&delay),
+        "{delay:?}"
+    );
+    for histogram in [
+        m::HANDSHAKE_DELAY,
+        m::CONNECT_COMMAND_DELAY,
+        m::CREATE_STREAM_DELAY,
+        m::PLAY_DELAY,
+        m::KEY_FRAME_DELAY,
+    ] {
+        let delay = most(&mut pair, histogram).expect("measured");
+        assert!((2..20).contains(&delay.as_millis()), "{delay:?}");
+    }
+}
+
+#[test]
+fn rows_say_what_each_stream_came_to() {
+    let mut pair = pair(&[], ClientConfig::default());
+    pair.run(Duration::from_secs(4));
+    pair.stop(CLIENT, Duration::from_secs(1));
+    pair.run(Duration::from_secs(1));
+    let rows = pair.said().iter().find_map(|(_, said)| match said {
+        Output::Streams(rows) => Some(rows),
+        _ => None,
+    });
+    let rows = rows.expect("it had streams");
+    let rows: Vec<&StreamSummary> = rows.iter().filter_map(StreamRow::get).collect();
+    let [video, audio] = rows[..] else {
+        panic!("{rows:?}");
+    };
+    assert_eq!((video.kind, audio.kind), ("video", "audio"));
+    assert_eq!((video.frames, video.key_frames), (100, 2));
+    assert!(video.width.is_some() && video.payload_bytes > 490_000);
+    let object = serde_json::to_value(video).expect("plain data");
+    assert_eq!(object["codec"], "h264");
+    let mut columns: Vec<String> = object
+        .as_object()
+        .expect("it is one")
+        .keys()
+        .map(|key| format!("/{key}"))
+        .collect();
+    let mut declared = COLUMNS.to_vec();
+    declared.sort_unstable();
+    columns.sort_unstable();
+    assert_eq!(columns, declared);
+}
+
+#[test]
+fn frames_that_were_left_out_are_missed() {
+    let mut pair = pair(&["lose=5%"], ClientConfig::default());
+    pair.run(Duration::from_secs(20));
+    pair.stop(CLIENT, Duration::from_secs(1));
+    pair.run(Duration::from_secs(1));
+    let [published, delivered, video] = counters(
+        &mut pair,
+        [
+            frames::FRAMES_PUBLISHED,
+            frames::FRAMES_DELIVERED,
+            m::VIDEO_FRAMES,
+        ],
+    );
+    assert_eq!(delivered, video);
+    let lost = published - delivered;
+    assert!((10..45).contains(&lost), "{lost}");
+    // Sound that was left out is among it.
+    assert!(served(&pair).sent.left_out >= lost);
+}
+
+#[test]
+fn a_stall_is_measured_and_so_is_sound_that_comes_late() {
+    let mut stalled = pair(&["stall=5s+3s"], ClientConfig::default());
+    stalled.run(Duration::from_secs(12));
+    stalled.stop(CLIENT, Duration::from_secs(1));
+    stalled.run(Duration::from_secs(1));
+    // Of video and of audio, with a buffer of a second.
+    assert_eq!(counters(&mut stalled, [frames::STALLS]), [2]);
+    let stall = most(&mut stalled, frames::STALL_TIME).expect("measured");
+    assert!(
+        stall.abs_diff(Duration::from_secs(2)) < Duration::from_millis(50),
+        "{stall:?}"
+    );
+    let buffer = most(&mut stalled, frames::PLAYOUT_BUFFER).expect("measured");
+    assert!(
+        buffer.abs_diff(Duration::from_secs(3)) < Duration::from_millis(50),
+        "{buffer:?}"
+    );
+    let mut skewed = pair(&["skew=200ms"], ClientConfig::default());
+    skewed.run(Duration::from_secs(5));
+    let skew = most(&mut skewed, m::AV_SKEW).expect("measured");
+    assert!(
+        skew.abs_diff(Duration::from_millis(200)) < Duration::from_millis(5),
+        "{skew:?}"
+    );
+}
+
+#[test]
+fn each_fault_of_a_server_has_its_reason() {
+    for (fault, reason) in [
+        ("handshake=silent", "timeout_handshake"),
+        ("handshake=cut", "closed_in_handshake"),
+        ("handshake=version", "handshake_version"),
+        ("handshake=echo", "handshake_echo"),
+        ("handshake=repeat", "malformed_message"),
+        ("answer=silent", "timeout_connect"),
+        ("answer=invalid-app", "invalid_app"),
+        ("answer=rejected", "connect_rejected"),
+        ("answer=not-found", "stream_not_found"),
+        ("answer=close", "closed_in_command"),
+        ("answer=deep-amf", "amf_too_deep"),
+        ("answer=chunk-size-zero", "bad_chunk_size"),
+        ("answer=chunk-size-huge", "bad_chunk_size"),
+        ("answer=endless-status", "flooded"),
+        ("answer=no-media", "no_media"),
+        ("stop=3s", "media_stopped"),
+        ("close=3s", "closed_in_media"),
+    ] {
+        let (found, detail) = fails(&[fault]);
+        assert_eq!(found, reason, "{fault}: {detail}");
+        assert!(detail.contains("10.0.0.2:1935"), "{detail}");
+    }
+}
+
+#[test]
+fn what_is_kept_is_bounded_however_much_comes() {
+    // Statuses without an end fail long before they are many.
+    let mut pair = pair(&["answer=endless-status"], ClientConfig::default());
+    pair.run(Duration::from_secs(30));
+    let [answers] = counters(&mut pair, [m::ANSWERS]);
+    assert!(
+        answers <= u64::from(MESSAGES_WITHOUT_MEDIA_MAX) + 2,
+        "{answers}"
+    );
+    assert!(pair.now() < Time::from_start(Duration::from_secs(1)));
+}
+
+#[test]
+fn who_is_refused_or_hears_nothing_says_so() {
+    for (door, reason) in [(Door::Shut, "refused"), (Door::Silent, "connect_timeout")] {
+        let server = server(&[]);
+        let own = PairSettings { door, ..settings() };
+        let mut pair = Pair::new(own, client(ClientConfig::default()), move |number| {
+            server.session(number.0 as u64)
+        });
+        pair.run(Duration::from_secs(30));
+        assert!(
+            matches!(pair.outcome(CLIENT), Some(Outcome::Failed(failure)) if failure.reason == reason)
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_too_short_for_time_outs_does_not_pass() {
+    for (fault, reason) in [
+        ("handshake=silent", "timeout_handshake"),
+        ("answer=silent", "timeout_connect"),
+        ("answer=no-media", "no_media"),
+    ] {
+        let mut pair = pair(&[fault], ClientConfig::default());
+        pair.run(Duration::from_secs(3));
+        pair.stop(CLIENT, Duration::from_secs(1));
+        pair.run(Duration::from_secs(1));
+        let outcome = pair.outcome(CLIENT);
+        assert!(
+            matches!(outcome, Some(Outcome::Failed(failure)) if failure.reason == reason),
+            "{fault}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_has_only_the_streams_that_it_was_given() {
+    let config = ServerConfig {
+        streams: Some(0),
+        ..ServerConfig::default()
+    };
+    let server = Server::new(config).expect("it can be made");
+    let mut pair = Pair::new(settings(), client(ClientConfig::default()), move |number| {
+        server.session(number.0 as u64)
+    });
+    pair.run(Duration::from_secs(30));
+    assert!(
+        matches!(pair.outcome(CLIENT), Some(Outcome::Failed(failure)) if failure.reason == "stream_not_found")
+    );
+}

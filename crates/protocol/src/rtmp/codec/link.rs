@@ -1,0 +1,199 @@
+//! What both sides of a connection do alike once their hands are shaken: take messages in, answer
+//! pings, acknowledge what came.
+
+use super::Malformed;
+use super::amf0::{self, Value};
+use super::chunk::{ChunkReader, Item, Media};
+use super::message::{Command, Event, Kind};
+use super::write;
+
+/// How much may come before it is acknowledged, where the other side does not say: what most
+/// servers and encoders set.
+pub const WINDOW: u32 = 2_500_000;
+
+/// One side's end of a connection.
+#[derive(Debug)]
+pub struct Link {
+    reader: ChunkReader,
+    /// After how many bytes the other side wants an acknowledgement; none while it has not said.
+    window: Option<u32>,
+    /// How many bytes have come, and how many of them are acknowledged. They come round.
+    received: u32,
+    acknowledged: u32,
+    /// The window that this side has set.
+    own_window: Option<u32>,
+    acknowledgements: u64,
+}
+
+/// What the other side has said.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    /// Media.
+    Media(Media<'a>),
+    /// A command or an answer, in that message stream.
+    Command(u32, Command),
+    /// Metadata, with its timestamp and as it came.
+    Data(u32, Vec<u8>),
+    /// An event of a stream.
+    Event(Event),
+    /// Something that is dealt with, or means nothing here.
+    Other,
+}
+
+impl Link {
+    /// One to which nothing has come. It keeps media, or passes it over.
+    pub fn new(keeps_media: bool) -> Link {
+        Link {
+            reader: ChunkReader::new(keeps_media),
+            window: None,
+            received: 0,
+            acknowledged: 0,
+            own_window: None,
+            acknowledgements: 0,
+        }
+    }
+
+    /// How many acknowledgements were sent.
+    pub fn acknowledgements(&self) -> u64 {
+        self.acknowledgements
+    }
+
+    /// How many bytes of memory it holds, itself not counted.
+    pub fn memory(&self) -> usize {
+        self.reader.memory()
+    }
+
+    /// Tells the other side after how many bytes an acknowledgement is wanted.
+    pub fn set_window(&mut self, bytes: u32, out: &mut Vec<u8>) {
+        self.own_window = Some(bytes);
+        write::window_size(bytes, out);
+    }
+
+    /// The next thing in `input`, of which the first `at` bytes have been taken. Answers go to
+    /// `out`.
+    ///
+    /// # Errors
+    /// What came is no RTMP.
+    #[inline]
+    pub fn next<'a>(
+        &'a mut self,
+        input: &[u8],
+        at: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard<'a>>, Malformed> {
+        let message = match self.reader.next(input, at)? {
+            None => return Ok(None),
+            Some(Item::Media(media)) => return Ok(Some(Heard::Media(media))),
+            Some(Item::Message(message)) => message,
+        };
+        let heard = match Kind::of(message.kind) {
+            Some(kind @ (Kind::Command | Kind::CommandAmf3)) => {
+                let command = Command::read(&message.payload, kind == Kind::CommandAmf3)?;
+                Heard::Command(message.stream, command)
+            }
+            Some(Kind::Data | Kind::DataAmf3) => Heard::Data(message.timestamp, message.payload),
+            Some(Kind::UserControl) => match Event::read(&message.payload)? {
+                Event::PingRequest(time) => {
+                    write::event(Event::PingResponse(time), out);
+                    Heard::Other
+                }
+                event => Heard::Event(event),
+            },
+            Some(Kind::WindowSize) => {
+                self.window = Some(message.field()?);
+                Heard::Other
+            }
+            Some(Kind::PeerBandwidth) => {
+                // RTMP, 5.4.5: what it is limited to, it wants acknowledged.
+                let bytes = message.field()?;
+                if self.own_window.replace(bytes) != Some(bytes) {
+                    write::window_size(bytes, out);
+                }
+                Heard::Other
+            }
+            _ => Heard::Other,
+        };
+        Ok(Some(heard))
+    }
+
+    /// So many bytes have come: acknowledges them where that is due (RTMP, 5.4.3), at half of the
+    /// window, so that the other side need not wait.
+    pub fn came(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        self.received = self.received.wrapping_add(bytes as u32);
+        let due = self.window.unwrap_or(WINDOW) / 2;
+        if self.received.wrapping_sub(self.acknowledged) >= due.max(1) {
+            self.acknowledged = self.received;
+            self.acknowledgements += 1;
+            write::acknowledgement(self.received, out);
+        }
+    }
+}
+
+/// What metadata says, where it is that: `onMetaData`, also behind `@setDataFrame`.
+pub fn metadata(payload: &[u8]) -> Option<Value> {
+    let bytes = payload.strip_prefix(&[0]).unwrap_or(payload);
+    let values = amf0::read_all(bytes).ok()?;
+    let mut values = values.into_iter();
+    match values.next()?.as_str()? {
+        "@setDataFrame" => values.nth(1),
+        "onMetaData" => values.next(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is heard of messages, and what is answered.
+    fn hear(link: &mut Link, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+        let (mut heard, mut out, mut at) = (Vec::new(), Vec::new(), 0);
+        while let Some(next) = link.next(bytes, &mut at, &mut out).expect("it is RTMP") {
+            heard.push(format!("{next:?}"));
+        }
+        link.came(bytes.len(), &mut out);
+        (heard, out)
+    }
+
+    #[test]
+    fn pings_are_answered_and_bytes_acknowledged() {
+        let mut link = Link::new(false);
+        let mut bytes = Vec::new();
+        write::event(Event::PingRequest(7), &mut bytes);
+        write::event(Event::StreamBegin(1), &mut bytes);
+        write::window_size(200, &mut bytes);
+        write::peer_bandwidth(900, &mut bytes);
+        write::peer_bandwidth(900, &mut bytes);
+        let (heard, out) = hear(&mut link, &bytes);
+        assert_eq!(
+            heard,
+            ["Other", "Event(StreamBegin(1))", "Other", "Other", "Other"]
+        );
+        let mut expected = Vec::new();
+        write::event(Event::PingResponse(7), &mut expected);
+        write::window_size(900, &mut expected);
+        assert_eq!(out, expected);
+        let mut more = Vec::new();
+        write::event(Event::StreamEof(1), &mut more);
+        write::event(Event::StreamEof(1), &mut more);
+        let (_, out) = hear(&mut link, &more);
+        let mut expected = Vec::new();
+        write::acknowledgement((bytes.len() + more.len()) as u32, &mut expected);
+        assert_eq!((out, link.acknowledgements()), (expected, 1));
+    }
+
+    #[test]
+    fn metadata_is_read_with_and_without_its_command() {
+        let all = Value::EcmaArray(vec![("width".to_owned(), Value::Number(1280.0))]);
+        for before in [&["onMetaData"][..], &["@setDataFrame", "onMetaData"]] {
+            let mut payload = Vec::new();
+            before
+                .iter()
+                .for_each(|text| Value::text(*text).write(&mut payload));
+            all.write(&mut payload);
+            assert_eq!(metadata(&payload), Some(all.clone()));
+        }
+        assert_eq!(metadata(&[2, 0, 1, b'x']), None);
+        assert_eq!(metadata(&[]), None);
+    }
+}

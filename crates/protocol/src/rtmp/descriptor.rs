@@ -1,0 +1,106 @@
+//! RTMP as the registry lists it.
+
+use std::path::PathBuf;
+
+use measure::Catalogue;
+
+use super::client::{COLUMNS, Client};
+use super::config::ClientConfig;
+use super::metrics::RTMP;
+use super::server::reference::SERVER;
+use super::url::{self, Url};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::media::frames::metrics::FRAMES_GROUP;
+use crate::metrics::CLIENTS;
+use crate::options::ClientOptions;
+use crate::session::Session;
+use crate::tls::TlsConfig;
+
+/// RTMP 1.0.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "rtmp",
+    schemes: &["rtmp", "rtmps"],
+    default_port: url::DEFAULT_PORT,
+    transport: Transport::Tcp,
+    catalogue: Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]),
+    datagrams: None,
+    stream_columns: &[COLUMNS],
+    read_url,
+    probe: None,
+    server: &SERVER,
+    options: &ClientOptions::NONE,
+    former_key: |_| None,
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text, None).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: url.is_secure(),
+        default_port: match url.is_secure() {
+            true => url::DEFAULT_TLS_PORT,
+            false => url::DEFAULT_PORT,
+        },
+        stream_name: Some(url.stream_name()),
+    })
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> Option<&TlsConfig> {
+        Some(&self.tls)
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        &["frames > 0"]
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.tls.ca.as_mut().into_iter().collect()
+    }
+
+    fn clients(
+        &self,
+        _file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        Ok(Box::new(Clients {
+            config: self.clone(),
+            surroundings: surroundings.clone(),
+        }))
+    }
+
+    fn brings_time_codes(&self) -> bool {
+        self.time_codes
+    }
+}
+
+/// What the clients of a population have in common.
+#[derive(Debug)]
+struct Clients {
+    config: ClientConfig,
+    surroundings: Surroundings,
+}
+
+impl MakeClients for Clients {
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        let mut client =
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+        // Players look for time codes where there may be any.
+        if self.surroundings.has_time_codes()
+            && let Some(wall_clock) = self.surroundings.wall_clock()
+        {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if self.surroundings.publishes(url) {
+            client = client.waiting_for_publisher();
+        }
+        Ok(Box::new(client))
+    }
+}

@@ -1,0 +1,372 @@
+//! Sends media over a connection: message by message, all of it and in order, as fast as the
+//! connection takes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+use mediagen::time_code::TimeCode;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde::Serialize;
+
+use super::codec::write::Head;
+use super::source::{TrackFrame, Tracks};
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+/// The most bytes that are handed out at a time: of a large message, a part.
+const PIECE: usize = 64 * 1024;
+/// How many delays are kept until the session takes them: some seconds of frames.
+const DELAYS_MAX: usize = 4096;
+/// How many frames are looked at to see how much waits.
+const WAITING_MAX: u64 = 100_000;
+
+/// How media is sent.
+#[derive(Clone, Debug)]
+pub struct FlowConfig {
+    /// What.
+    pub tracks: Arc<Tracks>,
+    /// In which message stream.
+    pub stream: u32,
+    /// In chunks of which size.
+    pub chunk_size: u32,
+    /// What the wall clock showed, since 1970, when time began; time codes count from it.
+    pub wall_clock: Duration,
+    /// The source that time codes name.
+    pub source: u32,
+    /// After how long a time frames that were not taken are left out, up to the next with which a
+    /// decoder can begin. None: never.
+    pub drop_after: Option<Duration>,
+    /// What is done wrong on purpose.
+    pub faults: FlowFaults,
+    /// Seed of what faults draw.
+    pub seed: u64,
+}
+
+/// What is done wrong on purpose. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowFaults {
+    /// The share of frames that are left out, sound included; from 0 to 1.
+    pub lose: f64,
+    /// When nothing is sent, and for how long: once, from the beginning of the stream.
+    pub stall: Option<(Duration, Duration)>,
+    /// By how much sound comes late.
+    pub skew: Duration,
+    /// After how long nothing more comes.
+    pub stop_after: Option<Duration>,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// Frames of video.
+    pub video_frames: u64,
+    /// Frames of audio.
+    pub audio_frames: u64,
+    /// Bytes of their messages' payload.
+    pub payload_bytes: u64,
+    /// Bytes of their messages, with the headers of chunks.
+    pub wire_bytes: u64,
+    /// Frames left out because the connection did not take those before in time.
+    pub not_taken: u64,
+    /// Frames left out on purpose.
+    pub left_out: u64,
+}
+
+/// Media that is sent over a connection.
+#[derive(Debug)]
+pub struct MediaFlow {
+    config: FlowConfig,
+    rng: Pcg64,
+    begun: Option<Time>,
+    /// The next frame of each track, counted over all loops.
+    next: Vec<u64>,
+    /// The number of the next time code.
+    code: u32,
+    /// The message that is being handed out.
+    message: Option<Outgoing>,
+    /// Whether a piece was handed out, of which nothing is known yet.
+    handed_out: bool,
+    sent: Sent,
+    /// How long each frame waited until the connection had taken it, in nanoseconds, since they were
+    /// taken up last.
+    delays: Vec<u64>,
+}
+
+/// What a message is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Video,
+    Audio,
+    /// No frame.
+    Other,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    bytes: Bytes,
+    /// How much of it the connection has taken.
+    taken: usize,
+    /// How much of it was handed out last.
+    piece: usize,
+    due: Time,
+    what: What,
+    payload: usize,
+}
+
+impl Outgoing {
+    /// A message, in chunks, of which nothing was handed out.
+    pub(super) fn new(bytes: Bytes, due: Time, what: What, payload: usize) -> Outgoing {
+        Outgoing {
+            bytes,
+            taken: 0,
+            piece: 0,
+            due,
+            what,
+            payload,
+        }
+    }
+
+    /// The next piece of it.
+    pub(super) fn hand_out(&mut self) -> FlowPacket {
+        let rest = self.bytes.slice(self.taken..);
+        let piece = rest.slice(..rest.len().min(PIECE));
+        self.piece = piece.len();
+        FlowPacket {
+            due: self.due,
+            header: PacketHeader::EMPTY,
+            payload: piece,
+            tag: Tag(0),
+        }
+    }
+
+    /// The piece was taken; says whether all of the message was.
+    pub(super) fn took(&mut self) -> bool {
+        self.taken += self.piece;
+        self.taken >= self.bytes.len()
+    }
+
+    /// Adds it to what was sent.
+    pub(super) fn count(&self, sent: &mut Sent) {
+        match self.what {
+            What::Video => sent.video_frames += 1,
+            What::Audio => sent.audio_frames += 1,
+            What::Other => {}
+        }
+        if self.what != What::Other {
+            sent.payload_bytes += self.payload as u64;
+            sent.wire_bytes += self.bytes.len() as u64;
+        }
+    }
+
+    pub(super) fn due(&self) -> Time {
+        self.due
+    }
+}
+
+impl MediaFlow {
+    /// Media that is not sent yet.
+    pub fn new(config: FlowConfig) -> MediaFlow {
+        MediaFlow {
+            rng: Pcg64::seed_from_u64(config.seed),
+            next: vec![0; config.tracks.tracks.len()],
+            config,
+            begun: None,
+            code: 0,
+            message: None,
+            handed_out: false,
+            sent: Sent::default(),
+            delays: Vec::new(),
+        }
+    }
+
+    /// Begins: the first frame is due now.
+    pub fn start(&mut self, now: Time) {
+        self.begun.get_or_insert(now);
+    }
+
+    /// Lets no further message begin.
+    pub fn stop(&mut self) {
+        self.begun = None;
+    }
+
+    /// What was sent so far.
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    /// How long frames waited until the connection had taken them, in nanoseconds; those since the
+    /// last time.
+    pub fn take_delays(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.delays)
+    }
+
+    /// How many bytes of messages are due and not taken by the connection.
+    pub fn waiting(&self, now: Time) -> u64 {
+        let under_way = self.message.as_ref();
+        let mut bytes = under_way.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
+        for (track, &next) in self.config.tracks.tracks.iter().zip(&self.next) {
+            for number in next..next.saturating_add(WAITING_MAX) {
+                match (
+                    self.due(track.video, &track.clip, number),
+                    track.frame(number),
+                ) {
+                    (Some(due), Some(frame)) if due <= now => bytes += frame.payload.len() as u64,
+                    _ => break,
+                }
+            }
+        }
+        bytes
+    }
+
+    /// When a frame of a track is due.
+    fn due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
+        let mut at = Duration::from_nanos(clip.nanos(number));
+        if !video {
+            at += self.config.faults.skew;
+        }
+        if let Some((begins, lasts)) = self.config.faults.stall
+            && (begins..begins + lasts).contains(&at)
+        {
+            at = begins + lasts;
+        }
+        Some(self.begun? + at)
+    }
+
+    /// The track whose next frame is due first, and when.
+    fn first(&self) -> Option<(usize, Time)> {
+        let tracks = self.config.tracks.tracks.iter().zip(&self.next).enumerate();
+        let dues = tracks.filter_map(|(place, (track, &number))| {
+            let due = self.due(track.video, &track.clip, number)?;
+            let stops = self.config.faults.stop_after.zip(self.begun);
+            let over = stops.is_some_and(|(after, begun)| due >= begun + after);
+            Some((place, if over { Time::NEVER } else { due }))
+        });
+        dues.min_by_key(|&(_, due)| due)
+    }
+
+    /// Makes the next message that is due.
+    fn make(&mut self, now: Time) -> Option<Outgoing> {
+        let tracks = self.config.tracks.clone();
+        loop {
+            let (place, due) = self.first().filter(|&(_, due)| due <= now)?;
+            let track = tracks.tracks.get(place)?;
+            let next = self.next.get_mut(place)?;
+            let number = *next;
+            *next += 1;
+            let frame = track.frame(number)?;
+            let video = track.video;
+            let code = self.code;
+            self.code = self.code.wrapping_add(u32::from(video));
+            let late = self
+                .config
+                .drop_after
+                .is_some_and(|after| now > due + after);
+            if late && !(video && frame.key) {
+                self.sent.not_taken += 1;
+                continue;
+            }
+            if self.config.faults.lose > 0.0 && self.rng.random::<f64>() < self.config.faults.lose {
+                self.sent.left_out += 1;
+                continue;
+            }
+            let (kind, chunk_stream) = track.way();
+            let head = Head {
+                chunk_stream,
+                kind,
+                timestamp: track.timestamp(number),
+                stream: self.config.stream,
+            };
+            let coded = self.coded(frame, code, due);
+            let bytes = message(head, frame, coded.as_ref(), self.config.chunk_size);
+            let what = if video { What::Video } else { What::Audio };
+            return Some(Outgoing::new(bytes, due, what, frame.payload.len()));
+        }
+    }
+
+    /// The numbers of a frame's time code, and where they stand.
+    fn coded(
+        &self,
+        frame: &TrackFrame,
+        number: u32,
+        due: Time,
+    ) -> Option<(usize, [u8; mediagen::time_code::CODE_BYTES])> {
+        let at = frame.code_at?;
+        let since_1970 = self.config.wall_clock + due.since_start();
+        let code = TimeCode {
+            source: self.config.source,
+            number,
+            nanos: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> 1),
+        };
+        Some((at, code.to_bytes()))
+    }
+}
+
+/// A message of that frame in chunks, with the numbers of its time code at their place.
+fn message(
+    head: Head,
+    frame: &TrackFrame,
+    coded: Option<&(usize, [u8; mediagen::time_code::CODE_BYTES])>,
+    chunk_size: u32,
+) -> Bytes {
+    let payload = &frame.payload[..];
+    let mut out = Vec::with_capacity(head.written(payload.len(), chunk_size));
+    let parts = coded.and_then(|(at, code)| {
+        let (before, rest) = payload.split_at_checked(*at)?;
+        Some([before, &code[..], rest.get(code.len()..)?])
+    });
+    match parts {
+        Some(parts) => head.write(&parts, chunk_size, &mut out),
+        None => head.write(&[payload], chunk_size, &mut out),
+    }
+    out.into()
+}
+
+impl Flow for MediaFlow {
+    fn next_due(&self) -> Option<Time> {
+        Some(match (&self.message, self.handed_out) {
+            (_, true) => Time::NEVER,
+            (Some(message), false) => message.due(),
+            (None, false) => self.first().map_or(Time::NEVER, |(_, due)| due),
+        })
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        if self.handed_out {
+            return None;
+        }
+        if self.message.is_none() {
+            self.message = self.make(now);
+        }
+        let packet = self.message.as_mut()?.hand_out();
+        self.handed_out = true;
+        Some(packet)
+    }
+
+    fn left(&mut self, _: Tag, left: Option<Handover>) {
+        self.handed_out = false;
+        // What was not taken is handed out again: nothing of a message may be missing.
+        let (Some(message), Some(left)) = (&mut self.message, left) else {
+            return;
+        };
+        if !message.took() {
+            return;
+        }
+        if self.delays.len() < DELAYS_MAX {
+            self.delays
+                .push(left.ended.since(message.due).as_nanos() as u64);
+        }
+        message.count(&mut self.sent);
+        self.message = None;
+    }
+
+    fn wants_times(&self) -> bool {
+        true
+    }
+
+    fn waits_for_room(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,239 @@
+//! The reference server as `serve rtmp` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::Catalogue;
+use measure::human::{count, plural};
+use measure::units::BitRate;
+use mediagen::frame_rate::FrameRate;
+use serde::Serialize;
+
+use super::{ServedClient, Server, ServerConfig, ServerFaults};
+use crate::media::source::SourceConfig;
+use crate::reference::{
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    line, parses,
+};
+use crate::rtmp::url::DEFAULT_PORT;
+use crate::session::{Record, Session};
+
+/// The reference server.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "RTMP: plays H.264 and optional AAC under any name, and passes on what clients publish",
+    flags: FLAGS,
+    own_files: false,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "Port to listen on; 0 for any that is free",
+        )
+        .default("1935"),
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Address to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Any),
+        Flag::new(
+            Listening,
+            common::TLS_CERT,
+            Takes::File,
+            "Speak TLS (rtmps) on all connections, with the certificates of this file (PEM), the \
+             server's own first",
+        )
+        .requires(&[common::TLS_KEY]),
+        Flag::new(
+            Listening,
+            common::TLS_KEY,
+            Takes::File,
+            "The key of that certificate (PEM)",
+        )
+        .requires(&[common::TLS_CERT]),
+        Flag::new(
+            Media,
+            "streams",
+            Takes::Number("NUMBER", 1, 100_000),
+            "How many streams there are, beside those that clients publish: stream1, stream2 and \
+             so on [default: any name is a stream]",
+        ),
+        Flag::new(
+            Media,
+            "bitrate",
+            Takes::Text("RATE", parses::<BitRate>),
+            "Bit rate of the video",
+        )
+        .default("1Mbps"),
+        Flag::new(
+            Media,
+            "fps",
+            Takes::Text("NUMBER", parses::<FrameRate>),
+            "Pictures of video a second, such as 25 or 30000/1001",
+        )
+        .default("25"),
+        Flag::new(
+            Media,
+            "gop",
+            Takes::Number("NUMBER", 1, 10_000),
+            "Pictures from one key picture to the next [default: as many as two seconds have]",
+        ),
+        Flag::new(
+            Media,
+            "audio",
+            Takes::Nothing,
+            "Add sound: silence in AAC of 192 kb/s",
+        ),
+        Flag::new(
+            Service,
+            "chunk-size",
+            Takes::Number("BYTES", 1, 1 << 24),
+            "Size of the chunks that are sent",
+        )
+        .default("4096"),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Do something wrong on purpose, several times if need be: handshake=silent (or cut, \
+             version, echo, repeat), answer=not-found (or silent, invalid-app, rejected, \
+             bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
+             no-media), lose=1% (of the frames), stall=5s+1s, skew=200ms (sound comes late), \
+             stop=5s (nothing more comes), close=5s",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of everything random",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was done for each connection to this file, as lines of JSON",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let mut faults = ServerFaults::default();
+    for text in flags.all("fault") {
+        faults.add(text)?;
+    }
+    Ok(Box::new(ServerConfig {
+        source: SourceConfig {
+            bitrate: flags.get("bitrate"),
+            frame_rate: flags.get("fps"),
+            gop: flags.get("gop"),
+            audio: Some(flags.has("audio")),
+            ..SourceConfig::default()
+        },
+        streams: flags.get("streams"),
+        chunk_size: flags.value("chunk-size"),
+        faults,
+        seed: flags.value("seed"),
+        ..ServerConfig::default()
+    }))
+}
+
+impl Settings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        let config = ServerConfig {
+            wall_clock,
+            ..*self
+        };
+        Ok(Box::new(Server::new(config)?))
+    }
+}
+
+impl Serve for Server {
+    fn catalogue(&self) -> Catalogue {
+        Server::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, tls: bool) -> String {
+        let scheme = if tls { "rtmps" } else { "rtmp" };
+        format!("{scheme}://{address}/live/stream1")
+    }
+
+    fn session(&self, number: u64) -> Box<dyn Session> {
+        Server::session(self, number)
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Served::default())
+    }
+}
+
+/// What the server did, for all connections together: the last line of its report.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Served {
+    /// Connections that are over.
+    connections: u64,
+    /// Those of them that published.
+    published: u64,
+    /// Frames sent to those that played.
+    sent_frames: u64,
+    /// Frames left out on purpose.
+    left_out: u64,
+    /// Frames that players of published streams did not take in time.
+    not_taken: u64,
+    /// Frames that publishers sent.
+    received_frames: u64,
+}
+
+impl Tally for Served {
+    fn second(&mut self, _: Second<'_>) -> Option<String> {
+        None
+    }
+
+    fn done(&mut self, done: Record) -> Option<String> {
+        let client = done.take::<ServedClient>()?;
+        self.connections += 1;
+        self.published += u64::from(client.published);
+        self.sent_frames += client.sent.video_frames + client.sent.audio_frames;
+        self.left_out += client.sent.left_out;
+        self.not_taken += client.sent.not_taken;
+        self.received_frames += client.received_frames;
+        Some(line(client.as_ref()))
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "{} to their end, {} of publishers: {} frames sent, {} left out, {} not taken; {} \
+             received",
+            plural(self.connections as f64, "connection", "connections"),
+            count(self.published as f64),
+            count(self.sent_frames as f64),
+            count(self.left_out as f64),
+            count(self.not_taken as f64),
+            count(self.received_frames as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![format!("served {}", self.so_far())]
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "served": self }))
+    }
+}
+
+const _: () = assert!(DEFAULT_PORT == 1935);

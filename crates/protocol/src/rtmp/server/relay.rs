@@ -1,0 +1,125 @@
+//! Sends on what another client publishes, as fast as the connection takes it.
+
+use std::sync::Arc;
+
+use measure::Time;
+
+use super::published::{PublishedStreams, Relayed};
+use crate::rtmp::codec::message::Kind;
+use crate::rtmp::codec::write::{self, Head};
+use crate::rtmp::flow::{Outgoing, Sent};
+use crate::session::{Flow, FlowPacket, Handover, Tag};
+
+/// What a player is sent of a stream that is published.
+#[derive(Debug)]
+pub(super) struct RelayFlow {
+    published: Arc<PublishedStreams>,
+    name: String,
+    /// The number of the next message.
+    next: u64,
+    stream: u32,
+    chunk_size: u32,
+    /// Since when there may be more.
+    more: Option<Time>,
+    message: Option<Outgoing>,
+    handed_out: bool,
+    sent: Sent,
+}
+
+impl RelayFlow {
+    pub(super) fn new(
+        published: Arc<PublishedStreams>,
+        name: String,
+        next: u64,
+        stream: u32,
+        chunk_size: u32,
+    ) -> RelayFlow {
+        RelayFlow {
+            published,
+            name,
+            next,
+            stream,
+            chunk_size,
+            more: None,
+            message: None,
+            handed_out: false,
+            sent: Sent::default(),
+        }
+    }
+
+    /// There is more.
+    pub(super) fn wake(&mut self, now: Time) {
+        self.more.get_or_insert(now);
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn make(&mut self) -> Option<Outgoing> {
+        let due = self.more?;
+        let Some((message, number)) = self.published.get(&self.name, self.next) else {
+            self.more = None;
+            return None;
+        };
+        self.sent.not_taken += number - self.next;
+        self.next = number + 1;
+        let mut out = Vec::new();
+        write_relayed(&message, self.stream, self.chunk_size, &mut out);
+        let payload = message.payload.len();
+        Some(Outgoing::new(out.into(), due, message.what, payload))
+    }
+}
+
+/// Adds a message as it is passed on.
+pub(super) fn write_relayed(message: &Relayed, stream: u32, chunk_size: u32, out: &mut Vec<u8>) {
+    let chunk_stream = match message.kind {
+        Kind::Video => write::VIDEO,
+        _ => write::AUDIO,
+    };
+    let head = Head {
+        chunk_stream,
+        kind: message.kind,
+        timestamp: message.timestamp,
+        stream,
+    };
+    head.write(&[&message.payload], chunk_size, out);
+}
+
+impl Flow for RelayFlow {
+    fn next_due(&self) -> Option<Time> {
+        Some(match (&self.message, self.handed_out) {
+            (_, true) => Time::NEVER,
+            (Some(message), false) => message.due(),
+            (None, false) => self.more.unwrap_or(Time::NEVER),
+        })
+    }
+
+    fn next_packet(&mut self, _: Time) -> Option<FlowPacket> {
+        if self.handed_out {
+            return None;
+        }
+        if self.message.is_none() {
+            self.message = self.make();
+        }
+        let packet = self.message.as_mut()?.hand_out();
+        self.handed_out = true;
+        Some(packet)
+    }
+
+    fn left(&mut self, _: Tag, left: Option<Handover>) {
+        self.handed_out = false;
+        let Some(message) = self.message.as_mut().filter(|_| left.is_some()) else {
+            return;
+        };
+        if !message.took() {
+            return;
+        }
+        message.count(&mut self.sent);
+        self.message = None;
+    }
+
+    fn waits_for_room(&self) -> bool {
+        true
+    }
+}

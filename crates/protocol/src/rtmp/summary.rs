@@ -1,0 +1,81 @@
+//! What the summary of a run shows of RTMP.
+
+use measure::SummaryRow;
+use measure::summary::{Part, When};
+
+/// That no frame came.
+pub(super) const NO_MEDIA: &[SummaryRow] = &[
+    SummaryRow::text("media", &[When::Zero("frames")], &[Part::Text("none came")]),
+    SummaryRow::end(&[When::Zero("frames")]),
+];
+
+/// What came.
+pub(super) const STREAM: &[SummaryRow] = &[
+    SummaryRow::text(
+        "frames",
+        &[],
+        &[
+            Part::Text("{video_frames} of video, {audio_frames} of audio"),
+            Part::If("malformed", "; {} messages of media malformed"),
+        ],
+    ),
+    SummaryRow::text(
+        "bit rate",
+        &[When::Above("bitrate")],
+        &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
+    ),
+    SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
+    SummaryRow::text(
+        "times",
+        &[When::MoreThanPercentOf("timed_by_reading", "frames")],
+        &[Part::Text(
+            "of {timed_by_reading/frames} of frames: when they were read, not when they came",
+        )],
+    ),
+];
+
+/// When there was something to see, how long frames of a publisher of ours were on their way, and
+/// where playing would have stood still.
+pub(super) const FRAMES: &[SummaryRow] = &[
+    SummaryRow::distribution(
+        "to picture",
+        &[When::Began, When::HasData("key_frame_delay")],
+        "key_frame_delay",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "frame delay",
+        &[When::Above("frames_published")],
+        "frame_delay",
+        "p50",
+    ),
+    SummaryRow::text(
+        "frames lost",
+        &[When::Above("frames_published")],
+        &[Part::Text(
+            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} did not come",
+        )],
+    ),
+    SummaryRow::text(
+        "clocks",
+        &[
+            When::Above("frames_published"),
+            When::Above("time_codes_ahead"),
+        ],
+        &[Part::Text(
+            "{time_codes_ahead} frames came before they were sent: the clocks differ",
+        )],
+    ),
+    SummaryRow::text(
+        "playing",
+        &[When::Above("frames")],
+        &[
+            Part::Text("{stalls:stall|stalls}"),
+            Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
+            Part::IfData(
+                "playout_buffer",
+                "; clean with a buffer of {playout_buffer.max}",
+            ),
+        ],
+    ),
+];

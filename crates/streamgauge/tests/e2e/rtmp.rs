@@ -1,0 +1,191 @@
+//! RTMP: what a reference server did is found exactly, real servers are played, and other programs
+//! play and publish.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, RUN_WITHIN, Report, a_little, established, folder, free_port, have, listens, number,
+    run, streamgauge, wait_for,
+};
+
+/// nginx with its module for RTMP, and what it keeps.
+fn nginx(folder: &Path, port: u16) -> Process {
+    let own = folder.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {own}/{name};"))
+        .concat();
+    let config = format!(
+        "load_module /usr/lib/nginx/modules/ngx_rtmp_module.so;\n\
+         daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; {temporary} }}\n\
+         rtmp {{ access_log off; server {{ listen 127.0.0.1:{port}; chunk_size 4096;\n\
+         application live {{ live on; record off; }} }} }}\n"
+    );
+    let path = folder.join("nginx.conf");
+    fs::write(&path, config).expect("the folder can be written to");
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(path);
+    let process = Process::start(command, folder);
+    wait_for("nginx listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    process
+}
+
+fn have_nginx_rtmp() -> bool {
+    let module = Path::new("/usr/lib/nginx/modules/ngx_rtmp_module.so");
+    let left_out = std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some();
+    assert!(
+        module.exists() || left_out,
+        "nginx's module for RTMP is missing: ./test installs it"
+    );
+    have("nginx") && module.exists() && have("ffmpeg")
+}
+
+fn ffmpeg(folder: &Path, arguments: &[&str]) -> Process {
+    let mut command = Command::new("ffmpeg");
+    command
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+        .args(arguments);
+    Process::start(command, folder)
+}
+
+/// A clip of pictures and sound; how many packets it has of each, as ffprobe counts them.
+fn clip(folder: &Path) -> [u64; 2] {
+    let made = ffmpeg(
+        folder,
+        &[
+            "-f",
+            "lavfi",
+            "-i",
+            "testsrc2=s=320x180:r=25",
+            "-f",
+            "lavfi",
+            "-i",
+            "sine=440",
+            "-t",
+            "4",
+            "-c:v",
+            "libx264",
+            "-preset",
+            "ultrafast",
+            "-g",
+            "25",
+            "-c:a",
+            "aac",
+            "clip.mp4",
+        ],
+    );
+    made.finish(Duration::from_secs(60)).expect(0);
+    ["v", "a"].map(|kind| {
+        let mut command = Command::new("ffprobe");
+        command
+            .args([
+                "-loglevel",
+                "error",
+                "-count_packets",
+                "-select_streams",
+                kind,
+            ])
+            .args(["-show_entries", "stream=nb_read_packets", "-of", "csv=p=0"])
+            .arg("clip.mp4");
+        let counted = Process::start(command, folder).finish(Duration::from_secs(60));
+        let text = counted.expect(0).stdout;
+        text.trim().parse().expect("it is a number")
+    })
+}
+
+#[test]
+fn every_frame_that_ffmpeg_publishes_comes_through_nginx() {
+    if !have_nginx_rtmp() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let [video, audio] = clip(folder.path());
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let url = format!("rtmp://127.0.0.1:{port}/live/one");
+    let load = streamgauge(["load", &url, "-c", "3", "-d", "30s", "--json", "out.json"]);
+    let load = Process::start(load, folder.path());
+    // Who plays before anybody publishes hears all of it.
+    wait_for("the players are there", Duration::from_secs(20), || {
+        (established(port) == 3).then_some(())
+    });
+    let publisher = ffmpeg(
+        folder.path(),
+        &["-re", "-i", "clip.mp4", "-c", "copy", "-f", "flv", &url],
+    );
+    publisher.finish(RUN_WITHIN).expect(0);
+    load.finish(RUN_WITHIN).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.clients("completed"), 3);
+    let metric = |name: &str| number(report.metric(name));
+    assert_eq!(metric("video_frames"), 3 * video);
+    assert_eq!(metric("audio_frames"), 3 * audio);
+    assert_eq!((metric("malformed"), metric("clock_jumps")), (0, 0));
+    for delay in [
+        "handshake_delay",
+        "connect_command_delay",
+        "play_delay",
+        "key_frame_delay",
+    ] {
+        assert_eq!(report.metric(delay)["count"], 3, "{delay}");
+    }
+}
+
+#[test]
+fn every_frame_of_the_reference_server_is_found() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let number_of_port = port.to_string();
+    let server = Process::start(
+        streamgauge([
+            "serve",
+            "rtmp",
+            "--port",
+            &number_of_port,
+            "--audio",
+            "--fault",
+            "lose=5%",
+            "--report",
+            "served.jsonl",
+        ]),
+        folder.path(),
+    );
+    wait_for("the server listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    let scenario = format!(
+        "name: lossy\nduration: 5s\nclients:\n  viewers:\n    protocol: rtmp\n    time_codes: true\n    \
+         urls: [\"rtmp://127.0.0.1:{port}/live/one\"]\n    \
+         load: {{ clients: 5, start: at_once }}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), scenario).expect("the folder can be written to");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    server.signal("TERM");
+    server.finish(Duration::from_secs(10));
+    let text = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let lines: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
+    let sum = |name: &str| -> u64 {
+        let counts = lines.iter().filter_map(|line| line["sent"][name].as_u64());
+        counts.sum()
+    };
+    let report = Report::read(&folder.path().join("out.json"));
+    report.tester_was_fit();
+    let metric = |name: &str| number(report.metric(name));
+    // What leaves in the last moment is not waited for.
+    assert!(sum("video_frames") - metric("video_frames") <= 5 * 2);
+    assert!(sum("audio_frames") - metric("audio_frames") <= 5 * 2);
+    let lost = metric("frames_published") - metric("frames_delivered");
+    assert!(lost > 0 && lost <= sum("left_out"), "{lost}");
+    assert_eq!(metric("frames_delivered"), metric("video_frames"));
+}

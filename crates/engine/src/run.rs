@@ -48,6 +48,9 @@ pub struct Options {
     pub trace: Vec<String>,
     /// Whether servers are asked what their media is before the run begins, all URLs. Default no.
     pub describe: bool,
+    /// The command line that repeats the run; its secrets are masked in the run file. Empty: none is
+    /// kept.
+    pub command: String,
 }
 
 /// Runs a scenario to its end.
@@ -178,6 +181,10 @@ fn run_team(
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
     run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
+    if !options.command.is_empty() {
+        let command = scenario.secrets().mask(&options.command);
+        run_file.meta("command", command.into());
+    }
     run_file.meta("receive_path", receive_path.name().into());
     run_file.meta("receive_hint", receive_path.hint().into());
     run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());

@@ -259,6 +259,21 @@ impl Threshold {
         self.worst
     }
 
+    /// Which figure of the metric it reads; [`Statistic::Value`] where it names none.
+    pub fn statistic(&self) -> Statistic {
+        self.statistic
+    }
+
+    /// How the figure is compared with the limit.
+    pub fn comparison(&self) -> Comparison {
+        self.comparison
+    }
+
+    /// The reason that it names, of one on `failures`.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One
     /// on a single reason does not: the other reasons would go unwatched.
     fn is_on_failed(&self) -> bool {

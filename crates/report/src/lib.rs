@@ -1,8 +1,10 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, and the JSON report. All text for a terminal goes through [`gate`].
+//! table for a terminal, the JSON report, and the HTML page. All text for a terminal goes through
+//! [`gate`], and so do the texts of a page.
 
 mod cause;
 pub mod gate;
+pub mod html;
 pub use measure::human;
 pub mod json;
 mod limits;
@@ -11,6 +13,7 @@ pub mod media;
 pub mod metrics;
 pub mod model;
 pub mod paint;
+mod rows;
 pub mod schema;
 pub mod series;
 mod shorten;

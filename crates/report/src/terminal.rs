@@ -4,7 +4,6 @@
 //! Was the tester fit to tell? Where is the rest? What few look for is left to `-v`.
 
 mod given_back;
-mod rows;
 mod sources;
 mod tester;
 mod verdict;
@@ -20,6 +19,7 @@ use crate::human::{count, figure, figure_or_dash, plural};
 use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
 use crate::model::{Clients, Event, Population, Report};
 use crate::paint::Paint;
+use crate::rows::{Shown, rows};
 
 /// How the summary is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,12 @@ impl Screen {
         let stopped = report.verdict.stopped_by_user;
         self.heading(&population.name, &clients_line(clients, metrics, stopped));
         // A server that is watched runs on this machine.
-        self.rows(population, report.server.is_some());
+        for (row, shown) in rows(population, report.server.is_some()) {
+            match shown {
+                Shown::Text(text) => self.row(row.label, &text),
+                Shown::Distribution(found, first) => self.distribution(row.label, found, first),
+            }
+        }
         self.failures(clients);
     }
 
@@ -379,7 +384,7 @@ impl Screen {
 }
 
 /// How many clients there were, and how they ended.
-fn clients_line(clients: &Clients, metrics: &Metrics, stopped_by_user: bool) -> String {
+pub(crate) fn clients_line(clients: &Clients, metrics: &Metrics, stopped_by_user: bool) -> String {
     let mut text = plural(clients.started as f64, "client", "clients");
     if clients.active_max < clients.started {
         let _ = write!(

@@ -142,16 +142,19 @@ pub(crate) enum Way {
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = help::OUTPUT)]
-#[command(group = clap::ArgGroup::new("replaceable").args(["out", "json"]).multiple(true))]
+#[command(group = clap::ArgGroup::new("replaceable").args(["out", "json", "html"]).multiple(true))]
 pub(crate) struct Results {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the report as a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of
     /// its own [default: streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace the run file, or the series, that --out names, and whatever file --json names
+    /// Replace what --out, --json and --html name
     #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
     /// Keep no run file: the report is all there is
@@ -222,6 +225,9 @@ pub(crate) struct Report {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the report as a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

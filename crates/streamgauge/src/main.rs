@@ -1,5 +1,6 @@
 //! The command: arguments in, exit codes out.
 
+mod again;
 mod args;
 mod commands;
 mod console;

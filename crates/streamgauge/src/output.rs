@@ -30,8 +30,65 @@ impl Force {
     }
 }
 
-/// Where the JSON report goes.
-pub(crate) enum Json {
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The JSON report.
+    Json,
+    /// The HTML report.
+    Html,
+}
+
+impl Form {
+    /// The option that names where it goes.
+    fn option(self) -> &'static str {
+        match self {
+            Form::Json => "--json",
+            Form::Html => "--html",
+        }
+    }
+}
+
+/// The reports that the user asked for beside what is shown.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    /// The JSON report.
+    pub(crate) json: Option<Output>,
+    /// The HTML report.
+    pub(crate) html: Option<Output>,
+}
+
+impl Outputs {
+    /// Sees to it that each can be written.
+    pub(crate) fn claim(
+        json: Option<&Path>,
+        html: Option<&Path>,
+        force: Force,
+    ) -> Result<Outputs, Failure> {
+        if json.is_some() && json == html {
+            return Err(Failure::bad(
+                "--json and --html name the same place: name another one for one of them",
+            ));
+        }
+        let claim = |path: Option<&Path>, form| {
+            path.map(|path| Output::claim(form, path, force))
+                .transpose()
+        };
+        Ok(Outputs {
+            json: claim(json, Form::Json)?,
+            html: claim(html, Form::Html)?,
+        })
+    }
+
+    /// Whether one takes standard output, so that nothing else may be written there.
+    pub(crate) fn take_stdout(&self) -> bool {
+        let all = [&self.json, &self.html];
+        all.into_iter().flatten().any(Output::is_stdout)
+    }
+}
+
+/// Where a report goes.
+pub(crate) enum Output {
     /// To standard output.
     Stdout,
     /// To a file.
@@ -40,42 +97,45 @@ pub(crate) enum Json {
 
 /// A file that can be written, though nothing has been written yet.
 pub(crate) struct Claim {
+    form: Form,
     path: PathBuf,
     /// We made it, and there is nothing in it: it goes again if it is not used.
     empty: bool,
 }
 
-impl Json {
+impl Output {
     /// Sees to it that `path` can be written; `-` is standard output. A report that is there stays
     /// as it is until the new one is written. Any other file that holds something is refused, as
     /// `--json scenario.yaml` is a slip.
-    pub(crate) fn claim(path: &Path, force: Force) -> Result<Json, Failure> {
+    pub(crate) fn claim(form: Form, path: &Path, force: Force) -> Result<Output, Failure> {
         if path == Path::new("-") {
-            return Ok(Json::Stdout);
+            return Ok(Output::Stdout);
         }
-        if force != Force::Given && !is_replaceable(path) {
+        if force != Force::Given && !is_replaceable(form, path) {
             let or = match force {
                 Force::Unknown => "",
                 _ => ", or use `--force`",
             };
             return Err(Failure::bad(format_args!(
-                "{} is no report of streamgauge, so it is not replaced: name another file with `--json`{or}",
-                path.display()
+                "{} is no report of streamgauge, so it is not replaced: name another file with `{}`{or}",
+                path.display(),
+                form.option()
             )));
         }
         let empty = !path.exists();
         match OpenOptions::new().append(true).create(true).open(path) {
-            Ok(_) => Ok(Json::File(Claim {
+            Ok(_) => Ok(Output::File(Claim {
+                form,
                 path: path.to_owned(),
                 empty,
             })),
-            Err(error) => Err(refused(path, &error)),
+            Err(error) => Err(refused(form, path, &error)),
         }
     }
 
     /// Whether it takes standard output, so that nothing else may be written there.
     pub(crate) fn is_stdout(&self) -> bool {
-        matches!(self, Json::Stdout)
+        matches!(self, Output::Stdout)
     }
 
     /// Writes it.
@@ -84,7 +144,7 @@ impl Json {
         write: impl FnOnce(&mut dyn Write) -> Result<(), report::ReportError>,
     ) -> Result<(), Failure> {
         match self {
-            Json::Stdout => {
+            Output::Stdout => {
                 let mut out = BufWriter::new(io::stdout().lock());
                 match write(&mut out) {
                     // The reader has what it wanted.
@@ -100,13 +160,14 @@ impl Json {
                     other => other.map_err(Failure::bad),
                 }
             }
-            Json::File(mut claim) => {
-                let file =
-                    File::create(&claim.path).map_err(|error| refused(&claim.path, &error))?;
+            Output::File(mut claim) => {
+                let form = claim.form;
+                let file = File::create(&claim.path)
+                    .map_err(|error| refused(form, &claim.path, &error))?;
                 claim.empty = false;
                 let mut out = BufWriter::new(file);
                 write(&mut out).map_err(|error| match error {
-                    report::ReportError::Write(error) => refused(&claim.path, &error),
+                    report::ReportError::Write(error) => refused(form, &claim.path, &error),
                     other => Failure::bad(other),
                 })
             }
@@ -115,7 +176,7 @@ impl Json {
 }
 
 /// Whether nothing is lost by writing there: no file, an empty one, a report, a device or a pipe.
-fn is_replaceable(path: &Path) -> bool {
+fn is_replaceable(form: Form, path: &Path) -> bool {
     let holds_something = |about: std::fs::Metadata| about.is_file() && about.len() > 0;
     if !std::fs::metadata(path).is_ok_and(holds_something) {
         return true;
@@ -123,7 +184,12 @@ fn is_replaceable(path: &Path) -> bool {
     let mut head = Vec::new();
     // What cannot be read is no report of this user.
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
-    read.is_ok() && begins_as_report(&String::from_utf8_lossy(&head))
+    let head = String::from_utf8_lossy(&head);
+    read.is_ok()
+        && match form {
+            Form::Json => begins_as_report(&head),
+            Form::Html => head.starts_with(report::html::BEGINS),
+        }
 }
 
 fn begins_as_report(head: &str) -> bool {
@@ -143,10 +209,11 @@ impl Drop for Claim {
     }
 }
 
-fn refused(path: &Path, error: &io::Error) -> Failure {
+fn refused(form: Form, path: &Path, error: &io::Error) -> Failure {
     Failure::bad(format_args!(
-        "{}: the report cannot be written: {}; name another place with `--json`",
+        "{}: the report cannot be written: {}; name another place with `{}`",
         path.display(),
-        io_reason(error)
+        io_reason(error),
+        form.option()
     ))
 }

@@ -72,6 +72,12 @@ impl Place {
                 out.display()
             )));
         }
+        if results.html.as_ref() == Some(out) {
+            return Err(Failure::bad(format_args!(
+                "{}: the run file and the HTML report cannot be the same file; name another one with `-o`",
+                out.display()
+            )));
+        }
         let is_series = kind == Kind::Series && out.join(INDEX).exists();
         if (out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/")) && !is_series {
             return Place::within(kind, name, out);

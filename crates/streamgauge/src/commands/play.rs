@@ -7,11 +7,12 @@ use measure::VerdictResult;
 use report::{Reader, Report};
 use scenario::Scenario;
 
+use crate::again;
 use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::{Force, Json};
+use crate::output::{Force, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::Display;
 use crate::signals::Watch;
@@ -31,18 +32,14 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     files::check(play.scenario)?;
     let name = &play.scenario.name;
     let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
-    let json = play
-        .results
-        .json
-        .as_deref()
-        .map(|path| Json::claim(path, Force::of(play.results.force)))
-        .transpose()?;
+    let outputs = claimed(play.results)?;
     let options = engine::Options {
         run_file: place.path.clone(),
         overwrite: place.overwrite,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
+        command: again::command(play.scenario.seed),
     };
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -61,7 +58,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
-    show(&finished, &place, json, console)?;
+    show(&finished, &place, outputs, console)?;
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
@@ -72,6 +69,12 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
             message: Message::Plain(error),
         }),
     }
+}
+
+/// The files of results, which can be written.
+pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
+    let (json, html) = (results.json.as_deref(), results.html.as_deref());
+    Outputs::claim(json, html, Force::of(results.force))
 }
 
 fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {
@@ -92,7 +95,7 @@ fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure 
 fn show(
     finished: &Finished,
     place: &Place,
-    json: Option<Json>,
+    outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
     let reader = report::open(&finished.run_file, engine::catalogue_of);
@@ -112,7 +115,7 @@ fn show(
                     .map(Into::into)
                     .collect();
             }
-            write_out(&report, &reader, json, console)
+            write_out(&report, &reader, outputs, console)
         }
         (Err(error), None) => Err(Failure::bad(error)),
         (Err(_), Some(_)) => {
@@ -126,33 +129,30 @@ fn show(
     }
 }
 
-/// Reports a run file: as JSON where asked for, and as a summary.
-pub(crate) fn report_file(
-    path: &Path,
-    json: Option<Json>,
-    console: Console,
-) -> Result<(), Failure> {
+/// Reports a run file: as JSON and HTML where asked for, and as a summary.
+pub(crate) fn report_file(path: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
     let reader = report::open(path, engine::catalogue_of).map_err(Failure::bad)?;
     let report = Report::from_run(&reader).map_err(Failure::bad)?;
-    write_out(&report, &reader, json, console)
+    write_out(&report, &reader, outputs, console)
 }
 
-/// The summary goes to standard output, unless the JSON report goes there.
+/// The summary goes to standard output, unless another report goes there.
 fn write_out(
     report: &Report,
     reader: &Reader,
-    json: Option<Json>,
+    outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
-    let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
+    let to_stderr = outputs.take_stdout();
     // Said at the end: that a file could not be written is no reason to keep the summary back.
-    let written = match json {
-        Some(json) => {
-            let windows = report::source::windows(reader);
-            json.write(|out| report::json::write(report, windows, out))
-        }
-        None => Ok(()),
-    };
+    let mut written = Ok(());
+    if let Some(json) = outputs.json {
+        let windows = report::source::windows(reader);
+        written = json.write(|out| report::json::write(report, windows, out));
+    }
+    if let Some(html) = outputs.html {
+        written = written.and(html.write(|out| report::html::write(report, reader, out)));
+    }
     console.show(to_stderr, |layout| match console.quiet {
         true => report::headline(report, layout),
         false => report::summary(report, layout),

@@ -12,11 +12,13 @@ use report::human::span;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Scenario, Series, StopAt};
 
+use crate::again;
 use crate::args::{Results, Tracing};
+use crate::commands::play::claimed;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::output::{Force, Json};
+use crate::output::Outputs;
 use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
@@ -53,12 +55,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         play.tracing,
         console,
     )?;
-    let json = play
-        .results
-        .json
-        .as_deref()
-        .map(|path| Json::claim(path, Force::of(play.results.force)))
-        .transpose()?;
+    let outputs = claimed(play.results)?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -80,7 +77,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     if !course.place.is_kept() {
         series.folder = PathBuf::new();
     }
-    write_out(&series, json, console)?;
+    write_out(&series, outputs, console)?;
     Ok(exit)
 }
 
@@ -134,6 +131,7 @@ impl Course<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
             describe: !self.play.results.no_describe,
+            command: again::command(scenario.seed),
         };
         let finished = self.run(&scenario, &options);
         let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
@@ -263,9 +261,9 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
     )
 }
 
-/// Reports the series in a folder: as JSON where asked for, and as a table.
-pub(crate) fn show(folder: &Path, json: Option<Json>, console: Console) -> Result<(), Failure> {
-    write_out(&open(folder)?, json, console)
+/// Reports the series in a folder: as JSON and HTML where asked for, and as a table.
+pub(crate) fn show(folder: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
+    write_out(&open(folder)?, outputs, console)
 }
 
 fn open(folder: &Path) -> Result<report::series::Series, Failure> {
@@ -274,15 +272,20 @@ fn open(folder: &Path) -> Result<report::series::Series, Failure> {
 
 fn write_out(
     series: &report::series::Series,
-    json: Option<Json>,
+    outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
-    let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
+    let to_stderr = outputs.take_stdout();
     // Said at the end: that a file could not be written is no reason to keep the table back.
-    let written = match json {
-        Some(json) => json.write(|out| report::json::write_series(series, out)),
-        None => Ok(()),
-    };
+    let mut written = Ok(());
+    if let Some(json) = outputs.json {
+        written = json.write(|out| report::json::write_series(series, out));
+    }
+    if outputs.html.is_some() {
+        written = written.and(Err(Failure::bad(
+            "--html: there is no page of a series yet; make one of each run file: `streamgauge report RUN --html FILE`",
+        )));
+    }
     console.show(to_stderr, |layout| match console.quiet {
         true => report::series::headlines(series, layout),
         false => report::series::table(series, layout),

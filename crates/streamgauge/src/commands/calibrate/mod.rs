@@ -15,7 +15,7 @@ use crate::args::{self, Way};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::{Force, Json};
+use crate::output::{Force, Form, Output};
 use crate::progress::Status;
 use crate::signals::Watch;
 use capacity::Capacity;
@@ -95,7 +95,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
     let json = arguments
         .json
         .as_deref()
-        .map(|path| Json::claim(path, Force::Unknown))
+        .map(|path| Output::claim(Form::Json, path, Force::Unknown))
         .transpose()?;
     let folder = tempfile::Builder::new()
         .prefix("streamgauge-calibrate-")

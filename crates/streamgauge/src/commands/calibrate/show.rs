@@ -11,11 +11,15 @@ use super::{Found, Outcome};
 use crate::args::Way;
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::output::Json;
+use crate::output::Output;
 
 /// Writes the JSON where it was asked for, and the tables unless standard output is taken.
-pub(super) fn show(outcome: &Outcome, json: Option<Json>, console: Console) -> Result<(), Failure> {
-    let to_stderr = json.as_ref().is_some_and(Json::is_stdout);
+pub(super) fn show(
+    outcome: &Outcome,
+    json: Option<Output>,
+    console: Console,
+) -> Result<(), Failure> {
+    let to_stderr = json.as_ref().is_some_and(Output::is_stdout);
     let written = match json {
         None => Ok(()),
         Some(json) => json.write(|out| {

@@ -177,6 +177,7 @@ pub(super) fn play(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: Vec::new(),
         describe: false,
+        command: String::new(),
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,

@@ -1,42 +1,49 @@
-//! What is shown of a population: the rows that its protocol declares.
+//! What is shown of a population: the rows that its protocol declares, those that hold, filled in.
 
-use measure::Unit;
 use measure::summary::{How, Part, Piece, Shows, When, pieces};
+use measure::{SummaryRow, Unit};
 
-use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, MetricFigures, Metrics};
+use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
 use crate::model::Population;
 
-impl Screen {
-    pub(super) fn rows(&mut self, population: &Population, server_is_here: bool) {
-        let metrics = &population.metrics;
-        for row in population.catalogue.summary() {
-            if !row.when.iter().all(|when| holds(*when, population)) {
-                continue;
-            }
-            match row.shows {
-                Shows::Text(parts) => {
-                    let text: String = parts.iter().map(|part| written(*part, metrics)).collect();
-                    if !text.is_empty() {
-                        self.row(row.label, &text);
-                    }
-                }
-                Shows::Distribution(name, first) => {
-                    if let Some(found) = metrics.find(name) {
-                        self.distribution(row.label, found, first);
-                    }
-                }
-                Shows::WhereLost => {
-                    let lost = population.where_lost.as_ref();
-                    if let Some(text) = lost.and_then(|lost| lost.in_words(server_is_here)) {
-                        self.row(row.label, &text);
-                    }
-                }
-                Shows::End => return,
-            }
+/// What stands on the right of a row.
+pub(crate) enum Shown<'a> {
+    /// A text. Where three blanks are in it, what follows them explains what stands before.
+    Text(String),
+    /// A distribution, and which of its first columns is shown: `mean` or `p50`.
+    Distribution(&'a Named, &'static str),
+}
+
+/// The rows of a population, as they were declared and as they are shown.
+pub(crate) fn rows(
+    population: &Population,
+    server_is_here: bool,
+) -> Vec<(&'static SummaryRow, Shown<'_>)> {
+    let metrics = &population.metrics;
+    let mut rows = Vec::new();
+    for row in population.catalogue.summary() {
+        if !row.when.iter().all(|when| holds(*when, population)) {
+            continue;
         }
+        let shown = match row.shows {
+            Shows::Text(parts) => {
+                let text: String = parts.iter().map(|part| written(*part, metrics)).collect();
+                (!text.is_empty()).then_some(Shown::Text(text))
+            }
+            Shows::Distribution(name, first) => metrics
+                .find(name)
+                .map(|found| Shown::Distribution(found, first)),
+            Shows::WhereLost => {
+                let lost = population.where_lost.as_ref();
+                lost.and_then(|lost| lost.in_words(server_is_here))
+                    .map(Shown::Text)
+            }
+            Shows::End => break,
+        };
+        rows.extend(shown.map(|shown| (row, shown)));
     }
+    rows
 }
 
 fn holds(when: When, population: &Population) -> bool {

@@ -1,0 +1,229 @@
+// The page of one run, from the verdict down.
+
+const VERDICTS = {
+  pass: ["✓", "PASS"],
+  fail: ["✗", "FAIL"],
+  invalid: ["!", "INVALID"],
+  stopped: ["■", "STOPPED"],
+};
+
+class RunPage {
+  constructor(run, definitions) {
+    this.run = run;
+    this.definitions = definitions;
+    this.readout = el("output", { class: "readout", "aria-live": "off" });
+    this.charts = new Charts(run, definitions, this.readout);
+  }
+
+  make() {
+    return [this.verdict(), this.thresholds(), this.figures(), this.course(), this.events(), this.about()]
+      .filter(Boolean);
+  }
+
+  section(title, ...parts) {
+    return el("section", {}, el("h2", {}, title), ...parts);
+  }
+
+  verdict() {
+    const { run } = this;
+    const { result, sentence, detail, since, limited, meaning, more } = run.verdict;
+    const [sign, word] = VERDICTS[result] || VERDICTS.stopped;
+    return el("header", { class: `verdict ${result}` },
+      el("p", { class: "badge" }, el("span", { "aria-hidden": "true", class: "sign" }, sign), word),
+      el("div", { class: "said" },
+        el("h1", {}, run.name || "run"),
+        el("p", { class: "sentence" }, sentence),
+        detail ? el("p", {}, detail) : null,
+        since ? el("p", {}, since) : null,
+        limited ? el("p", {}, limited) : null,
+        more.length ? el("ul", {}, more.slice(0, 8).map((text) => el("li", {}, text))) : null,
+        el("p", { class: "meaning" }, meaning)));
+  }
+
+  thresholds() {
+    const all = this.run.thresholds;
+    if (!all.length) return null;
+    const written = all.filter((one) => !one.implied || !one.passed);
+    const implied = all.filter((one) => one.implied && one.passed);
+    const parts = written.map((one) => this.threshold(one));
+    if (implied.length) {
+      const text = `${implied.length} implied ${implied.length === 1 ? "threshold" : "thresholds"} held`;
+      parts.push(closed(text, () => implied.map((one) => this.threshold(one))));
+    }
+    return this.section("Thresholds", ...parts);
+  }
+
+  threshold(one) {
+    const lines = definition(this.definitions, one.kind, one.metric);
+    const statistic = [one.statistic, one.worst_window === null ? null : `window ${one.worst_window}`];
+    const what = statistic.filter(Boolean).join(", ");
+    const shown = one.value === null ? "no data" : one.shown;
+    return el("div", { class: `threshold ${one.passed ? "held" : "broken"}` },
+      el("span", { class: "mark" }, one.passed ? "✓ held" : "✗ failed"),
+      el("span", { class: "demand" }, term(one.text, lines)),
+      this.bar(one),
+      el("span", { class: "value" }, el("strong", {}, shown), what ? ` (${what})` : ""),
+      one.since ? el("span", { class: "since" }, one.since) : null,
+      one.in_doubt ? el("span", { class: "since" },
+        "In doubt: without the packets that the tester itself lost it could have gone the other way.") : null);
+  }
+
+  // The value as a bar, and the bound as a line in it: what lies in the shaded part is allowed.
+  bar(one) {
+    const value = one.value === null ? 0 : Math.max(one.value, 0);
+    const limit = Math.max(one.limit, 0);
+    const whole = 1.25 * Math.max(value, limit) || 1;
+    const percent = (part) => `${Math.min((100 * part) / whole, 100)}%`;
+    const allowed = el("span", { class: "allowed" });
+    const isUpper = ["<", "<=", "=="].includes(one.comparison);
+    allowed.style.left = isUpper ? "0" : percent(limit);
+    allowed.style.width = isUpper ? percent(limit) : percent(whole - limit);
+    const fill = el("span", { class: "fill" });
+    fill.style.width = percent(value);
+    const bound = el("span", { class: "bound" });
+    bound.style.left = percent(limit);
+    const label = el("span", { class: "bound-text" }, one.bound);
+    const isRight = limit > whole / 2;
+    label.style[isRight ? "right" : "left"] = isRight ? percent(whole - limit) : percent(limit);
+    const words = `${one.shown} against ${one.comparison || ""} ${one.bound}`;
+    return el("span", { class: "bar", role: "img", "aria-label": words }, allowed, fill, bound, label);
+  }
+
+  card(kind, one) {
+    return el("div", { class: "card" },
+      el("span", { class: "label" }, term(one.label, definition(this.definitions, kind, one.metric))),
+      el("span", { class: one.first.length > 16 ? "first long" : "first" }, one.first, one.of ? el("small", {}, ` ${one.of}`) : null),
+      one.rest ? el("span", { class: "rest" }, one.rest) : null);
+  }
+
+  kindOf(subject) {
+    const chart = this.run.course.charts.find((one) => one.subject === subject);
+    return chart ? chart.kind : subject;
+  }
+
+  figures() {
+    const { run } = this;
+    const groups = run.populations.map((population) => {
+      const kind = this.kindOf(population.name);
+      return el("div", { class: "group" },
+        el("h3", {}, population.name, el("small", {}, ` ${population.clients}`)),
+        el("div", { class: "cards" }, population.figures.map((one) => this.card(kind, one))),
+        population.failures.length ? this.failures(population) : null);
+    });
+    if (run.server) {
+      groups.push(el("div", { class: "group" }, el("h3", {}, "server"),
+        el("div", { class: "cards" }, run.server.figures.map((one) => this.card("server", one))),
+        run.limits.length ? el("div", {}, el("h4", {}, "What limited the server"),
+          el("ul", {}, run.limits.map((text) => el("li", {}, text)))) : null));
+    }
+    groups.push(this.tester());
+    return this.section("Figures", ...groups);
+  }
+
+  failures(population) {
+    const rows = population.failures.slice(0, 20).map((failure) =>
+      [failure.reason, count(failure.count), failure.example || ""]);
+    return table("Clients that failed", ["reason", "clients", "for example"], rows);
+  }
+
+  tester() {
+    const { tester } = this.run;
+    const word = el("small", { class: tester.fit ? "good" : "doubtful" }, ` ${tester.fit ? "✓" : "!"} ${tester.word}`);
+    const nearest = tester.health.filter((one) => one.share !== null && one.share !== undefined)
+      .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
+    const crossed = tester.health.filter((one) => one.crossed);
+    const cards = [
+      { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
+      nearest ? { label: "nearest to its bound", metric: nearest.metric, first: ratio(nearest.share),
+        rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}` } : null,
+    ].filter(Boolean);
+    const rows = tester.health.map((one) => [
+      term(one.bound, definition(this.definitions, "tester", one.metric)),
+      one.invalid ? "! invalid" : one.crossed ? "crossed" : "✓ kept",
+      one.worst || "no data", one.limit,
+      one.window === null ? "" : String(one.window), String(one.windows),
+    ]);
+    const bounds = () => table("Bounds of the tester's health",
+      ["bound", "", "worst", "at most", "in window", "windows past it"], rows);
+    return el("div", { class: "group" }, el("h3", {}, "tester", word),
+      el("div", { class: "cards" }, cards.map((one) => this.card("tester", one))),
+      tester.hint ? el("p", { class: "note" }, tester.hint) : null,
+      crossed.length ? bounds() : closed("All bounds of its health", bounds));
+  }
+
+  course() {
+    const { course, warm_up, duration } = this.run;
+    if (!course.charts.length) return null;
+    const groups = [];
+    for (const chart of course.charts) {
+      let group = groups.find((one) => one.subject === chart.subject);
+      if (!group) groups.push(group = { subject: chart.subject, kind: chart.kind, charts: [] });
+      group.charts.push(chart);
+    }
+    const keys = [];
+    if (warm_up > 0 || course.end - duration > 0.05) keys.push(["left-out", "warm-up and end: in no figure"]);
+    if (course.shades.length) keys.push(["untrusted", "the tester was past a bound"]);
+    if (course.charts.some((chart) => chart.limits.length)) keys.push(["limit", "threshold or bound"]);
+    if (this.charts.marks.length) keys.push(["event", "event (listed below)"]);
+    const legend = el("ul", { class: "keys" }, keys.map(([name, text]) =>
+      el("li", {}, el("span", { class: `key ${name}`, "aria-hidden": "true" }), text)));
+    const bar = el("div", { class: "toolbar" },
+      el("span", { class: "hint" }, "Drag to zoom, double-click for the whole run."),
+      el("button", { type: "button", class: "small reset", onclick: () => this.charts.reset() }, "Whole run"),
+      this.readout);
+    const thinned = course.step > 1 ? el("p", { class: "note" },
+      `Lines show the lowest and the highest of every ${course.step} seconds; heat maps count every value.`) : null;
+    const parts = groups.map((group, at) => {
+      const charts = () => el("div", { class: "charts" }, group.charts.map((chart) => this.charts.add(chart)));
+      if (at >= 6 && group.kind !== "server" && group.kind !== "tester") {
+        return closed(`Charts of ${group.subject}`, charts);
+      }
+      return el("div", { class: "group" }, el("h3", {}, group.subject), charts());
+    });
+    return this.section("Over time", bar, legend, thinned, ...parts);
+  }
+
+  events() {
+    const { events, events_left_out, course } = this.run;
+    const shaded = course.shades.map(([from, to, bounds]) =>
+      ({ at: from, kind: "past a bound", subject: "tester", text: `${bounds}, until ${clock(to, true)}` }));
+    const all = [...events, ...shaded].sort((a, b) => a.at - b.at);
+    if (!all.length) return null;
+    const rows = all.map((event) => [clock(event.at, true), event.kind, event.subject || "", event.text]);
+    const head = ["time", "what", "of", "exactly"];
+    const left = events_left_out ? el("p", { class: "note" },
+      `${count(events_left_out)} more events are in the JSON report.`) : null;
+    const list = () => [table("Events", head, rows), left].filter(Boolean);
+    return this.section("Events", ...(rows.length > 12 ? [closed(`${rows.length} events`, list)] : list()));
+  }
+
+  about() {
+    const { run } = this;
+    const rows = run.about.map(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]);
+    const command = run.command ? el("div", { class: "command" }, el("h3", {}, "Repeat this run"),
+      el("pre", {}, el("code", {}, run.command)), this.copy(run.command)) : null;
+    const media = run.media.length ? el("div", {}, el("h3", {}, "Media, as its server describes it"),
+      el("ul", {}, run.media.map((text) => el("li", {}, text)))) : null;
+    const scenario = closed("Scenario, with every default filled in", () =>
+      el("pre", {}, el("code", {}, JSON.stringify(run.scenario, null, 2))));
+    const metrics = closed("Every metric", () => run.metrics.map((one) => {
+      const kind = this.kindOf(one.subject);
+      return table(one.subject, ["metric", "figures"], one.rows.map(([name, text]) =>
+        [term(name, definition(this.definitions, kind, name)), text]));
+    }));
+    return this.section("This run", el("dl", {}, rows), command, media, scenario, metrics);
+  }
+
+  copy(text) {
+    if (!navigator.clipboard) return null;
+    const button = el("button", { type: "button", class: "small", onclick: async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Select it and copy";
+      }
+    } }, "Copy");
+    return button;
+  }
+}

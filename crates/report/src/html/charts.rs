@@ -1,0 +1,438 @@
+//! Which charts a run has: found by what the catalogues of its subjects declare, so no protocol is
+//! known by name.
+
+use load::Load;
+use measure::metric::{MetricSource, Statistic};
+use measure::summary::Shows;
+use measure::{Catalogue, Finding, Metric, Threshold, Unit};
+use runfile::Reader;
+use serde_json::Value;
+
+use crate::human::figure;
+use crate::model::Report;
+use crate::source::is_population;
+
+/// The most distributions that are drawn of one population.
+const DISTRIBUTIONS_MAX: usize = 10;
+
+/// What stands in a line's place in every window.
+pub(super) enum Probe {
+    /// A figure of a metric of a subject, by its place in the run file.
+    Figure(usize, &'static Metric, Statistic),
+    /// A counter of a subject, for each second.
+    PerSecond(usize, &'static Metric),
+    /// How many clients the load wants.
+    Wanted(Load),
+    /// Packets of a subject that were lost, as a share of those expected.
+    Lost(usize, Place),
+    /// A figure of the tester as a share of its bound.
+    OfBound(usize, &'static Metric, Statistic, f64),
+}
+
+/// Where packets were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Anywhere,
+    Elsewhere,
+    Kernel,
+    Tester,
+}
+
+/// A line of a chart.
+pub(super) struct Line {
+    pub(super) label: String,
+    /// The metric that defines it, where one does.
+    pub(super) metric: Option<&'static str>,
+    pub(super) probe: Probe,
+    /// Whether it is a plan or a limit, and nothing that was measured.
+    pub(super) planned: bool,
+    /// Whether it is left out where it is zero all the time.
+    pub(super) only_seen: bool,
+}
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Lines,
+    /// Percentiles of a distribution, one above the other, and the heat map behind them.
+    Bands,
+}
+
+/// What a chart shows beside its lines.
+pub(super) struct Limit {
+    pub(super) value: f64,
+    pub(super) text: String,
+    pub(super) passed: bool,
+}
+
+/// A chart.
+pub(super) struct Chart {
+    pub(super) title: String,
+    /// The subject, by its place in the run file.
+    pub(super) subject: usize,
+    pub(super) unit: Unit,
+    pub(super) form: Form,
+    pub(super) lines: Vec<Line>,
+    pub(super) limits: Vec<Limit>,
+    /// What is not to be seen in it.
+    pub(super) note: &'static str,
+}
+
+impl Chart {
+    fn new(title: &str, subject: usize, unit: Unit) -> Chart {
+        Chart {
+            title: title.to_owned(),
+            subject,
+            unit,
+            form: Form::Lines,
+            lines: Vec::new(),
+            limits: Vec::new(),
+            note: "",
+        }
+    }
+
+    fn with(mut self, lines: impl IntoIterator<Item = Line>) -> Chart {
+        self.lines.extend(lines);
+        self
+    }
+
+    /// The distribution that it is of.
+    pub(super) fn distribution(&self) -> Option<&'static Metric> {
+        match (self.form, &self.lines.first()?.probe) {
+            (Form::Bands, Probe::Figure(_, metric, _)) => Some(metric),
+            _ => None,
+        }
+    }
+
+    /// Whether the threshold's figure is one of its lines, or one of the same distribution.
+    fn shows(&self, subject: usize, metric: &str) -> bool {
+        self.lines.iter().any(|line| {
+            let of = match &line.probe {
+                Probe::Figure(of, ..) | Probe::PerSecond(of, _) | Probe::Lost(of, _) => *of,
+                Probe::Wanted(_) | Probe::OfBound(..) => return false,
+            };
+            // A count of the whole run is no rate of a second.
+            let same = line.metric == Some(metric) && !matches!(line.probe, Probe::PerSecond(..));
+            of == subject && same
+        })
+    }
+}
+
+fn line(label: &str, subject: usize, metric: &'static Metric, statistic: Statistic) -> Line {
+    Line {
+        label: label.to_owned(),
+        metric: Some(metric.name),
+        probe: Probe::Figure(subject, metric, statistic),
+        planned: false,
+        only_seen: false,
+    }
+}
+
+/// Every chart of the run, in the order in which they stand.
+pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for (at, subject) in reader.subjects().iter().enumerate() {
+        match subject.kind.as_str() {
+            "server" => server(at, subject.catalogue, &mut charts),
+            "tester" => tester(at, subject.catalogue, report, &mut charts),
+            _ => {
+                let load = load_of(reader, &subject.name);
+                population(at, subject.catalogue, load, &mut charts);
+            }
+        }
+    }
+    for threshold in &report.thresholds {
+        if !threshold.implied
+            && let Ok(parsed) = Threshold::parse(&threshold.threshold)
+        {
+            let limit = Limit {
+                value: threshold.limit,
+                text: threshold.threshold.clone(),
+                passed: threshold.passed,
+            };
+            demand(reader, &parsed, limit, &mut charts);
+        }
+    }
+    // Populations first, in their order, each with what was demanded of it.
+    let rank = |chart: &Chart| match reader.subjects().get(chart.subject) {
+        Some(subject) if is_population(subject) => chart.subject,
+        Some(subject) if subject.kind == "server" => usize::MAX - 1,
+        _ => usize::MAX,
+    };
+    charts.sort_by_key(rank);
+    charts
+}
+
+/// How many clients the population's load wants, where the scenario in the run file says so.
+fn load_of(reader: &Reader, population: &str) -> Option<Load> {
+    let list = reader.header().scenario["populations"].as_array()?;
+    let found = list
+        .iter()
+        .find(|one| one["name"].as_str() == Some(population));
+    let load: &Value = &found?["load"];
+    serde_json::from_value(load.clone()).ok()
+}
+
+fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut Vec<Chart>) {
+    let gauge = |name: &str, label: &str| {
+        let metric = catalogue.find(name)?;
+        Some(line(label, at, metric, Statistic::Value))
+    };
+    let wanted = load.map(|load| Line {
+        label: "wanted".to_owned(),
+        metric: None,
+        probe: Probe::Wanted(load),
+        planned: true,
+        only_seen: false,
+    });
+    let clients = [
+        gauge("active", "active"),
+        gauge("playing", "playing"),
+        wanted,
+    ];
+    charts.push(Chart::new("Clients", at, Unit::Count).with(clients.into_iter().flatten()));
+    if let Some(metric) = catalogue.find("failed") {
+        let failed = Line {
+            probe: Probe::PerSecond(at, metric),
+            only_seen: true,
+            ..line("failed", at, metric, Statistic::Value)
+        };
+        charts.push(Chart::new("Clients that failed, per second", at, Unit::Count).with([failed]));
+    }
+    let named = named(catalogue);
+    for (title, unit) in [
+        ("Bit rate", Unit::BitsPerSecond),
+        ("Per second", Unit::Count),
+    ] {
+        let rates = named.iter().filter(|metric| {
+            matches!(metric.source, MetricSource::Rate(..)) && metric.unit == unit
+        });
+        let lines = rates.map(|metric| Line {
+            only_seen: true,
+            ..line(&words(metric.name), at, metric, Statistic::Value)
+        });
+        charts.push(Chart::new(title, at, unit).with(lines));
+    }
+    if catalogue.find("expected").is_some() && catalogue.find("lost").is_some() {
+        charts.push(loss(at));
+    }
+    let distributions = named
+        .iter()
+        .filter(|metric| matches!(metric.source, MetricSource::Distribution(_)));
+    for metric in distributions.take(DISTRIBUTIONS_MAX) {
+        charts.push(bands(at, metric));
+    }
+}
+
+/// The metrics that the population's protocol shows: in a summary first, then in a table.
+fn named(catalogue: Catalogue) -> Vec<&'static Metric> {
+    let rows = catalogue.summary();
+    let of_rows = rows.flat_map(|row| match row.shows {
+        Shows::Distribution(name, _) => vec![name],
+        _ => row.metrics(),
+    });
+    let names = of_rows.chain(catalogue.table().map(|column| column.metric));
+    let mut found: Vec<&'static Metric> = Vec::new();
+    for metric in names.filter_map(|name| catalogue.find(name)) {
+        if !found.iter().any(|other| other.name == metric.name) {
+            found.push(metric);
+        }
+    }
+    found
+}
+
+fn loss(at: usize) -> Chart {
+    let part = |label: &str, place, only_seen| Line {
+        label: label.to_owned(),
+        metric: Some(match place {
+            Place::Anywhere => "loss",
+            Place::Tester => "lost_in_tester",
+            Place::Elsewhere | Place::Kernel => "lost",
+        }),
+        probe: Probe::Lost(at, place),
+        planned: false,
+        only_seen,
+    };
+    Chart::new("Loss, by where it happened", at, Unit::Ratio).with([
+        part("all", Place::Anywhere, false),
+        part("in the network or the server", Place::Elsewhere, true),
+        part("in this machine's kernel", Place::Kernel, true),
+        part("in the tester", Place::Tester, true),
+    ])
+}
+
+fn bands(at: usize, metric: &'static Metric) -> Chart {
+    let lines = [
+        ("p50", Statistic::Quantile(0.5)),
+        ("p95", Statistic::Quantile(0.95)),
+        ("p99", Statistic::Quantile(0.99)),
+        ("max", Statistic::Max),
+    ];
+    Chart {
+        form: Form::Bands,
+        ..Chart::new(&capital(&words(metric.name)), at, metric.unit)
+            .with(lines.map(|(label, statistic)| line(label, at, metric, statistic)))
+    }
+}
+
+fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
+    let lines = |names: &[(&str, &str, bool)]| -> Vec<Line> {
+        let known = names.iter().filter_map(|&(name, label, planned)| {
+            let metric = catalogue.find(name)?;
+            Some(Line {
+                planned,
+                only_seen: true,
+                ..line(label, at, metric, Statistic::Value)
+            })
+        });
+        known.collect()
+    };
+    charts.push(
+        Chart::new("Server: processor", at, Unit::Cores).with(lines(&[
+            ("cpu", "all of it", false),
+            ("cpu_hottest_thread", "its hottest thread", false),
+            ("machine_cpu", "the whole machine", false),
+            ("cpu_allowed", "it may use", true),
+        ])),
+    );
+    charts.push(Chart::new("Server: memory", at, Unit::Bytes).with(lines(&[
+        ("rss", "resident", false),
+        ("uss", "its alone", false),
+    ])));
+    let files = [
+        ("file_descriptors", "file descriptors", false),
+        ("threads", "threads", false),
+    ];
+    charts.push(Chart::new("Server: threads and descriptors", at, Unit::Count).with(lines(&files)));
+    let dropped = lines(&[
+        ("socket_drops", "datagrams dropped at its sockets", false),
+        (
+            "udp_receive_errors",
+            "datagrams dropped on its machine",
+            false,
+        ),
+        ("log_complaints", "complaints in its log", false),
+    ]);
+    let dropped = dropped.into_iter().map(|line| match line.probe {
+        Probe::Figure(at, metric, _) => Line {
+            probe: Probe::PerSecond(at, metric),
+            ..line
+        },
+        _ => line,
+    });
+    charts.push(
+        Chart::new("Server: drops and complaints, per second", at, Unit::Count).with(dropped),
+    );
+}
+
+fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Chart>) {
+    let lines = report.tester.health.iter().filter_map(|finding| {
+        let (metric, statistic) = held(catalogue, finding)?;
+        (finding.limit > 0.0).then(|| Line {
+            label: words(&finding.bound),
+            metric: Some(metric.name),
+            probe: Probe::OfBound(at, metric, statistic, finding.limit),
+            planned: false,
+            only_seen: true,
+        })
+    });
+    let mut chart =
+        Chart::new("Tester: how much of each bound is used", at, Unit::Ratio).with(lines);
+    chart.limits.push(Limit {
+        value: 1.0,
+        text: "bound".to_owned(),
+        passed: !report.tester.health.iter().any(|finding| finding.invalid),
+    });
+    chart.note = "A line above 100 % makes the seconds beneath it untrustworthy.";
+    charts.push(chart);
+    if let Some(metric) = catalogue.find("lag") {
+        charts.push(Chart {
+            title: "Tester: how late its event loop woke".to_owned(),
+            ..bands(at, metric)
+        });
+    }
+}
+
+/// The figure of a window that is held against a bound; none of a bound that is judged over the run,
+/// whose figure is in another unit than its metric's.
+pub(super) fn held(
+    catalogue: Catalogue,
+    finding: &Finding,
+) -> Option<(&'static Metric, Statistic)> {
+    let mut names = finding.metric.split('.').skip(1);
+    let metric = catalogue.find(names.next()?)?;
+    let statistic = match names.next() {
+        None => Statistic::Value,
+        Some("max") => Statistic::Max,
+        Some(percentile) => {
+            let percent: f64 = percentile.strip_prefix('p')?.parse().ok()?;
+            Statistic::Quantile(percent / 100.0)
+        }
+    };
+    (metric.unit == finding.unit).then_some((metric, statistic))
+}
+
+/// Draws what was demanded into the chart of its metric, or into one of its own.
+fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec<Chart>) {
+    let subjects = reader.subjects().iter();
+    let found = subjects
+        .enumerate()
+        .find(|(_, subject)| subject.name == threshold.subject());
+    let Some((at, subject)) = found else {
+        return;
+    };
+    let Some(metric) = subject.catalogue.find(threshold.metric()) else {
+        return;
+    };
+    let shown = charts
+        .iter_mut()
+        .find(|chart| chart.shows(at, threshold.metric()));
+    if let Some(chart) = shown {
+        chart.limits.push(limit);
+        return;
+    }
+    let mut chart = match metric.source {
+        MetricSource::Distribution(_) => bands(at, metric),
+        // A count of the whole run has no place on the axis of one second.
+        MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Difference(..) => {
+            let title = format!("{}, per second", capital(&words(metric.name)));
+            let drawn = charts.iter().any(|chart| {
+                let of = |line: &Line| matches!(line.probe, Probe::PerSecond(of, shown) if of == at && shown.name == metric.name);
+                chart.lines.iter().any(of)
+            });
+            if drawn {
+                return;
+            }
+            charts.push(Chart::new(&title, at, metric.unit).with([Line {
+                probe: Probe::PerSecond(at, metric),
+                ..line(&words(metric.name), at, metric, Statistic::Value)
+            }]));
+            return;
+        }
+        _ => Chart::new(&capital(&words(metric.name)), at, metric.unit).with([line(
+            &words(metric.name),
+            at,
+            metric,
+            Statistic::Value,
+        )]),
+    };
+    chart.limits.push(limit);
+    charts.push(chart);
+}
+
+/// A metric's name as words.
+pub(super) fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// With a capital letter.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase());
+    first.into_iter().flatten().chain(letters).collect()
+}
+
+/// A bound in words.
+pub(super) fn bound(finding: &Finding) -> String {
+    figure(finding.unit, finding.limit)
+}

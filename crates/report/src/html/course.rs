@@ -1,0 +1,434 @@
+//! The run over time: one pass over its windows, of which a few at a time are in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use measure::metric::{MetricSource, Statistic};
+use measure::threshold::Comparison;
+use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
+use runfile::{Reader, WindowRow};
+use serde_json::{Value, json};
+
+use super::charts::{Chart, Place, Probe, charts, held, words};
+use super::heat::Heat;
+use super::thin::{Thinned, rounded};
+use crate::ReportError;
+use crate::loss::{self, WhereLost};
+use crate::metrics::Metrics;
+use crate::model::Report;
+use crate::source::is_population;
+
+/// A window that is shorter, in seconds, is not judged, unless it is the first, and in no line.
+const SHORTEST_WINDOW: f64 = 0.5;
+
+/// The most stretches that are shaded, and first failures that are marked.
+const SHADES_MAX: usize = 400;
+const FIRST_FAILURES_MAX: usize = 60;
+
+/// How finely a run is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fineness {
+    /// The most points of a line.
+    pub(super) points: usize,
+    /// The most columns of a heat map.
+    pub(super) columns: usize,
+}
+
+/// What the windows of a run came to.
+pub(super) struct Course {
+    charts: Vec<Chart>,
+    thinned: Thinned,
+    heats: BTreeMap<usize, Heat>,
+    shades: Vec<Shade>,
+    /// The widest gap between two stretches that are shaded as one.
+    gap: f64,
+    firsts: BTreeMap<(String, String), f64>,
+    since: Vec<Since>,
+    end: f64,
+}
+
+/// A stretch in which the tester was past a bound.
+struct Shade {
+    from: f64,
+    to: f64,
+    bounds: BTreeSet<String>,
+}
+
+/// When a threshold did not hold.
+pub(super) struct Since {
+    subject: usize,
+    metric: &'static Metric,
+    statistic: Statistic,
+    comparison: Comparison,
+    limit: f64,
+    /// Which of the report's thresholds it is.
+    pub(super) of: usize,
+    /// What a counter came to so far.
+    sum: f64,
+    /// When the first window began that was past the limit.
+    pub(super) first: Option<f64>,
+    /// How many windows were.
+    pub(super) windows: u64,
+    /// Of how many that had the figure.
+    pub(super) all: u64,
+    /// Whether it adds up over the run: then only `first` says anything.
+    pub(super) adds_up: bool,
+}
+
+/// What a window saw of each subject, by its place in the run file.
+struct Seen<'a> {
+    row: &'a WindowRow,
+    windows: Vec<Option<&'a Window>>,
+    totals: Vec<Option<Totals>>,
+    lost: Vec<Option<WhereLost>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(reader: &Reader, row: &'a WindowRow) -> Seen<'a> {
+        let subjects = reader.subjects();
+        let windows: Vec<Option<&Window>> = subjects
+            .iter()
+            .map(|subject| row.subjects.get(&subject.name))
+            .collect();
+        let totals: Vec<Option<Totals>> = subjects
+            .iter()
+            .zip(&windows)
+            .map(|(subject, window)| {
+                Some(Totals::of_window(
+                    subject.catalogue,
+                    (*window)?,
+                    row.seconds,
+                ))
+            })
+            .collect();
+        let metrics = |at: usize| totals[at].as_ref().map(Metrics::of).unwrap_or_default();
+        let places = 0..subjects.len();
+        let populations: Vec<usize> = places.filter(|&at| is_population(&subjects[at])).collect();
+        let of_populations: Vec<Metrics> = populations.iter().map(|&at| metrics(at)).collect();
+        let tester = subjects.iter().position(|subject| subject.kind == "tester");
+        let tester = tester.map(metrics).unwrap_or_default();
+        let all: Vec<&Metrics> = of_populations.iter().collect();
+        let (each, _) = loss::attribute(&all, &tester);
+        let mut lost = vec![None; subjects.len()];
+        for (at, found) in populations.into_iter().zip(each) {
+            lost[at] = found;
+        }
+        Seen {
+            row,
+            windows,
+            totals,
+            lost,
+        }
+    }
+
+    fn figure(&self, at: usize, metric: &Metric, statistic: Statistic) -> Option<f64> {
+        self.totals.get(at)?.as_ref()?.figure(metric, statistic)
+    }
+
+    fn lost(&self, at: usize, place: Place) -> Option<f64> {
+        let totals = self.totals.get(at)?.as_ref()?;
+        let expected = totals.named("expected", Statistic::Value)?;
+        let lost = (*self.lost.get(at)?)?;
+        let packets = match place {
+            Place::Anywhere => Some(lost.lost),
+            Place::Elsewhere => lost.elsewhere,
+            Place::Kernel => lost.in_kernel,
+            Place::Tester => lost.in_tester,
+        };
+        (expected > 0.0).then_some(packets? as f64 / expected)
+    }
+
+    fn probe(&self, probe: &Probe) -> Option<f64> {
+        match probe {
+            Probe::Figure(at, metric, statistic) => self.figure(*at, metric, *statistic),
+            Probe::PerSecond(at, metric) => {
+                Some(self.figure(*at, metric, Statistic::Value)? / self.row.seconds)
+            }
+            Probe::Wanted(load) => {
+                let end = Time::from_nanos(
+                    self.row.start.as_nanos().saturating_add(
+                        std::time::Duration::try_from_secs_f64(self.row.seconds)
+                            .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0)),
+                    ),
+                );
+                Some(load::wanted(load, end) as f64)
+            }
+            Probe::Lost(at, place) => self.lost(*at, *place),
+            Probe::OfBound(at, metric, statistic, bound) => {
+                Some(self.figure(*at, metric, *statistic)? / bound)
+            }
+        }
+    }
+}
+
+impl Course {
+    /// Reads all windows.
+    pub(super) fn of(
+        reader: &Reader,
+        report: &Report,
+        fineness: Fineness,
+    ) -> Result<Course, ReportError> {
+        let charts = charts(reader, report);
+        let lines = charts.iter().map(|chart| chart.lines.len()).sum();
+        let distributions = charts.iter().enumerate();
+        let heats = distributions
+            .filter(|(_, chart)| chart.distribution().is_some())
+            .map(|(at, _)| (at, Heat::new(fineness.columns)));
+        let mut course = Course {
+            heats: heats.collect(),
+            thinned: Thinned::new(lines, fineness.points),
+            charts,
+            shades: Vec::new(),
+            gap: 0.0,
+            firsts: BTreeMap::new(),
+            since: sinces(reader, report),
+            end: 0.0,
+        };
+        let warm_up = reader.header().warm_up_windows();
+        let duration = report.run.duration;
+        for row in reader.windows() {
+            let row = row?;
+            if row.seconds <= 0.0 {
+                continue;
+            }
+            course.window(reader, report, &row, warm_up, duration);
+        }
+        Ok(course)
+    }
+
+    fn window(
+        &mut self,
+        reader: &Reader,
+        report: &Report,
+        row: &WindowRow,
+        warm_up: u64,
+        duration: f64,
+    ) {
+        let begins = row.start.as_secs_f64();
+        self.end = begins + row.seconds;
+        let seen = Seen::new(reader, row);
+        let lines = self.charts.iter().flat_map(|chart| &chart.lines);
+        let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe)).collect();
+        // A share of the sliver in which a run ends says nothing; heat maps have its values.
+        if row.seconds >= SHORTEST_WINDOW || row.index == 0 {
+            self.thinned.push(begins, row.seconds, &values);
+        }
+        for (at, heat) in &mut self.heats {
+            let chart = &self.charts[*at];
+            let Some(metric) = chart.distribution() else {
+                continue;
+            };
+            let MetricSource::Distribution(id) = metric.source else {
+                continue;
+            };
+            let window = seen.windows.get(chart.subject).copied().flatten();
+            let sparse = window.and_then(|window| window.histograms.get(&id));
+            heat.push(begins, row.seconds, sparse, metric.unit.scale());
+        }
+        for (name, window) in &row.subjects {
+            for reason in window.failures.keys() {
+                let key = (name.clone(), reason.clone());
+                if self.firsts.len() < FIRST_FAILURES_MAX || self.firsts.contains_key(&key) {
+                    self.firsts.entry(key).or_insert(begins);
+                }
+            }
+        }
+        if row.index < warm_up {
+            return;
+        }
+        if row.seconds >= SHORTEST_WINDOW || row.index == warm_up {
+            self.judge(reader, &report.tester.health, &seen);
+        }
+        // What is counted while the run ends is in no rate.
+        let counts = begins < duration;
+        for since in self.since.iter_mut().filter(|_| counts) {
+            since.window(&seen, begins);
+        }
+    }
+
+    fn judge(&mut self, reader: &Reader, health: &[Finding], seen: &Seen<'_>) {
+        let subjects = reader.subjects();
+        let Some(at) = subjects.iter().position(|subject| subject.kind == "tester") else {
+            return;
+        };
+        let catalogue = subjects[at].catalogue;
+        let crossed = health
+            .iter()
+            .filter(|finding| match held(catalogue, finding) {
+                Some((metric, statistic)) => seen
+                    .figure(at, metric, statistic)
+                    .is_some_and(|value| value > finding.limit),
+                // Judged over the run: the windows in which there was anything to count.
+                None => {
+                    let name = finding.metric.split('.').nth(1).unwrap_or_default();
+                    let value = catalogue
+                        .find(name)
+                        .and_then(|metric| seen.figure(at, metric, Statistic::Value));
+                    finding.invalid && value.is_some_and(|value| value > 0.0)
+                }
+            });
+        let bounds: BTreeSet<String> = crossed.map(|finding| words(&finding.bound)).collect();
+        if !bounds.is_empty() {
+            let begins = seen.row.start.as_secs_f64();
+            self.shade(begins, begins + seen.row.seconds, bounds);
+        }
+    }
+
+    fn shade(&mut self, from: f64, to: f64, bounds: BTreeSet<String>) {
+        let gap = self.gap + 1e-6;
+        match self.shades.last_mut() {
+            Some(last) if from - last.to <= gap && (self.gap > 0.0 || last.bounds == bounds) => {
+                last.to = to;
+                last.bounds.extend(bounds);
+            }
+            _ => self.shades.push(Shade { from, to, bounds }),
+        }
+        if self.shades.len() > SHADES_MAX {
+            self.gap = (2.0 * self.gap).max(1.0);
+            for shade in std::mem::take(&mut self.shades) {
+                self.shade(shade.from, shade.to, shade.bounds);
+            }
+        }
+    }
+
+    /// When the report's threshold of that number did not hold.
+    pub(super) fn since(&self, threshold: usize) -> Option<&Since> {
+        self.since.iter().find(|since| since.of == threshold)
+    }
+
+    /// When clients of each population first failed for each reason.
+    pub(super) fn first_failures(&self) -> impl Iterator<Item = (&str, &str, f64)> {
+        let firsts = self.firsts.iter();
+        firsts.map(|((population, reason), at)| (population.as_str(), reason.as_str(), *at))
+    }
+
+    /// What is drawn.
+    pub(super) fn value(&self, reader: &Reader) -> Value {
+        let mut number = 0;
+        let mut shown = Vec::new();
+        for (at, chart) in self.charts.iter().enumerate() {
+            let mut lines = Vec::new();
+            for line in &chart.lines {
+                let is_there = match line.only_seen {
+                    true => self.thinned.is_seen(number),
+                    false => self.thinned.is_known(number),
+                };
+                if is_there {
+                    lines.push(json!({
+                        "label": line.label,
+                        "metric": line.metric,
+                        "planned": line.planned,
+                        "values": self.thinned.line(number),
+                    }));
+                }
+                number += 1;
+            }
+            let Some(subject) = reader.subjects().get(chart.subject) else {
+                continue;
+            };
+            if lines.is_empty() {
+                continue;
+            }
+            let limits = chart.limits.iter().map(
+                |limit| json!({"value": limit.value, "text": limit.text, "passed": limit.passed}),
+            );
+            shown.push(json!({
+                "title": chart.title,
+                "subject": subject.name,
+                "kind": subject.kind,
+                "unit": unit(chart.unit),
+                "bands": chart.distribution().is_some(),
+                "lines": lines,
+                "limits": limits.collect::<Vec<_>>(),
+                "note": chart.note,
+                "heat": self.heats.get(&at).map(Heat::value),
+            }));
+        }
+        let shades = self.shades.iter().map(|shade| {
+            let bounds: Vec<&str> = shade.bounds.iter().map(String::as_str).collect();
+            json!([
+                rounded(shade.from, 3),
+                rounded(shade.to, 3),
+                bounds.join(", ")
+            ])
+        });
+        json!({
+            "times": self.thinned.times(),
+            "step": self.thinned.step(),
+            "end": rounded(self.end, 3),
+            "shades": shades.collect::<Vec<_>>(),
+            "charts": shown,
+        })
+    }
+}
+
+impl Since {
+    fn window(&mut self, seen: &Seen<'_>, begins: f64) {
+        let Some(mut value) = seen.figure(self.subject, self.metric, self.statistic) else {
+            return;
+        };
+        self.all += 1;
+        if self.adds_up {
+            self.sum += value;
+            value = self.sum;
+        }
+        if !self.comparison.holds(value, self.limit) {
+            self.windows += 1;
+            self.first.get_or_insert(begins);
+        }
+    }
+}
+
+/// The thresholds whose failing can be seen in windows.
+fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
+    let mut all = Vec::new();
+    for (of, found) in report.thresholds.iter().enumerate() {
+        let Ok(threshold) = Threshold::parse(&found.threshold) else {
+            continue;
+        };
+        let subjects = reader.subjects().iter();
+        let subject = subjects
+            .enumerate()
+            .find(|(_, subject)| subject.name == threshold.subject());
+        let Some((at, subject)) = subject else {
+            continue;
+        };
+        let Some(metric) = subject.catalogue.find(threshold.metric()) else {
+            continue;
+        };
+        let adds_up = matches!(
+            metric.source,
+            MetricSource::Counter(_)
+                | MetricSource::Sum(..)
+                | MetricSource::Difference(..)
+                | MetricSource::Scaled(..)
+        );
+        let comparison = threshold.comparison();
+        // A sum that is to be large is too small at first, and a number of values adds up too.
+        let grows = matches!(
+            comparison,
+            Comparison::Greater | Comparison::AtLeast | Comparison::NotEqual
+        );
+        if adds_up && grows || threshold.statistic() == Statistic::Count {
+            continue;
+        }
+        all.push(Since {
+            subject: at,
+            metric,
+            statistic: threshold.statistic(),
+            comparison,
+            limit: found.limit,
+            of,
+            sum: 0.0,
+            first: None,
+            windows: 0,
+            all: 0,
+            adds_up: adds_up && !threshold.reads_worst_window(),
+        });
+    }
+    all
+}
+
+/// A unit as the page's script knows it.
+pub(super) fn unit(unit: Unit) -> Value {
+    json!(unit)
+}

@@ -1,0 +1,176 @@
+//! The page: one file that loads nothing, whose policy lets nothing run but what is in it.
+//!
+//! Texts of others are in one block of JSON that no browser runs. The script shows them as text and
+//! never as markup: the policy forbids every way to make markup or script out of a text (Trusted
+//! Types), every style and script but those whose hashes it names, and every connection.
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::ReportError;
+use crate::gate;
+
+/// What every page begins with.
+pub const BEGINS: &str = "<!doctype html>\n<!-- streamgauge report -->";
+
+/// Charts: uPlot 1.6.32, MIT; its licence is in the page.
+const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
+
+/// What is ours, in the order in which it runs.
+const SCRIPTS: [&str; 5] = [
+    include_str!("../../assets/format.js"),
+    include_str!("../../assets/dom.js"),
+    include_str!("../../assets/chart.js"),
+    include_str!("../../assets/run.js"),
+    include_str!("../../assets/page.js"),
+];
+const STYLE: &str = include_str!("../../assets/page.css");
+
+/// Writes a page with this title, this text for who has no script, and this data.
+pub(super) fn write(
+    title: &str,
+    without_script: &str,
+    mut data: Value,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    made_plain(&mut data);
+    let scripts = format!("\"use strict\";\n{}", SCRIPTS.join("\n"));
+    let styles = [UPLOT_STYLE, STYLE];
+    let sources = [UPLOT, scripts.as_str()];
+    let hashes = |texts: &[&str]| {
+        let each = texts.iter().map(|text| format!("'sha256-{}'", hash(text)));
+        each.collect::<Vec<_>>().join(" ")
+    };
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'; \
+         require-trusted-types-for 'script'; trusted-types 'none'",
+        hashes(&sources),
+        hashes(&styles)
+    );
+    let json = serde_json::to_string(&data).map_err(std::io::Error::from)?;
+    write!(
+        out,
+        "{}\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"streamgauge {}\">\n<title>{}</title>\n",
+        BEGINS,
+        env!("CARGO_PKG_VERSION"),
+        escaped(title),
+    )?;
+    for style in styles {
+        writeln!(out, "<style>{style}</style>")?;
+    }
+    write!(
+        out,
+        "</head>\n<body>\n<main id=\"page\"></main>\n\
+         <noscript><p>{}</p><p>This page draws its charts with a script of its own. Allow scripts to \
+         see them.</p></noscript>\n\
+         <script type=\"application/json\" id=\"data\">{}</script>\n\
+         <!-- uPlot 1.6.32\n{}-->\n",
+        escaped(without_script),
+        in_script(&gate::json(&json)),
+        UPLOT_LICENCE,
+    )?;
+    for source in sources {
+        writeln!(out, "<script>{source}</script>")?;
+    }
+    writeln!(out, "</body>\n</html>")?;
+    out.flush()?;
+    Ok(())
+}
+
+fn hash(text: &str) -> String {
+    STANDARD.encode(Sha256::digest(text.as_bytes()))
+}
+
+/// What is not seen in a text, or turns its order, is shown, as in a terminal.
+fn made_plain(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(plain) = gate::plain(text) {
+                *text = plain;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(made_plain),
+        Value::Object(map) => {
+            let entries = std::mem::take(map);
+            map.extend(entries.into_iter().map(|(key, mut value)| {
+                made_plain(&mut value);
+                (gate::plain(&key).into_owned(), value)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// JSON inside a `script` element: nothing in it ends the element, or begins a comment.
+fn in_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
+/// A text as markup.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in gate::plain(text).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_of_ours_ends_its_element() {
+        for text in SCRIPTS.iter().chain([&UPLOT]) {
+            assert!(!text.to_lowercase().contains("</script"));
+            assert!(!text.contains("<!--"));
+        }
+        for text in [STYLE, UPLOT_STYLE] {
+            assert!(!text.to_lowercase().contains("</style"));
+        }
+        assert!(!UPLOT_LICENCE.contains("--"));
+    }
+
+    #[test]
+    fn a_text_can_neither_leave_the_data_nor_hide_in_it() {
+        let text = "</script><script>alert(1)</script><!-- & \u{202e}\u{2028}\u{1b}[2J";
+        let data = json!({ text: [text] });
+        let mut page = Vec::new();
+        write(text, text, data, &mut page).expect("a vector takes all");
+        let page = String::from_utf8(page).expect("it is text");
+        assert!(!page.contains("alert(1)</script"), "{page}");
+        assert!(!page.contains(['\u{202e}', '\u{2028}', '\u{1b}']));
+        let from = page.find("id=\"data\">").expect("there is data") + 10;
+        let to = from + page[from..].find("</script>").expect("it ends");
+        let back: Value = serde_json::from_str(&page[from..to]).expect("it is JSON");
+        let shown = gate::plain(text);
+        assert_eq!(back, json!({ &*shown: [&*shown] }));
+    }
+
+    #[test]
+    fn hashes_are_those_that_browsers_make() {
+        // Of the empty text, as in the specification of the policy.
+        assert_eq!(hash(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+    }
+}

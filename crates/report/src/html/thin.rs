@@ -1,0 +1,271 @@
+//! Down-sampling that keeps extremes: of windows that are too many to draw, each stretch keeps its
+//! lowest and its highest value, in the order in which they came.
+//!
+//! How many windows a run has is not known before they are read. So stretches begin with one window
+//! and are joined in pairs whenever there are too many: memory does not grow with the run.
+
+use serde_json::{Value, json};
+
+/// The windows of a stretch, as one line saw them. NaN where it has no value.
+#[derive(Clone, Copy, Debug)]
+struct Extremes {
+    low: f64,
+    high: f64,
+    /// Whether the lowest value came after the highest.
+    falls: bool,
+}
+
+impl Extremes {
+    const NONE: Extremes = Extremes {
+        low: f64::NAN,
+        high: f64::NAN,
+        falls: false,
+    };
+
+    fn of(value: Option<f64>) -> Extremes {
+        match value.filter(|value| value.is_finite()) {
+            Some(value) => Extremes {
+                low: value,
+                high: value,
+                falls: false,
+            },
+            None => Extremes::NONE,
+        }
+    }
+
+    /// Those of both, of which `self` came first.
+    fn then(self, later: Extremes) -> Extremes {
+        if self.low.is_nan() {
+            return later;
+        }
+        if later.low.is_nan() {
+            return self;
+        }
+        let (low_is_later, high_is_later) = (later.low < self.low, later.high > self.high);
+        Extremes {
+            low: self.low.min(later.low),
+            high: self.high.max(later.high),
+            falls: match (low_is_later, high_is_later) {
+                (true, false) => true,
+                (false, true) => false,
+                (false, false) => self.falls,
+                (true, true) => later.falls,
+            },
+        }
+    }
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    begins: f64,
+    ends: f64,
+}
+
+/// Lines over one time axis, thinned together.
+#[derive(Clone, Debug)]
+pub(super) struct Thinned {
+    /// The most points of a line.
+    most: usize,
+    /// How many windows are one stretch.
+    step: usize,
+    /// How many windows the last stretch has so far.
+    filled: usize,
+    stretches: Vec<Stretch>,
+    lines: Vec<Vec<Extremes>>,
+}
+
+impl Thinned {
+    pub(super) fn new(lines: usize, most: usize) -> Thinned {
+        Thinned {
+            most: most.max(8),
+            step: 1,
+            filled: 0,
+            stretches: Vec::new(),
+            lines: vec![Vec::new(); lines],
+        }
+    }
+
+    /// Adds a window with a value of each line.
+    pub(super) fn push(&mut self, begins: f64, seconds: f64, values: &[Option<f64>]) {
+        let ends = begins + seconds;
+        let values = values.iter().copied().map(Extremes::of);
+        match self.stretches.last_mut() {
+            Some(last) if self.filled < self.step => {
+                last.ends = ends;
+                for (line, value) in self.lines.iter_mut().zip(values) {
+                    if let Some(last) = line.last_mut() {
+                        *last = last.then(value);
+                    }
+                }
+                self.filled += 1;
+            }
+            _ => {
+                self.stretches.push(Stretch { begins, ends });
+                for (line, value) in self.lines.iter_mut().zip(values) {
+                    line.push(value);
+                }
+                self.filled = 1;
+            }
+        }
+        while self.points() > self.most {
+            self.join();
+        }
+    }
+
+    fn points(&self) -> usize {
+        match self.step {
+            1 => self.stretches.len(),
+            _ => 2 * self.stretches.len(),
+        }
+    }
+
+    fn join(&mut self) {
+        // Of an odd number the last stays alone, and is filled up.
+        if self.stretches.len().is_multiple_of(2) {
+            self.filled += self.step;
+        }
+        self.step *= 2;
+        let pairs = self.stretches.chunks(2).map(|pair| Stretch {
+            begins: pair[0].begins,
+            ends: pair[pair.len() - 1].ends,
+        });
+        self.stretches = pairs.collect();
+        for line in &mut self.lines {
+            let pairs = line.chunks(2);
+            let joined = pairs.map(|pair| pair.iter().copied().reduce(Extremes::then));
+            *line = joined.flatten().collect();
+        }
+    }
+
+    /// How many windows are one stretch.
+    pub(super) fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The moments that all lines have a value at: the middle of each window, or the quarters of
+    /// each stretch.
+    pub(super) fn times(&self) -> Value {
+        let at = |stretch: &Stretch, share: f64| {
+            rounded(stretch.begins + share * (stretch.ends - stretch.begins), 3)
+        };
+        let times: Vec<f64> = match self.step {
+            1 => self.stretches.iter().map(|one| at(one, 0.5)).collect(),
+            _ => {
+                let pairs = self.stretches.iter();
+                pairs
+                    .flat_map(|one| [at(one, 0.25), at(one, 0.75)])
+                    .collect()
+            }
+        };
+        json!(times)
+    }
+
+    /// Whether a line has any value that is not zero.
+    pub(super) fn is_seen(&self, line: usize) -> bool {
+        let line = self.lines.get(line).into_iter().flatten();
+        line.clone().any(|one| one.high > 0.0 || one.low < 0.0)
+    }
+
+    /// Whether a line has any value.
+    pub(super) fn is_known(&self, line: usize) -> bool {
+        let mut line = self.lines.get(line).into_iter().flatten();
+        line.any(|one| !one.low.is_nan())
+    }
+
+    /// A line's values, null where there is none.
+    pub(super) fn line(&self, line: usize) -> Value {
+        let line = self.lines.get(line).into_iter().flatten();
+        let values = line.flat_map(|one| match (self.step, one.falls) {
+            (1, _) => [Some(one.low), None],
+            (_, false) => [Some(one.low), Some(one.high)],
+            (_, true) => [Some(one.high), Some(one.low)],
+        });
+        Value::Array(values.flatten().map(short).collect())
+    }
+}
+
+/// A value to four significant digits, whole numbers as they are: what a drawing can show.
+pub(super) fn short(value: f64) -> Value {
+    if value.is_nan() {
+        return Value::Null;
+    }
+    if value.fract() == 0.0 && value.abs() < 1e7 {
+        return json!(value as i64);
+    }
+    let short: f64 = format!("{value:.3e}").parse().unwrap_or(value);
+    match short.fract() == 0.0 && short.abs() < 1e15 {
+        true => json!(short as i64),
+        false => json!(short),
+    }
+}
+
+/// A value to so many digits behind the point.
+pub(super) fn rounded(value: f64, digits: i32) -> f64 {
+    let factor = 10f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn thinned(values: &[Option<f64>], most: usize) -> Thinned {
+        let mut thinned = Thinned::new(1, most);
+        for (index, &value) in values.iter().enumerate() {
+            thinned.push(index as f64, 1.0, &[value]);
+        }
+        thinned
+    }
+
+    fn numbers(value: &Value) -> Vec<Option<f64>> {
+        let list = value.as_array().expect("a list");
+        list.iter().map(Value::as_f64).collect()
+    }
+
+    #[test]
+    fn few_windows_stay_as_they_are() {
+        let values = [Some(1.0), None, Some(0.5), Some(123_456.0)];
+        let thinned = thinned(&values, 8);
+        assert_eq!(numbers(&thinned.line(0)), values);
+        assert_eq!(
+            numbers(&thinned.times()),
+            [0.5, 1.5, 2.5, 3.5].map(Some).to_vec()
+        );
+    }
+
+    #[test]
+    fn the_order_of_extremes_stays() {
+        let values: Vec<Option<f64>> = (0..16)
+            .map(|index| Some(if index == 5 { 9.0 } else { -f64::from(index) }))
+            .collect();
+        let thinned = thinned(&values, 8);
+        assert_eq!(thinned.step(), 4);
+        let line = numbers(&thinned.line(0));
+        assert_eq!(line[..4], [0.0, -3.0, 9.0, -7.0].map(Some));
+    }
+
+    proptest! {
+        #[test]
+        fn extremes_and_their_stretches_are_kept(
+            values in proptest::collection::vec(proptest::option::of(0u32..9_999), 1..500),
+        ) {
+            let values: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::from)).collect();
+            let thinned = thinned(&values, 16);
+            prop_assert!(thinned.points() <= 16);
+            prop_assert_eq!(thinned.is_known(0), values.iter().any(Option::is_some));
+            let line = numbers(&thinned.line(0));
+            let per = if thinned.step() == 1 { 1 } else { 2 };
+            prop_assert_eq!(line.len(), numbers(&thinned.times()).len());
+            for (index, stretch) in values.chunks(thinned.step()).enumerate() {
+                let shown = &line[per * index..per * (index + 1)];
+                let low = stretch.iter().flatten().copied().reduce(f64::min);
+                let high = stretch.iter().flatten().copied().reduce(f64::max);
+                prop_assert_eq!(shown.iter().flatten().copied().reduce(f64::min), low);
+                prop_assert_eq!(shown.iter().flatten().copied().reduce(f64::max), high);
+            }
+        }
+    }
+}

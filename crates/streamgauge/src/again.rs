@@ -1,0 +1,68 @@
+//! The command line that repeats a run: that of this process with its seed, and without what says
+//! where results go.
+
+/// Options that say where results go, and take a value.
+const PLACES: [&str; 4] = ["--out", "--json", "--html", "-o"];
+/// Those that take none.
+const ABOUT_PLACES: [&str; 2] = ["--force", "--no-run-file"];
+
+/// The command line of this process, which played a run with this seed, as a shell reads it.
+pub(crate) fn command(seed: u64) -> String {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    repeated(words, seed)
+}
+
+fn repeated(words: impl Iterator<Item = String>, seed: u64) -> String {
+    let mut text = "streamgauge".to_owned();
+    let mut has_seed = false;
+    let mut is_value = false;
+    for word in words {
+        if std::mem::take(&mut is_value) {
+            continue;
+        }
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        if PLACES.contains(&name) {
+            is_value = name == word;
+            continue;
+        }
+        if ABOUT_PLACES.contains(&name) || word.starts_with("-o") {
+            continue;
+        }
+        has_seed |= name == "--seed";
+        text.push(' ');
+        text += &quoted(&word);
+    }
+    if !has_seed {
+        text += &format!(" --seed {seed}");
+    }
+    text
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> String {
+        repeated(words.iter().map(|&word| word.to_owned()), 7)
+    }
+
+    #[test]
+    fn places_are_left_out_and_the_seed_is_there() {
+        let words = ["demo", "-c", "5", "-o", "x.run", "--html=x.html", "--force"];
+        assert_eq!(of(&words), "streamgauge demo -c 5 --seed 7");
+        let words = ["load", "rtsp://h/a{1..3}", "--seed", "3", "-ox.run"];
+        assert_eq!(of(&words), "streamgauge load 'rtsp://h/a{1..3}' --seed 3");
+        let words = ["run", "it's.yaml", "--json", "-", "--seed=9"];
+        assert_eq!(of(&words), "streamgauge run 'it'\\''s.yaml' --seed=9");
+    }
+}

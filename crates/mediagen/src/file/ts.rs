@@ -22,7 +22,10 @@ struct Pes {
 
 /// The first of H.264 and, where it is wanted, the first of AAC, of the first programme.
 pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
-    let packets = || bytes.chunks_exact(TsPacket::SIZE).filter(|p| p[0] == 0x47);
+    let packets = || {
+        let packets = bytes.chunks_exact(TsPacket::SIZE);
+        packets.filter(|packet| packet[0] == 0x47 && !is_cut_map(packet))
+    };
     let tables = tables(packets)?;
     let pmt = tables.1;
     let first = |wanted| {
@@ -83,6 +86,40 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
 
 fn pid(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff
+}
+
+/// Whether it begins with a programme map whose descriptors would be longer than itself (ISO/IEC
+/// 13818-1, 2.4.4.8). The reader of packets panics at one.
+fn is_cut_map(packet: &[u8]) -> bool {
+    const MAP: u8 = 2;
+    /// Number of the programme, version and numbers of the section before its data; the checksum
+    /// behind it.
+    const AROUND: (usize, usize) = (5, 4);
+    let payload = match packet[3] & 0x30 {
+        0x10 => packet.get(4..),
+        0x30 => packet.get(5 + usize::from(packet[4])..),
+        _ => None,
+    };
+    // The pointer to the first section is 0, or the reader refuses the packet.
+    let Some([0, sections @ ..]) = payload.filter(|_| packet[1] & 0x40 != 0) else {
+        return false;
+    };
+    let mut rest = sections;
+    while let [table, high, low, behind @ ..] = rest {
+        let length = usize::from(high & 0x0f) << 8 | usize::from(*low);
+        let Some((section, next)) = behind.split_at_checked(length) else {
+            return false;
+        };
+        let data = section.get(AROUND.0..section.len().saturating_sub(AROUND.1));
+        if *table == MAP
+            && let Some([_, _, high, low, descriptors @ ..]) = data
+            && usize::from(high & 3) << 8 | usize::from(*low) > descriptors.len()
+        {
+            return true;
+        }
+        rest = next;
+    }
+    false
 }
 
 /// The packets that hold the tables, and the table of the first programme.
@@ -231,4 +268,42 @@ fn audio_track(packets: Vec<Pes>, clock: &mut Clock) -> Result<Option<Track>, St
             units,
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet with a programme map, whose descriptors are said to be so long.
+    fn map(descriptors: u8) -> Vec<u8> {
+        let mut packet = vec![0x47, 0x41, 0x00, 0x10, 0];
+        // Table, length of the section, programme, version, section and last section.
+        packet.extend([2, 0xb0, 13, 0, 1, 0xc1, 0, 0]);
+        // The PID of the clock, and no descriptor.
+        packet.extend([0xe1, 0x01, 0xf0, descriptors]);
+        packet.extend([0; 4]);
+        packet.resize(TsPacket::SIZE, 0xff);
+        packet
+    }
+
+    #[test]
+    fn a_map_that_lies_about_its_length_is_passed_over() {
+        assert!(!is_cut_map(&map(0)));
+        assert!(is_cut_map(&map(1)));
+        assert!(is_cut_map(&map(255)));
+        // Behind an adaptation field, and behind another section.
+        let mut adapted = map(1);
+        adapted[3] = 0x30;
+        adapted.splice(4..4, [3, 0, 0, 0]);
+        assert!(is_cut_map(&adapted[..TsPacket::SIZE]));
+        let mut second = map(1);
+        second.splice(5..5, [0, 0xb0, 2, 0, 0]);
+        assert!(is_cut_map(&second[..TsPacket::SIZE]));
+        // What ends early is nothing that the reader would take.
+        for end in 4..22 {
+            let mut cut = map(1);
+            cut.truncate(end);
+            assert!(!is_cut_map(&cut), "{end}");
+        }
+    }
 }

@@ -6,6 +6,9 @@ use measure::Histogram;
 use mediagen::time_code::TimeCode;
 use protocol::media::rtcp::{self, ReportBlock, SenderReportInfo};
 use protocol::media::rtp::header::Header;
+use protocol::rtmp::codec::amf0::Value;
+use protocol::rtmp::codec::message::{Command, Event, Kind};
+use protocol::rtmp::codec::write::{self, Head};
 
 /// A target's seeds.
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
@@ -36,6 +39,10 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             "\x02POST / HTTP/2\r\n\r\n",
         ]),
         "rtcp" => rtcp_seeds(),
+        "rtmp_amf" => rtmp_amf(),
+        "rtmp_chunks" => rtmp_chunks(),
+        "rtmp_handshake" => vec![vec![0, 2, 255, 9, 3, 0, 0], vec![1, 0, 3], vec![0, 0, 6], vec![1, 1, 0]],
+        "rtmp_session" => rtmp_session(),
         "rtp" => rtp(),
         "rtsp" => rtsp(),
         "rtsp_headers" => texts(FIELDS),
@@ -144,6 +151,94 @@ fn websocket() -> Vec<Vec<u8>> {
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"]),
         join(&[&[0xc0, 16, 255, 1, 9], b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"]),
+    ]
+}
+
+fn rtmp_amf() -> Vec<Vec<u8>> {
+    let answer = Command {
+        name: "_result".to_owned(),
+        transaction: 1.0,
+        arguments: vec![
+            Value::Object(vec![("capabilities".to_owned(), Value::Number(31.0))]),
+            Value::EcmaArray(vec![("code".to_owned(), Value::text("NetConnection.Connect.Success"))]),
+            Value::Array(vec![Value::Null, Value::Undefined, Value::Boolean(true), Value::Date(5.0)]),
+            Value::Typed("c".to_owned(), vec![("x".to_owned(), Value::Xml("<a/>".to_owned()))]),
+        ],
+    };
+    vec![
+        answer.to_bytes(),
+        join(&[&[0], &answer.to_bytes()]),
+        vec![17, 4, 255, 255, 255, 255, 17, 6, 5, b'h', b'i', 17, 5, 63, 240, 0, 0, 0, 0, 0, 0],
+        vec![0, 6, 0, 0, 0, 7],
+        vec![0, 3, 0, 0, 0, 1, 0, 0, 11, 184],
+    ]
+}
+
+/// What a server sends from the answer to `connect` on.
+fn rtmp_server() -> Vec<u8> {
+    let mut out = Vec::new();
+    write::window_size(2_500_000, &mut out);
+    write::peer_bandwidth(2_500_000, &mut out);
+    write::set_chunk_size(4096, &mut out);
+    let mut answer = |name: &str, transaction: f64, arguments: Vec<Value>, stream| {
+        let name = name.to_owned();
+        let command = Command { name, transaction, arguments };
+        write::command(&command, stream, 4096, &mut out);
+    };
+    let code = |code: &str| {
+        let level = ("level".to_owned(), Value::text("status"));
+        Value::Object(vec![level, ("code".to_owned(), Value::text(code))])
+    };
+    answer("_result", 1.0, vec![Value::Null, code("NetConnection.Connect.Success")], 0);
+    answer("_result", 2.0, vec![Value::Null, Value::Number(1.0)], 0);
+    answer("onStatus", 0.0, vec![Value::Null, code("NetStream.Play.Start")], 1);
+    write::event(Event::StreamBegin(1), &mut out);
+    write::event(Event::PingRequest(5), &mut out);
+    for (kind, payload) in [
+        (Kind::Video, &[0x17, 0, 0, 0, 0, 1][..]),
+        (Kind::Video, &[0x17, 1, 0, 0, 0, 0, 0, 0, 2, 0x65, 0]),
+        (Kind::Audio, &[0xaf, 1, 0x21]),
+        (Kind::Audio, b"\x91Opus\x01"),
+        (Kind::Video, b"\xa3hvc1\x01"),
+    ] {
+        let head = Head { chunk_stream: 4, kind, timestamp: 40, stream: 1 };
+        head.write(&[payload], 4096, &mut out);
+    }
+    write::event(Event::StreamEof(1), &mut out);
+    out
+}
+
+fn rtmp_chunks() -> Vec<Vec<u8>> {
+    let mut aggregate = vec![];
+    let part = [9, 0, 0, 2, 0, 0, 40, 0, 0, 0, 0, 0x27, 1, 0, 0, 0, 13];
+    let head = Head { chunk_stream: 6, kind: Kind::Aggregate, timestamp: 16_777_300, stream: 1 };
+    head.write(&[&part, &part], 20, &mut aggregate);
+    let server = rtmp_server();
+    let begun = [6, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 6];
+    vec![
+        join(&[&[0, 2, 3, 255], &server]),
+        join(&[&[1, 1, 30], &server]),
+        join(&[&[1, 3, 1, 2, 9], &aggregate]),
+        join(&[&[0, 0], &begun]),
+        vec![2, 1, 9, 1, 255, 255, 255, 255, 3, 1, 2, 3, 5, 1, 0, 0, 0, 0, 40, 1, 7, 9, 2],
+    ]
+}
+
+fn rtmp_session() -> Vec<Vec<u8>> {
+    let server = rtmp_server();
+    let mut refused = Vec::new();
+    let code = ("code".to_owned(), Value::text("NetConnection.Connect.Rejected"));
+    let command = Command {
+        name: "_error".to_owned(),
+        transaction: 1.0,
+        arguments: vec![Value::Null, Value::Object(vec![code])],
+    };
+    write::command(&command, 0, 128, &mut refused);
+    vec![
+        join(&[&[0], &server]),
+        join(&[&[1, 30], &server]),
+        join(&[&[1, 9], &refused]),
+        [2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0].to_vec(),
     ]
 }
 

@@ -250,6 +250,15 @@ pub enum Output {
         /// Which.
         channel: ChannelId,
     },
+    /// Have what comes on a TCP connection acknowledged that soon, though it is read seldom once
+    /// media comes. A server that sends nothing small before all is acknowledged (Nagle's
+    /// algorithm; RFC 9293, 3.7.4) would else be kept waiting for up to 40 ms.
+    Acknowledge {
+        /// On which channel.
+        channel: ChannelId,
+        /// How soon.
+        acks: Acks,
+    },
     /// Let a flow send from now on; it then runs by its own schedule until it ends
     /// ([`Input::FlowEnded`]).
     StartFlow {
@@ -310,6 +319,16 @@ pub enum Output {
     /// The session is over; whatever it still has open is to be closed, and its sinks and flows
     /// are gone. The last output.
     Ended(Outcome),
+}
+
+/// How soon what comes on a connection is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// Within two ticks of the kernel's clock (2 to 20 ms), where it can be told so (Linux 6.15);
+    /// it costs nothing.
+    Soon,
+    /// At once, because what comes is read at once: each segment costs a wake-up.
+    AtOnce,
 }
 
 /// A channel to open.

@@ -3,6 +3,7 @@
 mod http;
 mod media;
 mod messages;
+mod rtmp;
 mod rtsp;
 mod runs;
 mod texts;
@@ -11,7 +12,7 @@ mod texts;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 25] = [
+pub(crate) const TARGETS: [(&str, Target); 29] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -22,6 +23,10 @@ pub(crate) const TARGETS: [(&str, Target); 25] = [
     ("relay_request", http::relay_request),
     ("ring_block", net::ring::read_any),
     ("rtcp", media::rtcp),
+    ("rtmp_amf", rtmp::amf),
+    ("rtmp_chunks", rtmp::chunks),
+    ("rtmp_handshake", rtmp::handshake),
+    ("rtmp_session", rtmp::session),
     ("rtp", media::rtp),
     ("rtsp", rtsp::rtsp),
     ("rtsp_headers", rtsp::headers),

@@ -1,5 +1,5 @@
-//! A client: it connects, shakes hands, asks for its application and its stream, and plays until it
-//! is told to stop or the stream ends.
+//! A client: it connects, shakes hands, asks for its application and its stream, and plays or
+//! publishes until it is told to stop or the stream ends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,6 +27,7 @@ use crate::url::UrlError;
 mod answers;
 mod end;
 mod playing;
+mod publish;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -34,6 +35,7 @@ mod waiting;
 pub(super) use playing::COLUMNS;
 pub use playing::StreamSummary;
 use playing::{Dues, Playing};
+use publish::Publishing;
 use waiting::Appointment;
 
 /// The connection.
@@ -62,6 +64,10 @@ enum Phase {
     Connect,
     /// The answer to `createStream` is to come.
     CreateStream,
+    /// The answer to `publish` is to come.
+    Publish,
+    /// Media is sent.
+    Publishing,
     /// The answer to `play` is to come.
     Play,
     /// Media comes, or is to.
@@ -77,6 +83,7 @@ impl Phase {
             Phase::Connect => Some("connect"),
             Phase::CreateStream => Some("createStream"),
             Phase::Play => Some("play"),
+            Phase::Publish => Some("publish"),
             _ => None,
         }
     }
@@ -109,6 +116,10 @@ pub struct Client {
     answered: Option<Time>,
     /// From `play` on.
     playing: Option<Box<Playing>>,
+    /// Of a client that publishes.
+    publishing: Option<Box<Publishing>>,
+    /// The size of the chunks that it sends.
+    chunk_size: u32,
     /// When to look whether what is to come has come.
     check: Option<Time>,
     /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
@@ -140,6 +151,8 @@ impl Client {
             asked: Time::ZERO,
             answered: None,
             playing: None,
+            publishing: None,
+            chunk_size: chunk::FIRST_CHUNK_SIZE,
             check: None,
             wall_clock: None,
             appointment: None,
@@ -192,7 +205,12 @@ impl Client {
         let delay = cx.now.since(self.started);
         cx.recorder
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
-        let handshake = Handshake::client(self.seed);
+        cx.out.push_back(Output::Acknowledge {
+            channel: CHANNEL,
+            acks: self.config.acknowledge.acks(),
+        });
+        let style = self.config.handshake.style();
+        let handshake = Handshake::client(self.seed).of_style(style);
         send(cx, handshake.hello());
         self.handshake = Some(Box::new(handshake));
         self.await_answer(cx, Phase::Handshake);
@@ -330,7 +348,7 @@ impl Client {
             arguments,
         };
         let mut bytes = Vec::new();
-        write::command(&command, stream, chunk::FIRST_CHUNK_SIZE, &mut bytes);
+        write::command(&command, stream, self.chunk_size, &mut bytes);
         if phase == Phase::Play {
             let buffer = u32::try_from(self.config.buffer.0.as_millis()).unwrap_or(u32::MAX);
             write::event(Event::SetBufferLength(stream, buffer), &mut bytes);
@@ -341,6 +359,7 @@ impl Client {
     }
 
     fn ask_create_stream(&mut self, cx: &mut Context<'_>) {
+        self.prepare_to_publish(cx);
         self.ask(cx, Phase::CreateStream, CONNECTION, vec![Value::Null]);
     }
 
@@ -430,15 +449,22 @@ impl Session for Client {
                 bytes, at, runs, ..
             } => self.bytes(cx, bytes, Times::new(runs, at)),
             Input::Closed { how, .. } => self.closed(cx, how),
+            Input::FlowEnded { .. } => self.sending_failed(cx),
             Input::Stop { .. } => self.stop(cx),
             _ => {}
         }
+        self.due_publishing(cx);
         self.look(cx);
+    }
+
+    fn awaits(&self, _now: Time) -> bool {
+        self.phase != Phase::Publishing
     }
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Idle | Phase::Ended => None,
+            Phase::Publishing => self.counts_at(),
             _ => self.check,
         }
     }

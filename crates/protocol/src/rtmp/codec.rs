@@ -23,6 +23,9 @@ pub enum Malformed {
     /// The other side's second packet is no echo of ours (RTMP, 5.2.4).
     #[error("the handshake does not repeat what was sent")]
     Echo,
+    /// The other side's second packet states a version, and bears no digest that is right.
+    #[error("a handshake with a wrong digest")]
+    Digest,
     /// A chunk without a header of its own begins a chunk stream (RTMP, 5.3.1.2).
     #[error("chunk stream {0} begins without a whole header")]
     NoHeader(u32),

@@ -8,6 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::codec::amf0;
+use super::codec::handshake::Style;
+use super::source::Tracks;
+use crate::media::source::SourceConfig;
+use crate::session::Acks;
 use crate::tls::TlsConfig;
 
 /// A value of a connect parameter.
@@ -29,6 +33,46 @@ impl Parameter {
             Parameter::Boolean(yes) => amf0::Value::Boolean(*yes),
             Parameter::Number(number) => amf0::Value::Number(*number),
             Parameter::Text(text) => amf0::Value::text(text.clone()),
+        }
+    }
+}
+
+/// Which handshake a client begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandshakeStyle {
+    /// As the specification has it.
+    #[default]
+    Plain,
+    /// With digests.
+    Digest,
+}
+
+impl HandshakeStyle {
+    pub(super) const fn style(self) -> Style {
+        match self {
+            HandshakeStyle::Plain => Style::Plain,
+            HandshakeStyle::Digest => Style::Digest,
+        }
+    }
+}
+
+/// How soon what comes is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledge {
+    /// Within 2 to 20 ms.
+    #[default]
+    Soon,
+    /// At once.
+    AtOnce,
+}
+
+impl Acknowledge {
+    pub(super) const fn acks(self) -> Acks {
+        match self {
+            Acknowledge::Soon => Acks::Soon,
+            Acknowledge::AtOnce => Acks::AtOnce,
         }
     }
 }
@@ -56,6 +100,24 @@ pub struct ClientConfig {
     pub playout_buffer: TimeSpan,
     /// The buffer that the client states to the server (`SetBufferLength`). Default 3s.
     pub buffer: TimeSpan,
+    /// Which handshake is begun: `plain` (default), as the specification has it, or `digest`, as
+    /// Flash Player, with digests where the server has them too.
+    pub handshake: HandshakeStyle,
+    /// How soon what comes is acknowledged: `soon` (default: within 2 to 20 ms, as the kernel can),
+    /// or `at_once`, as a player does that reads at once. Servers that send nothing small before all
+    /// is acknowledged (Nagle's algorithm), such as nginx-rtmp, are kept waiting for as long, and
+    /// frames come later by as much. `at_once` costs some five times the processor time.
+    pub acknowledge: Acknowledge,
+    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults.
+    /// Sound that is made is silence in AAC of 192 kb/s. Each publishes to its URL, which is to be
+    /// its own: `pick` is `own` unless something else is written. Default: nothing, they play.
+    pub publish: Option<SourceConfig>,
+    /// The size in bytes of the chunks in which clients publish, at most 65536. Default 4096.
+    pub chunk_size: u32,
+    /// After how long frames are left out that the connection has not taken, up to the next with
+    /// which a decoder can begin, of clients that publish: they are counted as `not_taken`. Default:
+    /// never, they are sent however late.
+    pub drop_after: Option<TimeSpan>,
     /// How long a client waits for its stream where another population of the scenario publishes
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
@@ -80,6 +142,11 @@ impl Default for ClientConfig {
             silence: seconds(10),
             playout_buffer: seconds(1),
             buffer: seconds(3),
+            handshake: HandshakeStyle::default(),
+            acknowledge: Acknowledge::default(),
+            publish: None,
+            chunk_size: 4096,
+            drop_after: None,
             wait_for_publisher: seconds(30),
             time_codes: false,
             tls: TlsConfig::default(),
@@ -104,6 +171,13 @@ impl ClientConfig {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));
             }
+        }
+        if let Some(source) = &self.publish {
+            Tracks::check(source).map_err(|text| ("publish", text))?;
+        }
+        if !(128..=65_536).contains(&self.chunk_size) {
+            let text = "`chunk_size` is from 128 to 65536 bytes".to_owned();
+            return Err(("chunk_size", text));
         }
         let wrong = |app: &String| app.is_empty() || app.starts_with('/') || app.ends_with('/');
         if self.app.as_ref().is_some_and(wrong) {
@@ -147,6 +221,8 @@ mod tests {
             (r#"{"silence":"0s"}"#, "silence"),
             (r#"{"app":"/live"}"#, "app"),
             (r#"{"connect":{"app":"x"}}"#, "connect"),
+            (r#"{"publish":{"mtu":500}}"#, "publish"),
+            (r#"{"chunk_size":1}"#, "chunk_size"),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }

@@ -1,6 +1,7 @@
 //! RTMP as the registry lists it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use measure::Catalogue;
 
@@ -8,9 +9,11 @@ use super::client::{COLUMNS, Client};
 use super::config::ClientConfig;
 use super::metrics::RTMP;
 use super::server::reference::SERVER;
+use super::source::Tracks;
 use super::url::{self, Url};
 use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
 use crate::media::frames::metrics::FRAMES_GROUP;
+use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
 use crate::options::ClientOptions;
 use crate::session::Session;
@@ -58,26 +61,47 @@ impl Keys for ClientConfig {
     }
 
     fn unwritten(&self) -> &'static [&'static str] {
-        &["frames > 0"]
+        match self.publish {
+            Some(_) => &["sent_frames > 0", "not_taken == 0"],
+            None => &["frames > 0"],
+        }
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
-        self.tls.ca.as_mut().into_iter().collect()
+        let source = self.publish.as_mut();
+        let file = source.and_then(|source| source.file.as_mut());
+        self.tls.ca.as_mut().into_iter().chain(file).collect()
     }
 
     fn clients(
         &self,
-        _file: Option<&[u8]>,
+        file: Option<&[u8]>,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn MakeClients>, String> {
+        let source = self.publish.as_ref();
+        let source = source.map(|source| Tracks::new(source, file)).transpose()?;
         Ok(Box::new(Clients {
             config: self.clone(),
+            source: source.map(Arc::new),
             surroundings: surroundings.clone(),
         }))
     }
 
+    fn published(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref()
+    }
+
     fn brings_time_codes(&self) -> bool {
-        self.time_codes
+        self.publish.is_some() || self.time_codes
+    }
+
+    fn stays(&self) -> Option<String> {
+        let stays = self.publish.is_some();
+        stays.then(|| "stay until the run ends".to_owned())
+    }
+
+    fn leaves(&self) -> bool {
+        self.publish.is_none()
     }
 }
 
@@ -85,6 +109,7 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
+    source: Option<Arc<Tracks>>,
     surroundings: Surroundings,
 }
 
@@ -93,12 +118,14 @@ impl MakeClients for Clients {
         let mut client =
             Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
         // Players look for time codes where there may be any.
-        if self.surroundings.has_time_codes()
+        if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()
         {
             client = client.with_wall_clock(wall_clock);
         }
-        if self.surroundings.publishes(url) {
+        if let Some(source) = &self.source {
+            client = client.publishing(source.clone());
+        } else if self.surroundings.publishes(url) {
             client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))

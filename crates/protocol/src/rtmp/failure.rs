@@ -18,6 +18,8 @@ reasons! {
         HandshakeVersion = "handshake_version";
         /// The server's part of the handshake does not repeat what the client sent.
         HandshakeEcho = "handshake_echo";
+        /// The server's part of the handshake bears a digest that is wrong (`handshake: digest`).
+        HandshakeDigest = "handshake_digest";
         /// `connect` was not answered in time.
         TimeoutConnect = "timeout_connect";
         /// `createStream` was not answered in time.
@@ -90,6 +92,7 @@ impl Failure {
         match malformed {
             Malformed::Version(_) => Failure::HandshakeVersion,
             Malformed::Echo => Failure::HandshakeEcho,
+            Malformed::Digest => Failure::HandshakeDigest,
             Malformed::ChunkSize(_) => Failure::BadChunkSize,
             Malformed::TooLong { .. } | Malformed::ChunkStreams => Failure::TooMuch,
             Malformed::Amf | Malformed::AmfTooMany => Failure::MalformedAmf,

@@ -84,6 +84,8 @@ pub struct MediaFlow {
     next: Vec<u64>,
     /// The number of the next time code.
     code: u32,
+    /// Whether pictures are left out up to the next with which a decoder can begin.
+    skips: bool,
     /// The message that is being handed out.
     message: Option<Outgoing>,
     /// Whether a piece was handed out, of which nothing is known yet.
@@ -107,6 +109,8 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     bytes: Bytes,
+    /// How many bytes its first chunk has at most with its header, and each further one.
+    chunks: (usize, usize),
     /// How much of it the connection has taken.
     taken: usize,
     /// How much of it was handed out last.
@@ -117,9 +121,16 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A message, in chunks, of which nothing was handed out.
-    pub(super) fn new(bytes: Bytes, due: Time, what: What, payload: usize) -> Outgoing {
+    /// A message with so long a payload, in chunks, of which nothing was handed out.
+    pub(super) fn new(
+        (head, chunk_size): (Head, u32),
+        bytes: Bytes,
+        due: Time,
+        what: What,
+        payload: usize,
+    ) -> Outgoing {
         Outgoing {
+            chunks: head.chunks(chunk_size),
             bytes,
             taken: 0,
             piece: 0,
@@ -129,10 +140,14 @@ impl Outgoing {
         }
     }
 
-    /// The next piece of it.
+    /// The next piece of it: whole chunks, because what the session says may come between two
+    /// pieces.
     pub(super) fn hand_out(&mut self) -> FlowPacket {
         let rest = self.bytes.slice(self.taken..);
-        let piece = rest.slice(..rest.len().min(PIECE));
+        let (first, further) = self.chunks;
+        let next = if self.taken == 0 { first } else { further };
+        let more = PIECE.saturating_sub(next) / further * further;
+        let piece = rest.slice(..rest.len().min(next + more));
         self.piece = piece.len();
         FlowPacket {
             due: self.due,
@@ -175,6 +190,7 @@ impl MediaFlow {
             config,
             begun: None,
             code: 0,
+            skips: false,
             message: None,
             handed_out: false,
             sent: Sent::default(),
@@ -264,7 +280,11 @@ impl MediaFlow {
                 .config
                 .drop_after
                 .is_some_and(|after| now > due + after);
-            if late && !(video && frame.key) {
+            if video {
+                // What refers to a picture that was left out is of no use.
+                self.skips = (late || self.skips) && !frame.key;
+            }
+            if if video { self.skips } else { late } {
                 self.sent.not_taken += 1;
                 continue;
             }
@@ -282,7 +302,8 @@ impl MediaFlow {
             let coded = self.coded(frame, code, due);
             let bytes = message(head, frame, coded.as_ref(), self.config.chunk_size);
             let what = if video { What::Video } else { What::Audio };
-            return Some(Outgoing::new(bytes, due, what, frame.payload.len()));
+            let way = (head, self.config.chunk_size);
+            return Some(Outgoing::new(way, bytes, due, what, frame.payload.len()));
         }
     }
 
@@ -370,3 +391,6 @@ impl Flow for MediaFlow {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,16 @@ measure::metrics! {
         ACKNOWLEDGEMENTS = "acknowledgements", Count, "RTMP, 5.4.3";
         /// Messages of media that are cut off, or whose coding cannot be told.
         MALFORMED = "malformed", Count, "";
+        /// Frames that left, of clients that publish: the connection took all of them. Counted once
+        /// a second.
+        SENT_FRAMES = "sent_frames", Count, "";
+        /// Bytes of payload in them.
+        SENT_BYTES = "sent_bytes", Bytes, "";
+        /// The same with the headers of chunks.
+        SENT_WIRE_BYTES = "sent_wire_bytes", Bytes, "";
+        /// Frames that were due and were left out, because the connection had not taken those before
+        /// within `drop_after`. Of clients that publish.
+        NOT_TAKEN = "not_taken", Count, "";
     }
     gauges {}
     distributions {
@@ -39,6 +49,14 @@ measure::metrics! {
         /// From `play` as sent to `NetStream.Play.Start`, or to the first media where that came
         /// before it.
         PLAY_DELAY = "play_delay", Seconds, "RTMP, 7.2.2.1";
+        /// From `publish` as sent to `NetStream.Publish.Start`.
+        PUBLISH_DELAY = "publish_delay", Seconds, "RTMP, 7.2.2.6";
+        /// What TCP holds back: of each frame that is published, from when it was due to when the
+        /// connection had taken all of it. The kernel keeps at most 16 KiB that it has not sent.
+        SEND_QUEUE_DELAY = "send_queue_delay", Seconds, "tcp(7), TCP_NOTSENT_LOWAT";
+        /// The same in bytes: what is due and not taken by the connection, of each client that
+        /// publishes, looked at once a second.
+        SEND_QUEUE = "send_queue", Bytes, "";
         /// From `play` as sent to the first frame.
         PLAY_TO_MEDIA = "play_to_media", Seconds, "";
         /// From the moment a client's first request was due to the first frame of video with which
@@ -49,8 +67,12 @@ measure::metrics! {
         /// is taken off.
         AV_SKEW = "av_skew", Seconds, "";
     }
-    derived {}
+    derived {
+        /// Media payload sent, over all streams that the population publishes.
+        "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
+    }
     summary {
+        super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
         super::summary::STREAM;
         crate::summary::STARTUP;

@@ -3,6 +3,34 @@
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
+/// What a population sent. One that receives nothing has no more to show.
+pub(super) const PUBLISHED: &[SummaryRow] = &[
+    SummaryRow::text(
+        "sent",
+        &[When::Above("sent_frames")],
+        &[
+            Part::Text("{sent_bitrate} of media; {sent_frames} frames"),
+            Part::If(
+                "not_taken",
+                "; {} left out, because the server did not take them",
+            ),
+        ],
+    ),
+    SummaryRow::distribution(
+        "publish delay",
+        &[When::Above("sent_frames")],
+        "publish_delay",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "held by TCP",
+        &[When::Above("sent_frames")],
+        "send_queue_delay",
+        "p50",
+    ),
+    SummaryRow::end(&[When::Above("sent_frames"), When::Zero("frames")]),
+];
+
 /// That no frame came.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text("media", &[When::Zero("frames")], &[Part::Text("none came")]),

@@ -189,3 +189,84 @@ fn every_frame_of_the_reference_server_is_found() {
     assert!(lost > 0 && lost <= sum("left_out"), "{lost}");
     assert_eq!(metric("frames_delivered"), metric("video_frames"));
 }
+
+#[test]
+fn what_is_published_comes_back_through_nginx_with_every_frames_delay() {
+    if !have_nginx_rtmp() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let urls = format!("[\"rtmp://127.0.0.1:{port}/live/own{{1..3}}\"]");
+    let scenario = format!(
+        "name: there and back\nduration: 6s\nclients:\n  publishers:\n    protocol: rtmp\n    \
+         publish: {{ bitrate: 3Mbps, frame_rate: 30, audio: true }}\n    handshake: digest\n    \
+         urls: {urls}\n    load: {{ clients: 3, start: at_once }}\n  viewers:\n    \
+         protocol: rtmp\n    acknowledge: at_once\n    urls: {urls}\n    pick: in_turn\n    \
+         load: {{ clients: 6, start: at_once }}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), scenario).expect("the folder can be written to");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    let metric = |population: &str, name: &str| {
+        let metrics = &report.0["populations"][population]["metrics"];
+        metrics[name].clone()
+    };
+    let sent = number(&metric("publishers", "sent_frames"));
+    // 30 pictures and 47 frames of sound a second, for nearly six seconds.
+    assert!((3 * 390..3 * 480).contains(&sent), "{sent}");
+    assert_eq!(number(&metric("publishers", "not_taken")), 0);
+    let pictures = number(&metric("viewers", "video_frames"));
+    // nginx begins with a key frame, of which there is one every two seconds.
+    assert!(pictures > 6 * 90, "{pictures}");
+    assert_eq!(number(&metric("viewers", "frames_delivered")), pictures);
+    assert_eq!(number(&metric("viewers", "frames_published")), pictures);
+    assert_eq!(number(&metric("viewers", "malformed")), 0);
+    assert!(metric("publishers", "send_queue_delay")["count"].as_u64() > Some(1000));
+    let delay = metric("viewers", "frame_delay");
+    assert!(delay["p50"].as_f64() < Some(0.05), "{delay}");
+}
+
+#[test]
+fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
+    if !have("ffmpeg") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let [video, audio] = clip(folder.path());
+    let port = free_port();
+    let number_of_port = port.to_string();
+    let arguments = ["serve", "rtmp", "--port", &number_of_port, "--streams", "1"];
+    let mut serve = streamgauge(arguments);
+    serve.args(["--report", "served.jsonl"]);
+    let server = Process::start(serve, folder.path());
+    wait_for("the server listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    let url = format!("rtmp://127.0.0.1:{port}/live/mine");
+    let publisher = ffmpeg(
+        folder.path(),
+        &["-re", "-i", "clip.mp4", "-c", "copy", "-f", "flv", &url],
+    );
+    wait_for("ffmpeg publishes", Duration::from_secs(20), || {
+        (established(port) >= 1).then_some(())
+    });
+    // What is played is decoded: errors in it are said.
+    let own = format!("rtmp://127.0.0.1:{port}/live/stream1");
+    let player = ffmpeg(folder.path(), &["-i", &own, "-t", "2", "-f", "null", "-"]);
+    let played = player.finish(RUN_WITHIN).expect(0);
+    assert_eq!(played.stderr, "");
+    publisher.finish(RUN_WITHIN).expect(0);
+    server.signal("TERM");
+    server.finish(Duration::from_secs(10));
+    let text = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let lines: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
+    let published = lines.iter().find(|line| line["published"] == true);
+    let published = published.expect("ffmpeg published");
+    assert_eq!(number(&published["received_frames"]), video + audio);
+    assert_eq!(published["malformed"], Value::Null);
+}

@@ -165,7 +165,7 @@ impl Connections {
             return None;
         };
         let watched = stream.watched.as_ref()?;
-        (!watched.seldom && !stream.ended).then_some(session)
+        (!watched.seldom && !stream.ended && !stream.prompt).then_some(session)
     }
 
     /// From now on a connection with media in it is read seldom, if the ring shows when that comes.

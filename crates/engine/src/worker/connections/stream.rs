@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use measure::{Run, Time};
 use mio::net::TcpStream;
 use net::tls::{Fault, Layer, Taken};
-use protocol::session::ChannelId;
+use protocol::session::{Acks, ChannelId};
 
 use super::super::keys::{ACCEPTED, SessionKey};
 use super::segment_times::Watched;
@@ -41,6 +41,8 @@ pub(crate) struct Stream {
     pub(crate) tls: Option<Layer>,
     /// Whether it is to a Unix socket.
     pub(crate) unix: bool,
+    /// Whether it is read at once also while media comes.
+    pub(crate) prompt: bool,
     queue: VecDeque<u8>,
 }
 
@@ -88,6 +90,7 @@ impl Stream {
             watched: None,
             tls: None,
             unix: false,
+            prompt: false,
             queue: VecDeque::new(),
         }
     }
@@ -174,6 +177,15 @@ impl Stream {
         {
             // Whoever is gone need not hear it.
             let _ = self.flush();
+        }
+    }
+
+    /// Has what comes acknowledged that soon.
+    pub(crate) fn acknowledge(&mut self, acks: Acks) {
+        self.prompt = acks == Acks::AtOnce;
+        if !self.unix {
+            // Kernels before Linux 6.15 cannot be told so.
+            let _ = net::options::acknowledge_soon(&self.socket);
         }
     }
 

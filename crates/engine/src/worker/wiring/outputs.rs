@@ -35,6 +35,14 @@ impl Worker {
                 self.name_peer(key, channel, Peer { media, control });
             }
             Output::Close { channel } => self.close_channel(key, channel),
+            Output::Acknowledge { channel, acks } => {
+                if let Some(Channel::Stream(place)) =
+                    self.slot(key).and_then(|slot| slot.channel(channel))
+                    && let Some(stream) = self.connections.get_mut(place)
+                {
+                    stream.acknowledge(acks);
+                }
+            }
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => {
                 self.stop_flow(key, |&(id, _)| id == flow);

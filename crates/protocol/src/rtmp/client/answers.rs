@@ -46,7 +46,10 @@ impl Client {
                     return self.fail(cx, Failure::CommandRefused, detail);
                 };
                 self.stream = stream as u32;
-                self.ask_play(cx);
+                match self.publishing {
+                    Some(_) => self.ask_publish(cx),
+                    None => self.ask_play(cx),
+                }
             }
             // Most servers answer `play` by a status alone.
             _ => {}
@@ -86,6 +89,10 @@ impl Client {
         }
         match code {
             "NetStream.Play.Start" if self.phase == Phase::Play => self.plays(cx, at),
+            "NetStream.Publish.Start" if self.phase == Phase::Publish => {
+                self.answer_came(cx, m::PUBLISH_DELAY, at);
+                self.publishes(cx);
+            }
             "NetStream.Play.Stop"
             | "NetStream.Play.Complete"
             | "NetStream.Play.UnpublishNotify" => {

@@ -39,6 +39,7 @@ impl Client {
             Phase::Handshake => Failure::ClosedInHandshake,
             Phase::Connect => Failure::ClosedInConnect,
             Phase::Playing if self.has_played() => Failure::ClosedInMedia,
+            Phase::Publishing => Failure::ClosedInPublishing,
             _ => Failure::ClosedInCommand,
         };
         let detail = format!("the server closed the connection {when} ({ends})");
@@ -52,6 +53,7 @@ impl Client {
             (Some(first), ..) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
             (_, Some(handshake), _) => format!("before {} of the handshake", handshake.awaits()),
             (_, _, Phase::Playing) => "before any media".to_owned(),
+            (_, _, Phase::Publishing) => "while the client published".to_owned(),
             (_, _, phase) => match phase.command() {
                 Some(command) => format!("before the answer to {command}"),
                 None => "before the handshake".to_owned(),
@@ -61,7 +63,8 @@ impl Client {
 
     /// Looks whether what is to come has come, where that is due.
     pub(super) fn look(&mut self, cx: &mut Context<'_>) {
-        if self.check.is_none_or(|check| cx.now < check) {
+        let looks = !matches!(self.phase, Phase::Publishing | Phase::Ended);
+        if !looks || self.check.is_none_or(|check| cx.now < check) {
             return;
         }
         if self.phase == Phase::Waiting {
@@ -108,6 +111,7 @@ impl Client {
             Phase::Connect => Failure::TimeoutConnect,
             Phase::CreateStream => Failure::TimeoutCreateStream,
             Phase::Play => Failure::TimeoutPlay,
+            Phase::Publish => Failure::TimeoutPublish,
             _ => return None,
         };
         let what = match (&self.handshake, self.phase.command()) {
@@ -140,6 +144,7 @@ impl Client {
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.answered.unwrap_or(self.asked));
         let waits = !matches!(self.phase, Phase::Idle | Phase::Waiting | Phase::Ended);
+        let waits = waits && self.phase != Phase::Publishing;
         if self.has_played() || !waits || waited < IN_VAIN {
             return None;
         }
@@ -189,6 +194,7 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
+        self.end_publishing(cx);
         if std::mem::take(&mut self.open) {
             if self.stream != 0 && outcome == Outcome::Stopped {
                 // RTMP, 7.2.2.3: it is not answered.
@@ -198,7 +204,7 @@ impl Client {
                     arguments: vec![Value::Null, Value::Number(self.stream.into())],
                 };
                 let mut bytes = Vec::new();
-                write::command(&command, CONNECTION, chunk::FIRST_CHUNK_SIZE, &mut bytes);
+                write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
                 send(cx, bytes);
             }
             cx.out.push_back(Output::Close { channel: CHANNEL });

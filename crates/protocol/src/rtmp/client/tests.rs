@@ -1,13 +1,17 @@
 //! The client against the reference server in virtual time.
 
+use std::sync::Arc;
+
 use measure::{Catalogue, CounterId, HistogramId};
 
 use super::*;
 use crate::media::frames::metrics::{self as frames, FRAMES_GROUP};
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
+use crate::rtmp::config::HandshakeStyle;
 use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
+use crate::rtmp::source::Tracks;
 use crate::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
@@ -52,7 +56,14 @@ fn pair(faults: &[&str], config: ClientConfig) -> Pair {
 
 /// The reason for which a client fails, within half a minute.
 fn fails(faults: &[&str]) -> (&'static str, String) {
-    let mut pair = pair(faults, ClientConfig::default());
+    let config = ClientConfig {
+        handshake: match faults.contains(&"handshake=digest") {
+            true => HandshakeStyle::Digest,
+            false => HandshakeStyle::Plain,
+        },
+        ..ClientConfig::default()
+    };
+    let mut pair = pair(faults, config);
     pair.run(Duration::from_secs(30));
     match pair.outcome(CLIENT) {
         Some(Outcome::Failed(failure)) => (failure.reason, failure.detail.clone()),
@@ -77,6 +88,94 @@ fn served(pair: &Pair) -> ServedClient {
         _ => None,
     });
     records.next_back().expect("it has ended").clone()
+}
+
+/// A client that publishes, and one that plays what it publishes, over that server.
+fn published(faults: &[&str], config: ClientConfig) -> Pair {
+    let server = server(faults);
+    let source = SourceConfig {
+        audio: Some(true),
+        ..SourceConfig::default()
+    };
+    let tracks = Tracks::new(&source, None).expect("it can be made");
+    let publisher = client(config).publishing(Arc::new(tracks));
+    let mut pair = Pair::new(settings(), Box::new(publisher), move |number| {
+        server.session(number.0 as u64)
+    });
+    let player = client(ClientConfig::default()).waiting_for_publisher();
+    pair.add_client(Box::new(player));
+    pair
+}
+
+#[test]
+fn every_frame_that_is_published_reaches_those_who_play() {
+    for chunk_size in [128, 4096, 65_536] {
+        let config = ClientConfig {
+            chunk_size,
+            ..ClientConfig::default()
+        };
+        let mut pair = published(&[], config);
+        assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
+        pair.stop(CLIENT, Duration::from_secs(1));
+        assert_eq!(pair.run(Duration::from_secs(2)), End::Ended);
+        assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
+        // The server says that the stream is over.
+        assert_eq!(pair.outcome(SessionNumber(1)), Some(&Outcome::Completed));
+        let own = [
+            m::SENT_FRAMES,
+            frames::FRAMES,
+            frames::FRAMES_PUBLISHED,
+            frames::FRAMES_DELIVERED,
+            m::VIDEO_FRAMES,
+            m::NOT_TAKEN,
+            m::MALFORMED,
+        ];
+        let [
+            sent,
+            came,
+            published,
+            delivered,
+            video,
+            not_taken,
+            malformed,
+        ] = counters(&mut pair, own);
+        assert!((700..720).contains(&sent), "{sent}");
+        // The player was there some milliseconds later, and the last are on their way.
+        assert!(sent - came <= 6, "{sent} {came}");
+        assert_eq!((published, delivered), (video, video));
+        assert_eq!((not_taken, malformed), (0, 0));
+        let delay = most(&mut pair, frames::FRAME_DELAY).expect("measured");
+        assert!(delay < Duration::from_millis(6), "{delay:?}");
+        let held = most(&mut pair, m::SEND_QUEUE_DELAY).expect("measured");
+        assert_eq!(held, Duration::ZERO);
+        assert!(most(&mut pair, m::PUBLISH_DELAY).is_some());
+    }
+}
+
+#[test]
+fn who_may_not_publish_says_why() {
+    for (fault, reason) in [
+        ("answer=bad-name", "publish_bad_name"),
+        ("answer=close", "closed_in_command"),
+        ("answer=silent", "timeout_connect"),
+        ("close=3s", "closed_in_publishing"),
+    ] {
+        let mut pair = published(&[fault], ClientConfig::default());
+        pair.run(Duration::from_secs(40));
+        let outcome = pair.outcome(CLIENT);
+        assert!(
+            matches!(outcome, Some(Outcome::Failed(failure)) if failure.reason == reason),
+            "{fault}: {outcome:?}"
+        );
+        if fault.starts_with("answer") {
+            // Nobody ever published what the other waits for.
+            let outcome = pair.outcome(SessionNumber(1));
+            assert!(
+                matches!(outcome, Some(Outcome::Failed(failure)) if failure.reason == "no_publisher"),
+                "{outcome:?}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -233,6 +332,7 @@ fn each_fault_of_a_server_has_its_reason() {
         ("handshake=cut", "closed_in_handshake"),
         ("handshake=version", "handshake_version"),
         ("handshake=echo", "handshake_echo"),
+        ("handshake=digest", "handshake_digest"),
         ("handshake=repeat", "malformed_message"),
         ("answer=silent", "timeout_connect"),
         ("answer=invalid-app", "invalid_app"),

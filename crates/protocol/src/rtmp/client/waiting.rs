@@ -49,6 +49,14 @@ impl Client {
         }
     }
 
+    /// Says, to those that wait for it, whether the stream is published.
+    pub(super) fn say_published(&mut self, cx: &mut Context<'_>, live: bool) {
+        cx.out.push_back(Output::Tell {
+            topic: self.url.stream_name(),
+            message: if live { LIVE } else { GONE }.into(),
+        });
+    }
+
     /// Whether whoever published the stream has left: then its end is no failure of the server's.
     pub(super) fn publisher_has_left(&self) -> bool {
         self.appointment.is_some_and(|own| own.gone)

@@ -58,6 +58,14 @@ impl Head {
         }
     }
 
+    /// How many bytes the first chunk of a message has at most, with its header, and each further
+    /// one.
+    pub fn chunks(self, chunk_size: u32) -> (usize, usize) {
+        let extended = if self.timestamp >= EXTENDED { 4 } else { 0 };
+        let payload = (chunk_size as usize).max(1);
+        (12 + extended + payload, 1 + extended + payload)
+    }
+
     /// How many bytes a message with so long a payload takes.
     pub fn written(self, length: usize, chunk_size: u32) -> usize {
         let extended = if self.timestamp >= EXTENDED { 4 } else { 0 };

@@ -17,6 +17,8 @@ pub enum HandshakeFault {
     Version,
     /// It repeats something else than was sent.
     Echo,
+    /// Its digest is wrong, for clients with digests.
+    Digest,
     /// It sends its part once more.
     Repeat,
 }
@@ -62,11 +64,12 @@ pub struct ServerFaults {
 }
 
 /// What stands behind `handshake=`.
-const HANDSHAKES: [(&str, HandshakeFault); 5] = [
+const HANDSHAKES: [(&str, HandshakeFault); 6] = [
     ("silent", HandshakeFault::Silent),
     ("cut", HandshakeFault::Cut),
     ("version", HandshakeFault::Version),
     ("echo", HandshakeFault::Echo),
+    ("digest", HandshakeFault::Digest),
     ("repeat", HandshakeFault::Repeat),
 ];
 

@@ -105,7 +105,7 @@ const FLAGS: &[Flag] = {
             "fault",
             Takes::any("FAULT"),
             "Do something wrong on purpose, several times if need be: handshake=silent (or cut, \
-             version, echo, repeat), answer=not-found (or silent, invalid-app, rejected, \
+             version, echo, digest, repeat), answer=not-found (or silent, invalid-app, rejected, \
              bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
              no-media), lose=1% (of the frames), stall=5s+1s, skew=200ms (sound comes late), \
              stop=5s (nothing more comes), close=5s",

@@ -64,26 +64,32 @@ impl RelayFlow {
         };
         self.sent.not_taken += number - self.next;
         self.next = number + 1;
-        let mut out = Vec::new();
-        write_relayed(&message, self.stream, self.chunk_size, &mut out);
-        let payload = message.payload.len();
-        Some(Outgoing::new(out.into(), due, message.what, payload))
+        let head = head(&message, self.stream);
+        let payload = &message.payload[..];
+        let mut out = Vec::with_capacity(head.written(payload.len(), self.chunk_size));
+        head.write(&[payload], self.chunk_size, &mut out);
+        let way = (head, self.chunk_size);
+        Some(Outgoing::new(
+            way,
+            out.into(),
+            due,
+            message.what,
+            payload.len(),
+        ))
     }
 }
 
-/// Adds a message as it is passed on.
-pub(super) fn write_relayed(message: &Relayed, stream: u32, chunk_size: u32, out: &mut Vec<u8>) {
-    let chunk_stream = match message.kind {
-        Kind::Video => write::VIDEO,
-        _ => write::AUDIO,
-    };
-    let head = Head {
-        chunk_stream,
+/// What stands before a message that is passed on.
+pub(super) fn head(message: &Relayed, stream: u32) -> Head {
+    Head {
+        chunk_stream: match message.kind {
+            Kind::Video => write::VIDEO,
+            _ => write::AUDIO,
+        },
         kind: message.kind,
         timestamp: message.timestamp,
         stream,
-    };
-    head.write(&[&message.payload], chunk_size, out);
+    }
 }
 
 impl Flow for RelayFlow {

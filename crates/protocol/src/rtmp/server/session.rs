@@ -7,7 +7,7 @@ use measure::Time;
 
 use super::faults::{Answer, HandshakeFault};
 use super::published::{Relayed, topic};
-use super::relay::{RelayFlow, write_relayed};
+use super::relay::{RelayFlow, head};
 use super::{ServedClient, Shared};
 use crate::mix::mix;
 use crate::rtmp::codec::amf0::Value;
@@ -192,6 +192,12 @@ impl ServerSession {
                     *last = !*last;
                 }
             }
+            Some(HandshakeFault::Digest) => {
+                // No digest is beyond that of its packet, which it belongs to.
+                if let Some(byte) = answer.get_mut(PACKET) {
+                    *byte = !*byte;
+                }
+            }
             Some(HandshakeFault::Repeat) => answer.extend_from_within(..),
         }
         send(cx, answer);
@@ -347,7 +353,7 @@ impl ServerSession {
         match live {
             Some((before, next, index)) => {
                 for message in &before {
-                    write_relayed(message, STREAM, self.chunk_size, out);
+                    head(message, STREAM).write(&[&message.payload], self.chunk_size, out);
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();

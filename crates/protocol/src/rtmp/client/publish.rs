@@ -1,0 +1,179 @@
+//! A client that publishes: it has the name released, asks to publish, and sends its media as fast
+//! as the connection takes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{CHANNEL, CONNECTION, Client, Phase, send};
+use crate::mix::mix;
+use crate::rtmp::codec::amf0::Value;
+use crate::rtmp::codec::message::Command;
+use crate::rtmp::codec::write;
+use crate::rtmp::failure::Failure;
+use crate::rtmp::flow::{FlowConfig, FlowFaults, MediaFlow, Sent};
+use crate::rtmp::metrics as m;
+use crate::rtmp::source::Tracks;
+use crate::session::{Context, FlowId, Output};
+
+/// How often what was sent is added to the population's figures.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// What a client publishes, and how far it is.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    tracks: Arc<Tracks>,
+    flow: Option<FlowId>,
+    count_at: Option<Time>,
+    counted: Sent,
+}
+
+impl Client {
+    /// Lets it publish that, and not play.
+    pub fn publishing(mut self, tracks: Arc<Tracks>) -> Client {
+        self.publishing = Some(Box::new(Publishing {
+            tracks,
+            flow: None,
+            count_at: None,
+            counted: Sent::default(),
+        }));
+        self
+    }
+
+    /// Sets the size of chunks, and has the name released, which some servers want: as encoders do,
+    /// without waiting for the answers.
+    pub(super) fn prepare_to_publish(&mut self, cx: &mut Context<'_>) {
+        if self.publishing.is_none() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        write::set_chunk_size(self.config.chunk_size, &mut bytes);
+        self.chunk_size = self.config.chunk_size;
+        for name in ["releaseStream", "FCPublish"] {
+            self.transaction += 1;
+            let command = Command {
+                name: name.to_owned(),
+                transaction: self.transaction.into(),
+                arguments: vec![Value::Null, Value::text(self.url.stream())],
+            };
+            write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
+        }
+        cx.recorder.add(m::COMMANDS, 2);
+        send(cx, bytes);
+    }
+
+    pub(super) fn ask_publish(&mut self, cx: &mut Context<'_>) {
+        // RTMP, 7.2.2.6.
+        let arguments = vec![
+            Value::Null,
+            Value::text(self.url.stream()),
+            Value::text("live"),
+        ];
+        self.ask(cx, Phase::Publish, self.stream, arguments);
+    }
+
+    /// `publish` was accepted: sends from now on, and tells who waits for it.
+    pub(super) fn publishes(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        self.phase = Phase::Publishing;
+        self.check = None;
+        let mut bytes = Vec::new();
+        let tracks = &publishing.tracks;
+        tracks.write_preamble(self.stream, 0, true, self.chunk_size, &mut bytes);
+        send(cx, bytes);
+        let mut flow = MediaFlow::new(FlowConfig {
+            tracks: tracks.clone(),
+            stream: self.stream,
+            chunk_size: self.chunk_size,
+            wall_clock: self.wall_clock.unwrap_or_default(),
+            source: mix(&[self.seed, 1]) as u32,
+            drop_after: self.config.drop_after.map(|after| after.0),
+            faults: FlowFaults::default(),
+            seed: self.seed,
+        });
+        flow.start(cx.now);
+        let flow = cx.flows.insert(flow);
+        publishing.flow = Some(flow);
+        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        cx.out.push_back(Output::StartFlow {
+            flow,
+            channel: CHANNEL,
+        });
+        cx.out.push_back(Output::Playing { at: cx.now });
+        self.say_published(cx, true);
+    }
+
+    /// When what was sent is counted next.
+    pub(super) fn counts_at(&self) -> Option<Time> {
+        self.publishing.as_ref().and_then(|own| own.count_at)
+    }
+
+    /// Counts what was sent, where that is due.
+    pub(super) fn due_publishing(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        if publishing.count_at.is_none_or(|at| cx.now < at) {
+            return;
+        }
+        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        publishing.count(cx);
+        // Of a second: a server acknowledges what it takes, for as long as it does.
+        self.without_media = 0;
+    }
+
+    /// What sends has ended, which it does of itself only where nothing can be sent.
+    pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Publishing {
+            let detail = format!("nothing can be sent ({})", self.ends());
+            self.fail(cx, Failure::Reset, detail);
+        }
+    }
+
+    /// Sends no more, and hands the figures in.
+    pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        publishing.count_at = None;
+        if publishing.flow.is_none() {
+            return;
+        }
+        publishing.count(cx);
+        if let Some(flow) = publishing.flow.take() {
+            cx.out.push_back(Output::StopFlow { flow });
+            cx.flows.remove(flow);
+        }
+        self.say_published(cx, false);
+    }
+}
+
+impl Publishing {
+    /// Adds what was sent since the last time, and what waits.
+    fn count(&mut self, cx: &mut Context<'_>) {
+        let Some(flow) = self.flow else {
+            return;
+        };
+        let now = cx.now;
+        let (sent, delays, waiting) = cx.flows.with(flow, |flow: &mut MediaFlow| {
+            (flow.sent(), flow.take_delays(), flow.waiting(now))
+        });
+        let before = std::mem::replace(&mut self.counted, sent);
+        let frames = |sent: &Sent| sent.video_frames + sent.audio_frames;
+        cx.recorder
+            .add(m::SENT_FRAMES, frames(&sent) - frames(&before));
+        cx.recorder
+            .add(m::SENT_BYTES, sent.payload_bytes - before.payload_bytes);
+        cx.recorder
+            .add(m::SENT_WIRE_BYTES, sent.wire_bytes - before.wire_bytes);
+        cx.recorder
+            .add(m::NOT_TAKEN, sent.not_taken - before.not_taken);
+        for delay in delays {
+            cx.recorder.record(m::SEND_QUEUE_DELAY, delay);
+        }
+        cx.recorder.record(m::SEND_QUEUE, waiting);
+    }
+}

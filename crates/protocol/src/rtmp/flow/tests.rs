@@ -1,0 +1,123 @@
+use measure::units::BitRate;
+
+use super::*;
+use crate::media::source::SourceConfig;
+use crate::rtmp::codec::chunk::{ChunkReader, Item};
+use crate::rtmp::codec::media::{Tag as MediaTag, time_code};
+use crate::rtmp::codec::write;
+
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+
+fn ms(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+fn flow(bitrate: u64, chunk_size: u32, drop_after: Option<Duration>) -> MediaFlow {
+    let source = SourceConfig {
+        bitrate: Some(BitRate(bitrate)),
+        audio: Some(true),
+        ..SourceConfig::default()
+    };
+    let mut flow = MediaFlow::new(FlowConfig {
+        tracks: Arc::new(Tracks::new(&source, None).expect("it can be made")),
+        stream: 1,
+        chunk_size,
+        wall_clock: WALL_CLOCK,
+        source: 9,
+        drop_after,
+        faults: FlowFaults::default(),
+        seed: 1,
+    });
+    flow.start(ms(1000));
+    flow
+}
+
+/// Takes a piece, if one is due, of which all leaves then.
+fn take(flow: &mut MediaFlow, now: Time, out: &mut Vec<u8>) -> bool {
+    let Some(packet) = flow.next_packet(now) else {
+        return false;
+    };
+    assert!(flow.next_packet(now).is_none() && flow.next_due() == Some(Time::NEVER));
+    out.extend_from_slice(&packet.payload);
+    flow.left(packet.tag, Some(Handover::at(now)));
+    true
+}
+
+#[test]
+fn pieces_end_with_chunks_so_that_anything_may_come_between() {
+    for chunk_size in [128, 4096, 65_536] {
+        // Pictures of up to 700 kB.
+        let mut flow = flow(20_000_000, chunk_size, None);
+        let mut bytes = Vec::new();
+        write::set_chunk_size(chunk_size, &mut bytes);
+        let (mut now, mut pieces) = (ms(1000), 0);
+        while now < ms(2000) {
+            now = flow.next_due().expect("it goes on").max(now);
+            while take(&mut flow, now, &mut bytes) {
+                pieces += 1;
+                write::acknowledgement(pieces, &mut bytes);
+            }
+        }
+        let mut reader = ChunkReader::new(false);
+        let (mut at, mut numbers, mut media, mut acknowledged) = (0, Vec::new(), 0, 0);
+        while let Some(item) = reader.next(&bytes, &mut at).expect("it is RTMP") {
+            match item {
+                Item::Media(one) => {
+                    media += 1;
+                    let tag = MediaTag::of_video(one.head).filter(|_| one.video);
+                    numbers.extend(tag.and_then(|tag| time_code(one.head.get(tag.data..)?)));
+                }
+                Item::Message(_) => acknowledged += 1,
+            }
+        }
+        assert_eq!((numbers.len(), media), (26, 26 + 47));
+        assert_eq!(acknowledged, pieces + 1);
+        let sent = flow.sent();
+        assert_eq!((sent.video_frames, sent.audio_frames), (26, 47));
+        for (number, code) in numbers.iter().enumerate() {
+            let due = WALL_CLOCK + Duration::from_millis(1000 + number as u64 * 40);
+            assert_eq!((code.source, code.number), (9, number as u32));
+            assert_eq!(code.nanos, due.as_nanos() as u64);
+        }
+    }
+}
+
+#[test]
+fn what_the_connection_does_not_take_waits_and_is_measured() {
+    let mut flow = flow(1_000_000, 4096, None);
+    let mut bytes = Vec::new();
+    while take(&mut flow, ms(1000), &mut bytes) {}
+    // Nothing is taken for two seconds.
+    assert_eq!(flow.take_delays(), [0, 0]);
+    let waiting = flow.waiting(ms(3000));
+    assert!(waiting.abs_diff(298_000) < 9000, "{waiting}");
+    // A piece that was refused comes again.
+    let refused = flow.next_packet(ms(3000)).expect("it is due");
+    flow.left(refused.tag, None);
+    let again = flow.next_packet(ms(3000)).expect("it is due");
+    assert_eq!(refused.payload, again.payload);
+    flow.left(again.tag, Some(Handover::at(ms(3000))));
+    while take(&mut flow, ms(3000), &mut bytes) {}
+    assert_eq!(flow.waiting(ms(3000)), 0);
+    let delays = flow.take_delays();
+    assert_eq!(delays.len(), 50 + 93);
+    let most = delays.iter().max().copied();
+    assert_eq!(most.map(|most| most / 1_000_000), Some(1978));
+    assert_eq!(flow.sent().not_taken, 0);
+}
+
+#[test]
+fn frames_that_are_too_late_are_left_out_up_to_a_key_frame() {
+    let mut flow = flow(1_000_000, 4096, Some(Duration::from_secs(1)));
+    let mut bytes = Vec::new();
+    while take(&mut flow, ms(1000), &mut bytes) {}
+    while take(&mut flow, ms(6000), &mut bytes) {}
+    let sent = flow.sent();
+    assert_eq!(
+        sent.not_taken + sent.video_frames + sent.audio_frames,
+        126 + 235
+    );
+    assert!(sent.not_taken > 200, "{sent:?}");
+    // The numbers of time codes go on, so that those who play miss what was left out.
+    assert_eq!(flow.code, 126);
+}

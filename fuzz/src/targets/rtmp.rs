@@ -1,0 +1,228 @@
+//! RTMP: chunks, AMF, the handshake, and a client whose server says anything.
+
+use std::collections::VecDeque;
+
+use measure::{Recorder, Time};
+use protocol::registry::RTMP_PROTOCOL;
+use protocol::rtmp::client::Client;
+use protocol::rtmp::codec::Malformed;
+use protocol::rtmp::codec::amf0::{Value, read_all};
+use protocol::rtmp::codec::chunk::{ChunkReader, HEAD, Item, MEDIA_MAX, MESSAGE_MAX};
+use protocol::rtmp::codec::handshake::{Handshake, Step};
+use protocol::rtmp::codec::link::metadata;
+use protocol::rtmp::codec::media::{Tag, time_code};
+use protocol::rtmp::codec::message::{Command, Event, Kind};
+use protocol::rtmp::codec::write::Head;
+use protocol::rtmp::config::ClientConfig;
+use protocol::session::{ChannelId, Context, Flows, Input as Heard, Outbox, Output, Session, Sinks};
+
+use crate::input::{Cuts, Input};
+
+/// A message: type, timestamp, stream, length, what it took on the wire, and what was kept of it.
+type Row = (u8, u32, u32, u32, u32, Vec<u8>);
+
+/// What is kept of a connection without media, and of one with: what has begun, and what is known of
+/// the chunk streams.
+const MEMORY_MAX: usize = 256 * 1024 + 4096 + 64 * 512;
+const MEMORY_WITH_MEDIA_MAX: usize = (8 << 20) + 4096 + 64 * 512;
+
+fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
+    let mut reader = ChunkReader::new(keeps_media);
+    let mut rows = Vec::new();
+    for piece in pieces {
+        let mut at = 0;
+        loop {
+            match reader.next(piece, &mut at) {
+                Ok(Some(Item::Media(media))) => {
+                    assert!(media.head.len() <= HEAD.min(media.length as usize));
+                    let tag = match media.video {
+                        true => Tag::of_video(media.head),
+                        false => Tag::of_audio(media.head),
+                    };
+                    if let Some(tag) = tag {
+                        let _ = (media.head.get(tag.data..).and_then(time_code), tag.codec.to_string());
+                    }
+                    if keeps_media {
+                        assert!(media.length <= MEDIA_MAX && media.body.len() == media.length as usize);
+                    }
+                    let kept = if keeps_media { media.body } else { media.head.to_vec() };
+                    let kind = if media.video { 9 } else { 8 };
+                    rows.push((kind, media.timestamp, media.stream, media.length, media.wire, kept));
+                }
+                Ok(Some(Item::Message(message))) => {
+                    assert!(message.payload.len() <= MESSAGE_MAX as usize);
+                    let length = message.payload.len() as u32;
+                    let row = (message.kind, message.timestamp, message.stream, length, message.wire, message.payload);
+                    rows.push(row);
+                }
+                Ok(None) => break,
+                Err(malformed) => return (rows, Some(malformed)),
+            }
+            let most = if keeps_media { MEMORY_WITH_MEDIA_MAX } else { MEMORY_MAX };
+            assert!(reader.memory() <= most, "{}", reader.memory());
+        }
+        assert_eq!(at, piece.len());
+    }
+    (rows, None)
+}
+
+/// Pieces give what the whole gives; what is written is read again; what is kept is bounded.
+pub(crate) fn chunks(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let choice = input.byte();
+    let cuts = input.cuts();
+    let keeps_media = choice & 1 != 0;
+    if choice & 2 == 0 {
+        let stream = input.rest();
+        assert_eq!(read(&[stream], keeps_media), read(&cuts.pieces(stream), keeps_media));
+        return;
+    }
+    let (mut stream, mut written) = (Vec::new(), Vec::new());
+    // The size of chunks that both sides begin with.
+    while !input.is_empty() {
+        let kind = [Kind::Audio, Kind::Video, Kind::Data, Kind::Command][usize::from(input.byte() % 4)];
+        let timestamp = u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
+        let payload = input.piece();
+        let head = Head {
+            chunk_stream: 3 + input.byte() % 60,
+            kind,
+            timestamp,
+            stream: input.byte().into(),
+        };
+        let before = stream.len();
+        head.write(&[payload], 128, &mut stream);
+        assert_eq!(stream.len() - before, head.written(payload.len(), 128));
+        written.push((kind.number(), timestamp, head.stream, payload.len(), payload));
+    }
+    let (rows, wrong) = read(&cuts.pieces(&stream), true);
+    assert_eq!(wrong, None);
+    assert_eq!(rows.len(), written.len());
+    for (row, (kind, timestamp, number, length, payload)) in rows.iter().zip(written) {
+        assert_eq!((row.0, row.1, row.2, row.3 as usize), (kind, timestamp, number, length));
+        assert_eq!(row.5, payload);
+    }
+}
+
+/// Values, commands and events are written as they were read; metadata is read.
+pub(crate) fn amf(bytes: &[u8]) {
+    let written = |values: &[Value]| {
+        let mut out = Vec::new();
+        values.iter().for_each(|value| value.write(&mut out));
+        out
+    };
+    if let Ok(values) = read_all(bytes) {
+        let once = written(&values);
+        // A property without a name, whose value begins as an object's end does, is read as that.
+        if let Ok(again) = read_all(&once) {
+            let twice = written(&again);
+            if let Ok(third) = read_all(&twice) {
+                assert_eq!(written(&third), twice);
+            }
+        }
+    }
+    for amf3 in [false, true] {
+        if let Ok(command) = Command::read(bytes, amf3) {
+            let _ = (command.information("code"), Command::read(&command.to_bytes(), false));
+        }
+    }
+    if let Ok(event) = Event::read(bytes) {
+        assert_eq!(Event::read(&event.to_bytes()), Ok(event));
+    }
+    let _ = metadata(bytes);
+}
+
+fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malformed>) {
+    let mut own = match server {
+        true => Handshake::server(1),
+        false => Handshake::client(1),
+    };
+    let (mut sent, mut taken) = (Vec::new(), 0);
+    for piece in pieces {
+        let mut at = 0;
+        loop {
+            match own.take(piece, &mut at) {
+                Ok(Step::Send(bytes)) => sent.extend_from_slice(&bytes),
+                Ok(Step::More) => break,
+                Ok(Step::Done) => return (sent, taken + at, Ok(true)),
+                Err(malformed) => return (sent, 0, Err(malformed)),
+            }
+        }
+        taken += at;
+    }
+    (sent, taken, Ok(false))
+}
+
+/// A handshake gives the same in pieces and as a whole, on both sides; what is behind it is left
+/// alone.
+pub(crate) fn handshake(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let server = input.byte() & 1 != 0;
+    let cuts = input.cuts();
+    // Inputs are short, and packets are long: what is missing is what the other side would say.
+    let mut stream = input.rest().to_vec();
+    if let Some(3) = stream.first() {
+        let own = match server {
+            true => Handshake::server(1).hello(),
+            false => Handshake::client(1).hello(),
+        };
+        stream.resize(stream.len().max(1537), 7);
+        stream.extend_from_slice(own.get(1..).unwrap_or_default());
+        stream.extend_from_slice(b"more");
+    }
+    assert_eq!(shake(&[&stream], server), shake(&cuts.pieces(&stream), server));
+}
+
+/// A client's session ends or goes on, whatever a server says once hands are shaken; it says little
+/// in return.
+pub(crate) fn session(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let cuts: Cuts = input.cuts();
+    let stream = input.rest();
+    let mut client = Client::new(ClientConfig::default(), "rtmp://10.0.0.1/a/b", 1).expect("a URL");
+    let mut recorder = Recorder::new(RTMP_PROTOCOL.catalogue);
+    let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
+    let mut out = VecDeque::new();
+    let mut handle = |heard: Heard<'_>, now: u64| -> (Vec<u8>, bool) {
+        let mut cx = Context {
+            now: Time::from_nanos(now),
+            recorder: &mut recorder,
+            sinks: &mut sinks,
+            flows: &mut flows,
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        client.handle(&mut cx, heard);
+        let (mut sent, mut ended) = (Vec::new(), false);
+        for output in out.drain(..) {
+            match output {
+                Output::Send { bytes, .. } => sent.extend(bytes),
+                Output::Ended(_) => ended = true,
+                _ => {}
+            }
+        }
+        (sent, ended)
+    };
+    let channel = ChannelId(0);
+    let due = Time::ZERO;
+    handle(Heard::Start { due }, 1);
+    let local = "10.0.0.2:4000".parse().expect("an address");
+    let (hello, _) = handle(Heard::Opened { channel, local, remote: None }, 2);
+    let mut server = Handshake::server(2);
+    let Ok(Step::Send(answer)) = server.take(&hello, &mut 0) else {
+        panic!("a client's hello is answered");
+    };
+    let hear = |bytes| Heard::Bytes { channel, bytes, at: Time::from_nanos(3), runs: &[] };
+    handle(hear(&answer), 3);
+    let (mut said, mut now) = (0, 4);
+    for piece in cuts.pieces(stream) {
+        now += 1;
+        let (sent, ended) = handle(hear(piece), now);
+        said += sent.len();
+        if ended {
+            return;
+        }
+    }
+    assert!(said <= 4096 + 2 * stream.len() + 16 * cuts.pieces(stream).len(), "{said}");
+    let (_, ended) = handle(Heard::Stop { until: due }, now + 1);
+    assert!(ended);
+}

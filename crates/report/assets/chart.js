@@ -161,7 +161,8 @@ class View {
       },
       axes: [
         { ...axis, space: 60, incrs: TIMES, values: (u, splits) => splits.map((at) => clock(at, tenths(splits))) },
-        { ...axis, size: 76, space: this.isLog ? 20 : 34, incrs: chart.unit === "bytes" ? BYTE_STEPS : undefined,
+        { ...axis, size: 76, space: 34, splits: this.isLog ? (u, at, min, max) => logSplits(min, max) : undefined,
+          filter: (u, splits) => splits, incrs: chart.unit === "bytes" ? BYTE_STEPS : undefined,
           values: (u, splits) => splits.map((value) => (value === null ? "" : figure(chart.unit, value))) },
       ],
       series: [{ label: "time", value: (u, at) => clock(at) }, ...series],
@@ -197,7 +198,7 @@ class View {
       width: planned ? 1.5 : 1.75,
       dash: planned ? [3, 3] : DASHES[this.chart.bands ? 0 : at % DASHES.length],
       spanGaps: false,
-      points: { show: this.all.times.length < 3 },
+      points: { show: true, size: 5, filter: () => alone(line.values) },
       value: (u, value) => (value === undefined || u.cursor.idx === null ? "" : figure(this.chart.unit, value)),
     };
   }
@@ -394,6 +395,24 @@ class View {
 
 const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const BYTE_STEPS = [...Array(50).keys()].map((power) => 2 ** power);
+
+// Steps of a logarithmic axis: powers of ten, and between them 2 and 5 where there are few.
+function logSplits(min, max) {
+  const [from, to] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
+  const decades = Math.log10(max / min);
+  const within = decades < 1.5 ? [1, 2, 5] : decades < 2.5 ? [1, 3] : [1];
+  const splits = [];
+  for (let power = from; power <= to; power += decades > 5 ? 2 : 1) {
+    splits.push(...within.map((first) => first * 10 ** power));
+  }
+  return splits.filter((split) => split >= min && split <= max);
+}
+
+// The places of values that no line leads to or from.
+function alone(values) {
+  const isGap = (at) => values[at] === null || values[at] === undefined;
+  return [...values.keys()].filter((at) => !isGap(at) && isGap(at - 1) && isGap(at + 1));
+}
 
 function tenths(splits) {
   return splits.length > 1 && splits[1] - splits[0] < 1;

@@ -46,7 +46,9 @@ class RunPage {
     const written = all.filter((one) => !one.implied || !one.passed);
     const implied = all.filter((one) => one.implied && one.passed);
     const parts = written.map((one) => this.threshold(one));
-    if (implied.length) {
+    if (!written.length) {
+      parts.push(...implied.map((one) => this.threshold(one)));
+    } else if (implied.length) {
       const text = `${implied.length} implied ${implied.length === 1 ? "threshold" : "thresholds"} held`;
       parts.push(closed(text, () => implied.map((one) => this.threshold(one))));
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use measure::threshold::Comparison;
-use measure::{Catalogue, Threshold};
+use measure::{Catalogue, SummaryRow, Threshold};
 use runfile::Reader;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ pub(super) fn head(
 /// The word for an outcome, and what it means.
 fn meaning(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Pass => "Every threshold held, and the measurement can be trusted.",
+        Outcome::Pass => "The measurement can be trusted, and nothing that was demanded failed.",
         Outcome::Fail => "A threshold did not hold, and the measurement can be trusted.",
         Outcome::Invalid => {
             "The measurement cannot be trusted: these figures say nothing about the server."
@@ -115,17 +115,9 @@ fn passed(report: &Report) -> String {
     let written = report.thresholds.iter().filter(|one| !one.implied).count();
     let implied = report.thresholds.len() - written;
     let both = match (written, implied) {
-        (0, _) => plural(
-            implied as f64,
-            "implied threshold held",
-            "implied thresholds held",
-        ),
+        (0, _) => format!("every threshold held ({implied} implied)"),
         (_, 0) => plural(written as f64, "threshold held", "thresholds held"),
-        _ => format!(
-            "{} and {} held",
-            plural(written as f64, "threshold", "thresholds"),
-            plural(implied as f64, "implied one", "implied ones"),
-        ),
+        _ => format!("{written} thresholds and {implied} implied ones held"),
     };
     let clients: u64 = report
         .populations
@@ -133,7 +125,7 @@ fn passed(report: &Report) -> String {
         .map(|one| one.clients.started)
         .sum();
     format!(
-        "{both}: {} in {}, and the tester was fit to measure.",
+        "{} in {}: {both}, and the tester was fit to measure.",
         plural(clients as f64, "client", "clients"),
         length(report.run.duration)
     )
@@ -264,9 +256,11 @@ fn population(population: &Population, report: &Report) -> Value {
     let stopped = report.verdict.stopped_by_user;
     let rows = rows(population, report.server.is_some());
     let figures = rows.into_iter().map(|(row, shown)| {
-        let defined = row
-            .metrics()
+        // What the row says before what it depends on.
+        let said = SummaryRow { when: &[], ..*row }.metrics();
+        let defined = said
             .into_iter()
+            .chain(row.metrics())
             .find(|name| population.catalogue.find(name).is_some());
         card(row.label, defined, shown)
     });

@@ -89,6 +89,32 @@ fn only_a_report_is_replaced_by_a_report() {
 }
 
 #[test]
+fn only_a_page_is_replaced_by_a_page() {
+    let _media = a_little();
+    let folder = folder();
+    let page = folder.path().join("x.html");
+    demo(folder.path(), &["-q", "-o", "x.run", "--html", "x.html"]).expect(0);
+    let first = fs::read_to_string(&page).expect("it was made");
+    assert!(first.contains("PASS: demo"), "{first}");
+    // The run file alone makes the same page.
+    fs::remove_file(&page).expect("it is there");
+    run(folder.path(), ["report", "x.run", "-q", "--html", "x.html"]).expect(0);
+    assert!(fs::read_to_string(&page).expect("it was made") == first);
+    run(folder.path(), ["report", "x.run", "-q", "--html", "x.html"]).expect(0);
+    fs::write(&page, "<!doctype html>mine").expect("the test's folder can be written");
+    let refusal = "x.html is no report of streamgauge, so it is not replaced: name another file with `--html`";
+    run(folder.path(), ["report", "x.run", "--html", "x.html"])
+        .expect(104)
+        .names(refusal);
+    run(
+        folder.path(),
+        ["report", "x.run", "--html", "-", "--json", "-"],
+    )
+    .expect(104)
+    .names("the same place");
+}
+
+#[test]
 fn in_a_folder_a_run_gets_a_name() {
     let _media = a_little();
     let folder = folder();
@@ -118,6 +144,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
         ("-o /dev/null --force", "/dev/null: this is no run file"),
         ("-o thesis.txt/x.run", "a part of its path is a file"),
         ("-o x.run --json x.run", "cannot be the same file"),
+        ("-o x.run --html x.run", "cannot be the same file"),
         (
             "-o y.run --trace 0",
             "error: y.run.viewers-0.pcapng: there is a trace already",
@@ -126,6 +153,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
         ("--no-run-file --trace 0", "--no-run-file"),
         ("--force", "--out"),
         ("--json missing/x.json", "name another place with `--json`"),
+        ("--html missing/x.html", "name another place with `--html`"),
     ] {
         let line = format!("load {url} -d 60s {arguments}");
         run(folder.path(), line.split(' ')).expect(104).names(names);

@@ -1,0 +1,392 @@
+#!/usr/bin/env python3
+"""The HTML report in a real Chromium.
+
+Usage: tests/test_html.py STREAMGAUGE [--pictures FOLDER]
+
+Makes runs with the program named, writes their pages, and looks at them as a browser does: nothing
+is complained of, charts are drawn, cursor and zoom are shared, dark mode, paper and narrow screens
+work, and texts of servers stay texts. With --pictures the pages are also kept as PNG files.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from chromium import Chromium, program
+
+PROGRAM = None
+PICTURES = None
+
+# A day, in windows of a second.
+DAY = 86_400
+# How large the page of a day may be, and how long it may take to open, in bytes and seconds.
+DAY_BYTES = 5_000_000
+DAY_SECONDS = 1.0
+# A second that no other is like: its processor time must be in the page of the day.
+SPIKE_AT = 43_210
+SPIKE = 7.5
+
+HOSTILE = (
+    "x</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
+    "<a href='javascript:window.pwned=1'>y</a>\u202e"
+)
+
+
+def streamgauge(folder, *arguments, code=0):
+    done = subprocess.run(
+        [PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != code:
+        raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def invalid(folder):
+    """Plays a run whose tester is held against a bound that no tester keeps."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
+    scenario = {
+        "name": "late tester",
+        "duration": "8s",
+        "warm_up": "2s",
+        "server": {"command": server, "ready": {"port": port}},
+        "clients": {
+            "viewers": {"urls": [f"rtsp://127.0.0.1:{port}/a"], "load": {"clients": 20}},
+            "phones": {
+                "urls": [f"rtsp://127.0.0.1:{port}/b"],
+                "transport": "tcp",
+                "load": {"clients": 10, "ramp": "5s"},
+            },
+        },
+        "thresholds": ["viewers.loss < 1%"],
+        "tester": {"health": {"worker_cpu": "0.1%"}},
+    }
+    (folder / "invalid.yaml").write_text(json.dumps(scenario))
+    arguments = ["run", "invalid.yaml", "-o", "invalid.run", "--html", "invalid.html"]
+    streamgauge(folder, *arguments, code=110)
+
+
+def day(folder):
+    """The run of a day, made of the seconds of a short one."""
+    shutil.copy(folder / "fail.run", folder / "day.run")
+    database = sqlite3.connect(folder / "day.run")
+    last = database.execute("SELECT max(idx) FROM window").fetchone()[0]
+    figures, histograms = {}, {}
+    for window, *rest in database.execute("SELECT * FROM figures"):
+        figures.setdefault(window, []).append(rest)
+    for window, *rest in database.execute("SELECT * FROM histogram"):
+        histograms.setdefault(window, []).append(rest)
+    server = database.execute("SELECT id, catalogue FROM subject WHERE name = 'server'").fetchone()
+    cpu = json.loads(server[1])["gauges"].index("cpu")
+    for name in ("window", "figures", "histogram", "failure"):
+        database.execute(f"DELETE FROM {name}")
+    chance = random.Random(1)
+    for index in range(DAY):
+        source = chance.randrange(2, last)
+        database.execute("INSERT INTO window VALUES (?, ?, 1.0)", (index, index * 10**9))
+        for subject, counters, gauges in figures[source]:
+            if subject == server[0] and index == SPIKE_AT:
+                levels = json.loads(gauges)
+                levels[cpu] = SPIKE
+                gauges = json.dumps(levels)
+            row = (index, subject, counters, gauges)
+            database.execute("INSERT INTO figures VALUES (?, ?, ?, ?)", row)
+        # Not of every second: reading them all takes a debug build minutes.
+        if index % 10 == 0:
+            rows = [(index, *rest) for rest in histograms[source]]
+            database.executemany("INSERT INTO histogram VALUES (?, ?, ?, ?)", rows)
+    database.execute("UPDATE meta SET value = ? WHERE key = 'stopped_at'", (str(float(DAY)),))
+    database.commit()
+    database.close()
+    streamgauge(folder, "report", "day.run", "--html", "day.html", "-q")
+
+
+def hostile(folder):
+    """A run file whose texts would be markup and script."""
+    shutil.copy(folder / "fail.run", folder / "hostile.run")
+    database = sqlite3.connect(folder / "hostile.run")
+    scenario = database.execute("SELECT value FROM meta WHERE key = 'scenario'").fetchone()[0]
+    scenario = {**json.loads(scenario), "name": HOSTILE, HOSTILE: HOSTILE}
+    meta = "UPDATE meta SET value = ? WHERE key = ?"
+    database.execute(meta, (json.dumps(scenario), "scenario"))
+    for key in ("version", "receive_path", "receive_hint", "command"):
+        database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(HOSTILE)))
+    event = "INSERT INTO event (time, kind, subject, text) VALUES (1, ?, ?, ?)"
+    database.execute(event, (HOSTILE, HOSTILE, HOSTILE))
+    database.execute("INSERT INTO failure SELECT 1, min(id), ?, 1 FROM subject", (HOSTILE,))
+    database.execute(
+        "UPDATE client SET outcome = 'failed', reason = ?, detail = ?, url = ?", (HOSTILE,) * 3
+    )
+    database.commit()
+    database.close()
+    streamgauge(folder, "report", "hostile.run", "--html", "hostile.html", "-q")
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.place.name)
+        demo = ["demo", "-c", "20", "-d", "8s", "--seed", "7"]
+        streamgauge(cls.folder, *demo, "-o", "pass.run", "--html", "pass.html")
+        wrong = ["--fault", "loss=5%", "--threshold", "viewers.loss < 1%"]
+        wrong += ["--threshold", "viewers.startup_delay.p95 < 2s", "-o", "fail.run"]
+        streamgauge(cls.folder, *demo, *wrong, "--html", "fail.html", code=99)
+        invalid(cls.folder)
+        hostile(cls.folder)
+        cls.browser = Chromium().__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.place.cleanup()
+
+    def open(self, name, **how):
+        self.browser.open(self.folder / f"{name}.html", **how)
+
+    def run_in(self, expression):
+        return self.browser.run(expression)
+
+    def nothing_is_complained_of(self):
+        self.assertEqual(self.browser.complaints(), [])
+
+    def draw_all(self):
+        """Draws the charts that are not seen yet, too."""
+        self.run_in("shown.charts.redraw(true)")
+        self.browser.frame()
+
+    def test_verdicts_are_said_at_the_top(self):
+        for name, word, said in [
+            ("pass", "PASS", "every threshold held"),
+            ("fail", "FAIL", "Loss of viewers was"),
+            ("invalid", "INVALID", "Not to be trusted: the busiest worker"),
+        ]:
+            for dark in (False, True):
+                self.open(name, dark=dark)
+                top = self.run_in("document.querySelector('header').innerText")
+                self.assertIn(word, top)
+                self.assertIn(said, top)
+                self.assertTrue(self.run_in("document.title").startswith(word))
+                self.draw_all()
+                self.nothing_is_complained_of()
+                if PICTURES:
+                    mode = "dark" if dark else "light"
+                    self.browser.picture(f"{PICTURES}/{name}-{mode}.png")
+
+    def test_charts_have_lines(self):
+        for name in ("pass", "fail", "invalid"):
+            self.open(name)
+            self.draw_all()
+            # Of each chart: how many pixels are of a colour and not grey.
+            coloured = self.run_in(
+                """[...document.querySelectorAll('.plot canvas')].map(canvas => {
+                    const { data } = canvas.getContext('2d')
+                        .getImageData(0, 0, canvas.width, canvas.height);
+                    let number = 0;
+                    for (let at = 0; at < data.length; at += 4) {
+                        const [red, green, blue, alpha] = data.slice(at, at + 4);
+                        const spread = Math.max(red, green, blue) - Math.min(red, green, blue);
+                        if (alpha > 128 && spread > 60) number += 1;
+                    }
+                    return number;
+                })"""
+            )
+            self.assertGreaterEqual(len(coloured), 7, name)
+            self.assertGreater(min(coloured), 100, f"{name}: {coloured}")
+
+    def test_heat_maps_are_drawn(self):
+        self.open("pass")
+        self.draw_all()
+        pixels = """(() => { const canvas = shown.charts.views.find(view => view.chart.heat)
+            .place.querySelector('canvas');
+            return canvas.toDataURL(); })()"""
+        before = self.run_in(pixels)
+        self.run_in(
+            "[...document.querySelectorAll('.chart-head .small')]"
+            ".find(one => one.textContent === 'Heat map').click()"
+        )
+        self.browser.frame()
+        self.assertNotEqual(self.run_in(pixels), before)
+        self.nothing_is_complained_of()
+
+    def middle(self, number):
+        """The place of a chart on the screen: left, top, width, height."""
+        self.run_in(f"shown.charts.views[{number}].place.scrollIntoView({{block: 'center'}})")
+        self.browser.frame()
+        return self.run_in(
+            f"""(() => {{ const box = shown.charts.views[{number}].plot.over.getBoundingClientRect();
+            return [box.left, box.top, box.width, box.height]; }})()"""
+        )
+
+    def test_cursor_and_zoom_are_shared(self):
+        self.open("fail")
+        self.draw_all()
+        left, top, width, height = self.middle(0)
+        y = top + height / 2
+        self.browser.mouse("mouseMoved", left + width / 2, y)
+        self.browser.frame()
+        cursors = self.run_in("shown.charts.views.map(view => view.plot.cursor.idx)")
+        self.assertEqual(len(set(cursors)), 1, cursors)
+        self.assertIsNotNone(cursors[0])
+        self.assertTrue(self.run_in("document.querySelector('.readout').textContent"))
+        self.browser.mouse("mousePressed", left + width / 4, y, buttons=1, clicks=1)
+        for part in (0.4, 0.5, 0.6, 0.75):
+            self.browser.mouse("mouseMoved", left + part * width, y, buttons=1)
+        self.browser.mouse("mouseReleased", left + 0.75 * width, y, clicks=1)
+        self.browser.frame()
+        ranges = """shown.charts.views.map(view =>
+            [view.plot.scales.x.min, view.plot.scales.x.max].map(at => at.toFixed(2)).join())"""
+        zoomed = self.run_in(ranges)
+        self.assertEqual(len(set(zoomed)), 1, zoomed)
+        begins, ends = (float(at) for at in zoomed[0].split(","))
+        self.assertGreater(begins, 1.5)
+        self.assertLess(ends, 6.5)
+        self.assertEqual(
+            self.run_in("getComputedStyle(document.querySelector('.reset')).visibility"), "visible"
+        )
+        for clicks in (1, 2):
+            self.browser.mouse("mousePressed", left + width / 2, y, buttons=1, clicks=clicks)
+            self.browser.mouse("mouseReleased", left + width / 2, y, clicks=clicks)
+        self.browser.frame()
+        whole = self.run_in(ranges)
+        self.assertEqual(len(set(whole)), 1, whole)
+        self.assertTrue(whole[0].startswith("0.00,8"), whole)
+        self.nothing_is_complained_of()
+
+    def test_charts_obey_the_keyboard(self):
+        self.open("pass")
+        self.middle(0)
+        self.run_in("shown.charts.views[0].place.focus()")
+        for key in ("ArrowRight", "ArrowRight", "ArrowRight"):
+            self.browser.press(key)
+        self.assertEqual(self.run_in("shown.charts.views[0].index"), 3)
+        self.browser.press("+")
+        self.assertLess(self.run_in("shown.charts.range[1] - shown.charts.range[0]"), 5)
+        self.browser.press("Escape")
+        self.assertTrue(self.run_in("shown.charts.isWhole()"))
+        self.nothing_is_complained_of()
+
+    def test_definitions_show_on_focus_and_on_hover(self):
+        self.open("pass")
+        self.run_in("document.querySelector('.card .term').focus()")
+        self.assertFalse(self.run_in("tip.hidden"))
+        self.assertIn("loss", self.run_in("tip.innerText"))
+        self.browser.press("Escape")
+        self.assertTrue(self.run_in("tip.hidden"))
+        self.run_in("document.activeElement.blur()")
+        box = self.run_in(
+            """(() => { const box = document.querySelectorAll('.card .term')[1]
+            .getBoundingClientRect(); return [box.left + 4, box.top + 4]; })()"""
+        )
+        self.browser.mouse("mouseMoved", *box)
+        self.assertFalse(self.run_in("tip.hidden"))
+        self.assertIn("bitrate", self.run_in("tip.innerText"))
+
+    def test_tables_stand_behind_charts(self):
+        self.open("fail")
+        self.run_in("document.querySelector('.chart details').open = true")
+        self.browser.frame()
+        rows = self.run_in("document.querySelectorAll('.chart details tbody tr').length")
+        self.assertEqual(rows, 8)
+        label = self.run_in("document.querySelector('.plot').getAttribute('aria-label')")
+        self.assertIn("active from", label)
+
+    def test_dark_mode_is_dark(self):
+        self.open("pass", dark=True)
+        dark = "getComputedStyle(document.body).backgroundColor"
+        self.assertEqual(self.run_in(dark), "rgb(21, 23, 26)")
+        pixels = "shown.charts.views[0].place.querySelector('canvas').toDataURL()"
+        self.draw_all()
+        before = self.run_in(pixels)
+        self.browser.scheme(False)
+        self.browser.frame()
+        self.assertEqual(self.run_in(dark), "rgb(255, 255, 255)")
+        self.assertNotEqual(self.run_in(pixels), before)
+        self.nothing_is_complained_of()
+
+    def test_paper_is_light_and_has_every_chart(self):
+        self.open("fail", dark=True)
+        paper = self.browser.pdf()
+        self.assertTrue(paper.startswith(b"%PDF"))
+        self.assertGreater(len(paper), 30_000)
+        drawn = self.run_in("shown.charts.views.every(view => view.plot !== null)")
+        self.assertTrue(drawn)
+        self.assertFalse(self.run_in("document.documentElement.classList.contains('printed')"))
+        self.nothing_is_complained_of()
+        if PICTURES:
+            pathlib.Path(PICTURES, "fail.pdf").write_bytes(paper)
+
+    def test_a_narrow_screen_has_all(self):
+        for name in ("pass", "fail", "invalid"):
+            self.open(name, width=400, height=800)
+            self.draw_all()
+            self.assertLessEqual(self.run_in("document.documentElement.scrollWidth"), 400, name)
+            self.nothing_is_complained_of()
+            if PICTURES:
+                self.browser.picture(f"{PICTURES}/{name}-narrow.png")
+
+    def test_texts_of_servers_stay_texts(self):
+        self.open("hostile")
+        self.draw_all()
+        self.run_in("document.querySelectorAll('details').forEach(one => one.open = true)")
+        self.browser.frame()
+        self.assertIsNone(self.run_in("window.pwned"))
+        self.assertEqual(self.run_in("document.querySelectorAll('img, a, iframe').length"), 0)
+        name = self.run_in("document.querySelector('h1').textContent")
+        self.assertEqual(name, HOSTILE.replace("\u202e", "<U+202E>"))
+        self.nothing_is_complained_of()
+
+    def test_the_policy_is_enforced(self):
+        self.open("pass")
+        markup = """(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; }
+            catch (error) { return error.name; } })()"""
+        self.assertEqual(self.run_in(markup), "TypeError")
+        loaded = """new Promise(done => { const image = new Image();
+            image.onload = () => done('loaded'); image.onerror = () => done('refused');
+            image.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACw='; })"""
+        self.assertEqual(self.run_in(loaded), "refused")
+
+    def test_a_day_is_small_and_opens_at_once(self):
+        day(self.folder)
+        size = (self.folder / "day.html").stat().st_size
+        self.assertLess(size, DAY_BYTES)
+        # The second time the program and the file are in memory.
+        for _ in range(2):
+            begun = time.monotonic()
+            self.open("day")
+            took = time.monotonic() - begun
+        self.assertLess(took, DAY_SECONDS)
+        print(f"a page of {DAY} windows: {size} bytes, opened in {took:.2f} s", file=sys.stderr)
+        most = self.run_in(
+            """Math.max(...data.runs[0].course.charts
+            .find(chart => chart.title === 'Server: processor').lines[0].values)"""
+        )
+        self.assertEqual(most, SPIKE)
+        self.assertLessEqual(self.run_in("data.runs[0].course.times.length"), 4_000)
+        self.draw_all()
+        self.nothing_is_complained_of()
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit(0 if arguments else 2)
+    if program() is None:
+        print("no Chromium is installed: apt-get install chromium", file=sys.stderr)
+        sys.exit(1)
+    PROGRAM = os.path.abspath(arguments.pop(0))
+    if arguments[:1] == ["--pictures"]:
+        PICTURES = arguments[1]
+        os.makedirs(PICTURES, exist_ok=True)
+        del arguments[:2]
+    unittest.main(argv=[sys.argv[0], *arguments])

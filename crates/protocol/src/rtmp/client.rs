@@ -19,8 +19,8 @@ use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
 use crate::metrics as clients;
 use crate::session::{
-    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, StreamRow,
-    Times,
+    Acks, ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks,
+    StreamRow, Times,
 };
 use crate::url::UrlError;
 
@@ -207,7 +207,11 @@ impl Client {
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
         cx.out.push_back(Output::Acknowledge {
             channel: CHANNEL,
-            acks: self.config.acknowledge.acks(),
+            acks: match self.config.acknowledge {
+                Some(own) => own.acks(),
+                None if self.wall_clock.is_some() => Acks::AtOnce,
+                None => Acks::Soon,
+            },
         });
         let style = self.config.handshake.style();
         let handshake = Handshake::client(self.seed).of_style(style);

@@ -58,11 +58,10 @@ impl HandshakeStyle {
 }
 
 /// How soon what comes is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
     /// Within 2 to 20 ms.
-    #[default]
     Soon,
     /// At once.
     AtOnce,
@@ -103,11 +102,12 @@ pub struct ClientConfig {
     /// Which handshake is begun: `plain` (default), as the specification has it, or `digest`, as
     /// Flash Player, with digests where the server has them too.
     pub handshake: HandshakeStyle,
-    /// How soon what comes is acknowledged: `soon` (default: within 2 to 20 ms, as the kernel can),
-    /// or `at_once`, as a player does that reads at once. Servers that send nothing small before all
-    /// is acknowledged (Nagle's algorithm), such as nginx-rtmp, are kept waiting for as long, and
-    /// frames come later by as much. `at_once` costs some five times the processor time.
-    pub acknowledge: Acknowledge,
+    /// How soon what comes is acknowledged: `soon` (within 2 to 20 ms, as the kernel can), or
+    /// `at_once`, as a player does that reads at once. Servers that send nothing small before all is
+    /// acknowledged (Nagle's algorithm), such as nginx-rtmp, are kept waiting for as long, and frames
+    /// come later by as much. `at_once` costs some six times the processor time. Default: `at_once`
+    /// in runs where frames may bear time codes, whose delay is then a player's; else `soon`.
+    pub acknowledge: Option<Acknowledge>,
     /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults.
     /// Sound that is made is silence in AAC of 192 kb/s. Each publishes to its URL, which is to be
     /// its own: `pick` is `own` unless something else is written. Default: nothing, they play.
@@ -143,7 +143,7 @@ impl Default for ClientConfig {
             playout_buffer: seconds(1),
             buffer: seconds(3),
             handshake: HandshakeStyle::default(),
-            acknowledge: Acknowledge::default(),
+            acknowledge: None,
             publish: None,
             chunk_size: 4096,
             drop_after: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::faults::{Answer, HandshakeFault};
-use super::published::{Relayed, topic};
+use super::published::{Refusal, Relayed, topic};
 use super::relay::{RelayFlow, head};
 use super::{ServedClient, Shared};
 use crate::mix::mix;
@@ -49,6 +49,8 @@ enum State {
     /// A stream that another client publishes is played.
     Relaying {
         flow: FlowId,
+        name: String,
+        index: usize,
     },
     /// The client publishes.
     Publishing {
@@ -73,6 +75,8 @@ pub(super) struct ServerSession {
     link: Link,
     state: State,
     chunk_size: u32,
+    /// Whether something came for those who play what the client publishes.
+    has_more: bool,
     close_at: Option<Time>,
     account: ServedClient,
 }
@@ -87,6 +91,7 @@ impl ServerSession {
             link: Link::new(true),
             state: State::Idle,
             chunk_size: FIRST_CHUNK_SIZE,
+            has_more: false,
             close_at: None,
             account: ServedClient {
                 connection: number,
@@ -141,7 +146,7 @@ impl ServerSession {
                         timestamp,
                         payload: payload.into(),
                     };
-                    self.take_in(cx, message, before);
+                    self.take_in(message, before);
                 }
                 Ok(Some(Heard::Data(timestamp, payload))) => {
                     // What a publisher wants kept is told on without that command.
@@ -154,7 +159,7 @@ impl ServerSession {
                         timestamp,
                         payload: payload.into(),
                     };
-                    self.take_in(cx, message, Some(0));
+                    self.take_in(message, Some(0));
                 }
                 Ok(Some(Heard::Command(_, command))) => self.command(cx, &command, &mut out),
                 Ok(Some(Heard::Event(_) | Heard::Other)) => {}
@@ -165,7 +170,9 @@ impl ServerSession {
         if !out.is_empty() {
             send(cx, out);
         }
-        if let State::Publishing { index, .. } = self.state {
+        if let State::Publishing { index, .. } = self.state
+            && std::mem::take(&mut self.has_more)
+        {
             cx.out.push_back(Output::Tell {
                 topic: topic(index),
                 message: MORE.into(),
@@ -204,7 +211,7 @@ impl ServerSession {
     }
 
     /// Takes in what a publisher sent.
-    fn take_in(&mut self, _cx: &mut Context<'_>, message: Relayed, before: Option<usize>) {
+    fn take_in(&mut self, message: Relayed, before: Option<usize>) {
         let State::Publishing { name, .. } = &self.state else {
             return;
         };
@@ -212,7 +219,7 @@ impl ServerSession {
             self.account.received_frames += 1;
             self.account.received_bytes += message.payload.len() as u64;
         }
-        self.shared.published.push(name, message, before);
+        self.has_more |= self.shared.published.push(name, message, before);
     }
 
     fn command(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
@@ -357,13 +364,13 @@ impl ServerSession {
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();
-                let flow = RelayFlow::new(published, name, next, STREAM, self.chunk_size);
+                let flow = RelayFlow::new(published, name.clone(), next, STREAM, self.chunk_size);
                 let flow = cx.flows.insert(flow);
                 self.start(cx, flow);
                 cx.out.push_back(Output::Listen {
                     topic: topic(index),
                 });
-                self.state = State::Relaying { flow };
+                self.state = State::Relaying { flow, name, index };
             }
             None => {
                 let tracks = &self.shared.tracks;
@@ -404,11 +411,17 @@ impl ServerSession {
             return self.end(cx, Outcome::Completed);
         }
         let taken = match faults.answer {
-            Some(Answer::BadName) => None,
+            Some(Answer::BadName) => Err(Refusal::Taken),
             _ => self.shared.published.begin(&name),
         };
-        let Some(index) = taken else {
-            return self.status("error", "NetStream.Publish.BadName", out);
+        let index = match taken {
+            Ok(index) => index,
+            Err(Refusal::Taken) => {
+                return self.status("error", "NetStream.Publish.BadName", out);
+            }
+            Err(Refusal::Full) => {
+                return self.status("error", "NetStream.Publish.Denied", out);
+            }
         };
         write::event(Event::StreamBegin(STREAM), out);
         self.status("status", "NetStream.Publish.Start", out);
@@ -427,7 +440,8 @@ impl ServerSession {
                 cx.out.push_back(Output::StopFlow { flow });
                 self.account.sent = cx.flows.take::<MediaFlow>(flow).sent();
             }
-            State::Relaying { flow } => {
+            State::Relaying { flow, name, index } => {
+                self.shared.published.leave(&name, index);
                 cx.out.push_back(Output::StopFlow { flow });
                 self.account.sent = cx.flows.take::<RelayFlow>(flow).sent();
             }
@@ -445,7 +459,7 @@ impl ServerSession {
 
     /// Hears that a stream which is passed on has more, or is over.
     fn told(&mut self, cx: &mut Context<'_>, message: &str) {
-        let State::Relaying { flow } = self.state else {
+        let State::Relaying { flow, .. } = self.state else {
             return;
         };
         if message == MORE {

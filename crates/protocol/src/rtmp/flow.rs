@@ -38,6 +38,8 @@ pub struct FlowConfig {
     /// After how long a time frames that were not taken are left out, up to the next with which a
     /// decoder can begin. None: never.
     pub drop_after: Option<Duration>,
+    /// How long the media is. None: it has no end.
+    pub length: Option<Duration>,
     /// What is done wrong on purpose.
     pub faults: FlowFaults,
     /// Seed of what faults draw.
@@ -72,6 +74,13 @@ pub struct Sent {
     pub not_taken: u64,
     /// Frames left out on purpose.
     pub left_out: u64,
+    /// Of these, the frames of video between two that were sent: a player can miss no others.
+    pub missed: u64,
+    /// Of the frames of video: how long after each was due the connection was given its last byte,
+    /// and had taken it, in nanoseconds, added up. Over the loopback interface it came in between.
+    pub given_after_nanos: u64,
+    /// The same.
+    pub taken_after_nanos: u64,
 }
 
 /// Media that is sent over a connection.
@@ -84,6 +93,8 @@ pub struct MediaFlow {
     next: Vec<u64>,
     /// The number of the next time code.
     code: u32,
+    /// Frames of video that were left out since the last that was sent.
+    gap: u64,
     /// Whether pictures are left out up to the next with which a decoder can begin.
     skips: bool,
     /// The message that is being handed out.
@@ -190,6 +201,7 @@ impl MediaFlow {
             config,
             begun: None,
             code: 0,
+            gap: 0,
             skips: false,
             message: None,
             handed_out: false,
@@ -237,9 +249,12 @@ impl MediaFlow {
         bytes
     }
 
-    /// When a frame of a track is due.
+    /// When a frame of a track is due; none behind the end of the media.
     fn due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
         let mut at = Duration::from_nanos(clip.nanos(number));
+        if self.config.length.is_some_and(|length| at >= length) {
+            return None;
+        }
         if !video {
             at += self.config.faults.skew;
         }
@@ -290,6 +305,7 @@ impl MediaFlow {
             }
             if self.config.faults.lose > 0.0 && self.rng.random::<f64>() < self.config.faults.lose {
                 self.sent.left_out += 1;
+                self.gap += u64::from(video);
                 continue;
             }
             let (kind, chunk_stream) = track.way();
@@ -347,11 +363,15 @@ fn message(
 
 impl Flow for MediaFlow {
     fn next_due(&self) -> Option<Time> {
-        Some(match (&self.message, self.handed_out) {
-            (_, true) => Time::NEVER,
-            (Some(message), false) => message.due(),
-            (None, false) => self.first().map_or(Time::NEVER, |(_, due)| due),
-        })
+        match (&self.message, self.handed_out) {
+            (_, true) => Some(Time::NEVER),
+            (Some(message), false) => Some(message.due()),
+            // Nothing more is due: at the end of its media it has ended.
+            (None, false) => match (self.first(), self.config.length) {
+                (None, Some(_)) if self.begun.is_some() => None,
+                (first, _) => Some(first.map_or(Time::NEVER, |(_, due)| due)),
+            },
+        }
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
@@ -374,6 +394,15 @@ impl Flow for MediaFlow {
         };
         if !message.took() {
             return;
+        }
+        if message.what == What::Video {
+            let gap = std::mem::take(&mut self.gap);
+            if self.sent.video_frames > 0 {
+                self.sent.missed += gap;
+            }
+            let after = |at: Time| at.since(message.due).as_nanos() as u64;
+            self.sent.given_after_nanos += after(left.began);
+            self.sent.taken_after_nanos += after(left.ended);
         }
         if self.delays.len() < DELAYS_MAX {
             self.delays

@@ -32,6 +32,8 @@ pub struct ServerConfig {
     pub source: SourceConfig,
     /// How many streams there are: `stream1`, `stream2` and so on. Default: any name is one.
     pub streams: Option<u32>,
+    /// How long its media is. Default: it has no end.
+    pub length: Option<Duration>,
     /// The size of the chunks that it sends. Default: 4096.
     pub chunk_size: u32,
     /// What it does wrong on purpose. Default: nothing.
@@ -47,6 +49,7 @@ impl Default for ServerConfig {
         ServerConfig {
             source: SourceConfig::default(),
             streams: None,
+            length: None,
             chunk_size: 4096,
             faults: ServerFaults::default(),
             wall_clock: Duration::ZERO,

@@ -91,6 +91,7 @@ impl Client {
             wall_clock: self.wall_clock.unwrap_or_default(),
             source: mix(&[self.seed, 1]) as u32,
             drop_after: self.config.drop_after.map(|after| after.0),
+            length: None,
             faults: FlowFaults::default(),
             seed: self.seed,
         });

@@ -246,6 +246,41 @@ fn every_frame_that_was_sent_is_counted_with_its_delay() {
 }
 
 #[test]
+fn media_of_a_known_length_plays_to_its_end_and_every_count_is_exact() {
+    for lose in ["lose=0%", "lose=7%"] {
+        let mut config = ServerConfig {
+            source: SourceConfig {
+                audio: Some(true),
+                ..SourceConfig::default()
+            },
+            length: Some(Duration::from_secs(4)),
+            ..ServerConfig::default()
+        };
+        config.faults.add(lose).expect("it is known");
+        let server = Server::new(config).expect("it can be made");
+        let mut pair = Pair::new(settings(), client(ClientConfig::default()), move |number| {
+            server.session(number.0 as u64)
+        });
+        assert_eq!(pair.run(Duration::from_secs(9)), End::Ended);
+        assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Completed));
+        let sent = served(&pair).sent;
+        let own = [
+            m::VIDEO_FRAMES,
+            m::AUDIO_FRAMES,
+            frames::FRAMES_PUBLISHED,
+            frames::PAYLOAD_BYTES,
+        ];
+        let [video, audio, published, bytes] = counters(&mut pair, own);
+        assert_eq!((video, audio), (sent.video_frames, sent.audio_frames));
+        assert_eq!(video + audio + sent.left_out, 100 + 188);
+        assert_eq!(published - video, sent.missed);
+        // Beside what says how it is coded.
+        assert_eq!(bytes + 5 * video + 2 * audio, sent.payload_bytes);
+        assert_eq!(sent.left_out > 0, lose == "lose=7%");
+    }
+}
+
+#[test]
 fn rows_say_what_each_stream_came_to() {
     let mut pair = pair(&[], ClientConfig::default());
     pair.run(Duration::from_secs(4));

@@ -25,6 +25,7 @@ fn flow(bitrate: u64, chunk_size: u32, drop_after: Option<Duration>) -> MediaFlo
         wall_clock: WALL_CLOCK,
         source: 9,
         drop_after,
+        length: None,
         faults: FlowFaults::default(),
         seed: 1,
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use measure::Catalogue;
 use measure::human::{count, plural};
-use measure::units::BitRate;
+use measure::units::{BitRate, TimeSpan};
 use mediagen::frame_rate::FrameRate;
 use serde::Serialize;
 
@@ -89,6 +89,12 @@ const FLAGS: &[Flag] = {
         ),
         Flag::new(
             Media,
+            "length",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "Length of the media [default: endless]",
+        ),
+        Flag::new(
+            Media,
             "audio",
             Takes::Nothing,
             "Add sound: silence in AAC of 192 kb/s",
@@ -141,6 +147,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
             ..SourceConfig::default()
         },
         streams: flags.get("streams"),
+        length: flags.get("length").map(|TimeSpan(length)| length),
         chunk_size: flags.value("chunk-size"),
         faults,
         seed: flags.value("seed"),

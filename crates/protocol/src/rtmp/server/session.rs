@@ -383,6 +383,7 @@ impl ServerSession {
                     wall_clock: self.shared.config.wall_clock,
                     source: self.seed as u32,
                     drop_after: None,
+                    length: self.shared.config.length,
                     faults: faults.flow,
                     seed: self.seed,
                 });
@@ -455,6 +456,18 @@ impl ServerSession {
             State::Over => self.state = State::Over,
             State::Asking { .. } | State::Endless { .. } | State::Idle => {}
         }
+    }
+
+    /// The media that is played has come to its end.
+    fn played(&mut self, cx: &mut Context<'_>) {
+        if !matches!(self.state, State::Playing { .. }) {
+            return;
+        }
+        self.leave_stream(cx);
+        let mut out = Vec::new();
+        write::event(Event::StreamEof(STREAM), &mut out);
+        self.status("status", "NetStream.Play.Stop", &mut out);
+        send(cx, out);
     }
 
     /// Hears that a stream which is passed on has more, or is over.
@@ -542,6 +555,7 @@ impl Session for ServerSession {
             }
             Input::Bytes { bytes, .. } => self.bytes(cx, bytes),
             Input::Told { message, .. } => self.told(cx, message),
+            Input::FlowEnded { .. } => self.played(cx),
             Input::Closed { .. } => self.end(cx, Outcome::Completed),
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}

@@ -300,6 +300,21 @@ class Page(unittest.TestCase):
         label = self.run_in("document.querySelector('.plot').getAttribute('aria-label')")
         self.assertIn("active from", label)
 
+    def test_clients_are_shown_one_by_one(self):
+        self.open("fail")
+        self.run_in("document.querySelectorAll('details').forEach(one => one.open = true)")
+        self.browser.frame()
+        heights = self.run_in(
+            "[...document.querySelectorAll('.column span')].map(one => one.clientHeight)"
+        )
+        self.assertGreater(max(heights), 40)
+        traces = self.run_in(
+            "[...document.querySelectorAll('.trace')].map(one => one.textContent)"
+        )
+        self.assertEqual(len(traces), 20)
+        self.assertRegex(traces[0], r"^streamgauge demo -c 20 .* --trace 'viewers/\d+'$")
+        self.nothing_is_complained_of()
+
     def test_dark_mode_is_dark(self):
         self.open("pass", dark=True)
         dark = "getComputedStyle(document.body).backgroundColor"

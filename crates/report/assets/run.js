@@ -16,7 +16,8 @@ class RunPage {
   }
 
   make() {
-    return [this.verdict(), this.thresholds(), this.figures(), this.course(), this.events(), this.about()]
+    return [this.verdict(), this.thresholds(), this.figures(), this.course(), clientsSection(this.run.clients),
+      this.events(), this.about()]
       .filter(Boolean);
   }
 

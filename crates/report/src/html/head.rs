@@ -187,7 +187,11 @@ fn in_words(threshold: &model::Threshold) -> String {
 /// When a threshold did not hold.
 fn when(course: &Course, of: usize, warm_up: f64) -> Option<String> {
     let since = course.since(of)?;
-    let first = clock(since.first?);
+    let first = since.first?;
+    if since.adds_up && first < 1.0 {
+        return Some("The limit was passed within the first second.".to_owned());
+    }
+    let first = clock(first);
     if since.adds_up {
         return Some(format!("The limit was passed {first} after the run began."));
     }

@@ -4,6 +4,7 @@
 //! `assets/` draw it and decide nothing. Figures in words are those of the terminal.
 
 mod charts;
+mod clients;
 mod course;
 mod head;
 mod heat;
@@ -55,5 +56,6 @@ fn run(report: &Report, reader: &Reader, fineness: Fineness) -> Result<Value, Re
     let course = Course::of(reader, report, fineness)?;
     let mut run = head::head(reader, report, &course)?;
     run["course"] = course.value(reader);
+    run["clients"] = clients::clients(reader, report.verdict.stopped_by_user)?;
     Ok(run)
 }

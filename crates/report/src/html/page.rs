@@ -23,10 +23,11 @@ const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 
 /// What is ours, in the order in which it runs.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("../../assets/format.js"),
     include_str!("../../assets/dom.js"),
     include_str!("../../assets/chart.js"),
+    include_str!("../../assets/clients.js"),
     include_str!("../../assets/run.js"),
     include_str!("../../assets/page.js"),
 ];

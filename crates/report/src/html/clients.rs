@@ -1,0 +1,320 @@
+//! The clients one by one: how they ended, how figures are spread over them, and the worst.
+
+use std::collections::BTreeMap;
+
+use measure::{ContentCheck, Unit};
+use runfile::{ClientOutcome, ClientRow, Reader};
+use serde_json::{Value, json};
+
+use crate::ReportError;
+use crate::human::{count, figure, figure_or_dash};
+use crate::source::is_population;
+
+/// How many clients are named as the worst.
+const WORST: usize = 20;
+
+/// How many bars a distribution is drawn with, at most.
+const BARS: usize = 24;
+
+/// From this ratio of the largest value to the smallest on, bars are of a logarithmic axis.
+const WIDE: f64 = 30.0;
+
+/// What three digits of a value and its power of ten are kept as: a few thousand values at most,
+/// however many clients there are.
+#[derive(Clone, Debug, Default)]
+struct Spread {
+    values: BTreeMap<(i32, u32), u64>,
+    zeros: u64,
+    most: f64,
+}
+
+impl Spread {
+    fn add(&mut self, value: f64) {
+        if !value.is_finite() || value <= 0.0 {
+            self.zeros += 1;
+            return;
+        }
+        self.most = self.most.max(value);
+        let power = value.log10().floor() as i32;
+        let digits = (value / 10f64.powi(power - 2)).round() as u32;
+        *self.values.entry((power, digits)).or_default() += 1;
+    }
+
+    fn count(&self) -> u64 {
+        self.zeros + self.values.values().sum::<u64>()
+    }
+
+    /// The values that are not zero, ascending.
+    fn above(&self) -> impl Iterator<Item = (f64, u64)> {
+        let values = self.values.iter();
+        values.map(|(&(power, digits), &count)| (f64::from(digits) * 10f64.powi(power - 2), count))
+    }
+
+    fn quantile(&self, share: f64) -> f64 {
+        let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
+        let mut below = self.zeros;
+        if below >= wanted {
+            return 0.0;
+        }
+        for (value, count) in self.above() {
+            below += count;
+            if below >= wanted {
+                return value;
+            }
+        }
+        self.most
+    }
+
+    /// Bars: from, to, and how many clients. Those with nothing have one of their own.
+    fn bars(&self) -> Vec<(f64, f64, u64)> {
+        let mut bars = Vec::new();
+        if self.zeros > 0 {
+            bars.push((0.0, 0.0, self.zeros));
+        }
+        let Some((first, _)) = self.above().next() else {
+            return bars;
+        };
+        let last = self.above().last().map_or(first, |(value, _)| value);
+        let wide = last / first > WIDE;
+        let to = |value: f64| if wide { value.ln() } else { value };
+        let back = |value: f64| if wide { value.exp() } else { value };
+        let number = match last > first {
+            true => BARS,
+            false => 1,
+        };
+        let step = (to(last) - to(first)) / number as f64;
+        let edge = |at: usize| back(to(first) + step * at as f64);
+        let mut counts = vec![0; number];
+        for (value, count) in self.above() {
+            let at = ((to(value) - to(first)) / step) as usize;
+            let at = if step > 0.0 { at.min(number - 1) } else { 0 };
+            if let Some(place) = counts.get_mut(at) {
+                *place += count;
+            }
+        }
+        bars.extend((0..number).map(|at| (edge(at), edge(at + 1), counts[at])));
+        bars
+    }
+
+    fn value(&self, label: &str, unit: Unit, of_nothing: &str) -> Option<Value> {
+        let all = self.count();
+        if all == 0 {
+            return None;
+        }
+        let shown = |value| figure(unit, value);
+        let bars = self.bars().into_iter().map(|(from, to, clients)| {
+            let range = match (from, to) {
+                (_, to) if to == 0.0 => of_nothing.to_owned(),
+                (from, to) if from == to => shown(from),
+                (from, to) => format!("{} to {}", shown(from), shown(to)),
+            };
+            json!([range, clients])
+        });
+        let quantiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
+        let quantiles = quantiles.map(|(name, share)| match share {
+            1.0 => format!("{name} {}", shown(self.most)),
+            _ => format!("{name} {}", shown(self.quantile(share))),
+        });
+        Some(json!({
+            "label": label,
+            "clients": all,
+            "text": quantiles.join(", "),
+            "bars": bars.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+/// The clients of a population.
+#[derive(Default)]
+struct Population {
+    outcomes: BTreeMap<&'static str, u64>,
+    loss: Spread,
+    startup: Spread,
+    bitrate: Spread,
+}
+
+/// What a client came to.
+struct Client {
+    row: ClientRow,
+    loss: Option<f64>,
+    startup: Option<f64>,
+    bitrate: Option<f64>,
+}
+
+impl Client {
+    fn of(row: ClientRow, content: Option<&ContentCheck>) -> Client {
+        let sum = |name: &str| {
+            let streams = row.streams.as_array().into_iter().flatten();
+            let counts = streams.filter_map(|stream| stream.get(name)?.as_f64());
+            counts.reduce(|a, b| a + b)
+        };
+        let (payload, expected, received) = match content {
+            Some(content) => (content.payload, content.expected, content.received),
+            None => ("payload_bytes", "expected", "received"),
+        };
+        let expected = sum(expected).filter(|&expected| expected > 0.0);
+        let loss = expected
+            .zip(sum(received))
+            .map(|(expected, received)| ((expected - received) / expected).max(0.0));
+        let seconds = row
+            .first_media
+            .zip(row.ended)
+            .map(|(first, ended)| ended.since(first).as_secs_f64());
+        // A shorter time says nothing of a rate.
+        let seconds = seconds.filter(|&seconds| seconds >= 0.5);
+        Client {
+            loss,
+            startup: row
+                .first_media
+                .map(|first| first.since(row.due).as_secs_f64()),
+            bitrate: sum(payload)
+                .zip(seconds)
+                .map(|(bytes, seconds)| 8.0 * bytes / seconds),
+            row,
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.row.outcome == Some(ClientOutcome::Failed)
+    }
+
+    /// What makes one client worse than another: it failed, lost more, waited longer.
+    fn badness(&self) -> (bool, f64, f64) {
+        let startup = self.startup.unwrap_or(0.0);
+        (self.failed(), self.loss.unwrap_or(0.0), startup)
+    }
+
+    fn is_worse(&self, other: &Client) -> bool {
+        self.badness()
+            .partial_cmp(&other.badness())
+            .is_some_and(std::cmp::Ordering::is_gt)
+    }
+
+    fn outcome(&self) -> &'static str {
+        match self.row.outcome {
+            Some(ClientOutcome::Completed) => "completed",
+            Some(ClientOutcome::Stopped) => "ended as planned",
+            Some(ClientOutcome::Failed) => "failed",
+            None => "not ended",
+        }
+    }
+
+    fn value(&self, command: Option<&str>) -> Value {
+        let name = format!("{}/{}", self.row.subject, self.row.slot);
+        let why = match (&self.row.reason, &self.row.detail) {
+            (Some(reason), Some(detail)) => format!("{reason}: {detail}"),
+            (Some(reason), None) => reason.clone(),
+            _ => String::new(),
+        };
+        json!({
+            "trace": command.map(|command| format!("{command} -o traced.run --trace '{name}'")),
+            "name": name,
+            "url": self.row.url,
+            "outcome": self.outcome(),
+            "why": why,
+            "loss": figure_or_dash(Unit::Ratio, self.loss),
+            "startup": figure_or_dash(Unit::Seconds, self.startup),
+            "bitrate": figure_or_dash(Unit::BitsPerSecond, self.bitrate),
+        })
+    }
+}
+
+/// All of it; a few clients at a time are in memory.
+pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, ReportError> {
+    let mut populations: BTreeMap<&str, Population> = BTreeMap::new();
+    let mut worst: Vec<Client> = Vec::new();
+    for row in reader.clients() {
+        let row = row?;
+        let mut subjects = reader.subjects().iter();
+        let Some(subject) = subjects.find(|subject| subject.name == row.subject) else {
+            continue;
+        };
+        let client = Client::of(row, subject.catalogue.content());
+        let population = populations.entry(&subject.name).or_default();
+        let outcome = match client.outcome() {
+            "ended as planned" if stopped_by_user => "stopped",
+            outcome => outcome,
+        };
+        *population.outcomes.entry(outcome).or_default() += 1;
+        for (spread, value) in [
+            (&mut population.loss, client.loss),
+            (&mut population.startup, client.startup),
+            (&mut population.bitrate, client.bitrate),
+        ] {
+            if let Some(value) = value {
+                spread.add(value);
+            }
+        }
+        let place = worst.partition_point(|other| !client.is_worse(other));
+        if place < WORST {
+            worst.insert(place, client);
+            worst.truncate(WORST);
+        }
+    }
+    let command = reader.meta("command")?;
+    let command = command.as_ref().and_then(Value::as_str);
+    let subjects = reader.subjects().iter().filter(|one| is_population(one));
+    let shown = subjects.filter_map(|subject| {
+        let population = populations.get(subject.name.as_str())?;
+        let all: u64 = population.outcomes.values().sum();
+        let outcomes = population.outcomes.iter();
+        let outcomes = outcomes.map(|(name, number)| json!([name, number, count(*number as f64)]));
+        let spreads = [
+            population.loss.value("Loss", Unit::Ratio, "none"),
+            population
+                .startup
+                .value("Start-up delay", Unit::Seconds, "at once"),
+            population
+                .bitrate
+                .value("Bit rate", Unit::BitsPerSecond, "nothing"),
+        ];
+        Some(json!({
+            "name": subject.name,
+            "all": all,
+            "outcomes": outcomes.collect::<Vec<_>>(),
+            "spreads": spreads.into_iter().flatten().collect::<Vec<_>>(),
+        }))
+    });
+    let shown: Vec<Value> = shown.collect();
+    let worst: Vec<Value> = worst.iter().map(|client| client.value(command)).collect();
+    Ok(json!({"populations": shown, "worst": worst}))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn everybody_is_in_a_bar() {
+        let mut spread = Spread::default();
+        for value in [0.0, 0.0, 1.0, 2.0, 3.0, 3.0] {
+            spread.add(value);
+        }
+        let bars = spread.bars();
+        assert_eq!(bars[0], (0.0, 0.0, 2));
+        assert_eq!(bars.len(), 1 + BARS);
+        assert_eq!(bars[1].2, 1);
+        assert_eq!(bars[BARS].2, 2);
+        assert_eq!(spread.quantile(0.5), 1.0);
+        assert_eq!(spread.quantile(0.2), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn bars_have_all_and_quantiles_are_near(
+            values in proptest::collection::vec(0.0f64..1e9, 1..200),
+        ) {
+            let mut spread = Spread::default();
+            values.iter().for_each(|&value| spread.add(value));
+            let bars = spread.bars();
+            prop_assert_eq!(bars.iter().map(|bar| bar.2).sum::<u64>(), values.len() as u64);
+            let mut sorted = values.clone();
+            sorted.sort_by(f64::total_cmp);
+            let exact = sorted[values.len().div_ceil(2) - 1];
+            let near = (spread.quantile(0.5) - exact).abs() <= 0.006 * exact;
+            prop_assert!(near, "{} for {}", spread.quantile(0.5), exact);
+        }
+    }
+}

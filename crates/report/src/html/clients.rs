@@ -103,10 +103,12 @@ impl Spread {
         }
         let shown = |value| figure(unit, value);
         let bars = self.bars().into_iter().map(|(from, to, clients)| {
-            let range = match (from, to) {
-                (_, to) if to == 0.0 => of_nothing.to_owned(),
-                (from, to) if from == to => shown(from),
-                (from, to) => format!("{} to {}", shown(from), shown(to)),
+            let range = if to == 0.0 {
+                of_nothing.to_owned()
+            } else if from == to {
+                shown(from)
+            } else {
+                format!("{} to {}", shown(from), shown(to))
             };
             json!([range, clients])
         });

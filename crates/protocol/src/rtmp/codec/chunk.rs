@@ -176,6 +176,12 @@ impl ChunkReader {
     fn advance(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Done>, Malformed> {
         loop {
             if self.chunk_left > 0 {
+                if self.carried_length > 0 {
+                    if let Some(done) = self.carried_payload()? {
+                        return Ok(Some(done));
+                    }
+                    continue;
+                }
                 let rest = input.get(*at..).unwrap_or_default();
                 if rest.is_empty() {
                     return Ok(None);
@@ -203,10 +209,10 @@ impl ChunkReader {
     #[inline]
     fn header(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Header>, Malformed> {
         let rest = input.get(*at..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(None);
-        }
         if self.carried_length == 0 {
+            if rest.is_empty() {
+                return Ok(None);
+            }
             if let Some(header) = self.parse(rest)? {
                 *at += header.bytes;
                 return Ok(Some(header));
@@ -223,9 +229,13 @@ impl ChunkReader {
         self.carried[before..whole].copy_from_slice(&rest[..more]);
         let carried = self.carried;
         match self.parse(&carried[..whole])? {
+            // An extended timestamp was expected, and the bytes carried for it are payload.
+            Some(header) if header.bytes < before => {
+                self.drop_carried(header.bytes);
+                Ok(Some(header))
+            }
             Some(header) => {
                 self.carried_length = 0;
-                // What was carried was not enough.
                 *at += header.bytes - before;
                 Ok(Some(header))
             }
@@ -235,6 +245,22 @@ impl ChunkReader {
                 Ok(None)
             }
         }
+    }
+
+    /// Takes in payload of the chunk under way out of bytes that were carried as a header's.
+    fn carried_payload(&mut self) -> Result<Option<Done>, Malformed> {
+        let count = self.carried_length.min(self.chunk_left as usize);
+        let carried = self.carried;
+        let (taken, done) = self.payload(&carried[..count])?;
+        self.chunk_left -= taken as u32;
+        self.drop_carried(taken);
+        Ok(done)
+    }
+
+    /// The first `count` of the carried bytes are used up.
+    fn drop_carried(&mut self, count: usize) {
+        self.carried.copy_within(count..self.carried_length, 0);
+        self.carried_length -= count;
     }
 
     /// The header at the beginning of `bytes`; none where more of them are needed.

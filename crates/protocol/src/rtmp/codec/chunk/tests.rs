@@ -188,6 +188,49 @@ fn extended_timestamps_may_be_left_out_of_further_chunks() {
 }
 
 #[test]
+fn an_extended_timestamp_left_out_costs_no_payload_however_it_is_cut() {
+    // The last chunk has less payload than an extended timestamp has bytes; a message follows.
+    for tail in 1..8 {
+        let mut bytes = vec![
+            6,
+            255,
+            255,
+            255,
+            0,
+            0,
+            128 + tail,
+            9,
+            1,
+            0,
+            0,
+            0,
+            1,
+            2,
+            3,
+            4,
+        ];
+        bytes.extend([0x17; 128]);
+        bytes.push(0xc6);
+        bytes.extend((0..tail).map(|byte| 0x20 + byte));
+        bytes.extend([7, 0, 0, 5, 0, 0, 6, 9, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6]);
+        let whole = hear(&[&bytes], true);
+        assert_eq!(whole.failed, None);
+        assert_eq!(whole.messages.len(), 2, "{whole:?}");
+        assert_eq!(whole.messages[0].4.len(), 128 + usize::from(tail));
+        assert_eq!(whole.messages[1].4, [1, 2, 3, 4, 5, 6]);
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(hear(&single, true), whole);
+        for cut in 0..bytes.len() {
+            assert_eq!(
+                hear(&[&bytes[..cut], &bytes[cut..]], true),
+                whole,
+                "cut at {cut}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_aggregate_is_taken_apart() {
     let mut aggregate = vec![];
     for (kind, time, length) in [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::metric::CounterId;
 use measure::{Time, Window};
-use protocol::metrics::{ACTIVE, STARTED, TURNED_AWAY};
+use protocol::metrics::{ACTIVE, REJOINED, STARTED, TURNED_AWAY};
 use scenario::Scenario;
 
 /// From so many seconds on a window is a whole one. Windows end where the loop finds time for it,
@@ -15,7 +15,7 @@ const WHOLE: f64 = 0.95;
 #[derive(Clone, Debug)]
 pub(crate) struct Coverage {
     /// Clients of each population that began, or arrived and were turned away; the warm-up
-    /// included.
+    /// included. Those that took the place of another are left out: the plan does not count them.
     began: Vec<u64>,
     /// Windows of each population that were whole, after the warm-up and before the run was
     /// stopped, and at whose beginning it had clients already.
@@ -52,7 +52,8 @@ impl Coverage {
                 let value = window.counters.get(usize::from(id.0)).copied();
                 u64::try_from(value.unwrap_or(0)).unwrap_or(0)
             };
-            self.began[number] += counter(STARTED) + counter(TURNED_AWAY);
+            let planned = counter(STARTED).saturating_sub(counter(REJOINED));
+            self.began[number] += planned + counter(TURNED_AWAY);
             let active = window.gauges.get(usize::from(ACTIVE.0)).copied().flatten();
             let active = active.is_some_and(|active| active > 0.0);
             // Who came in the middle of it is not measured for all of it.
@@ -169,6 +170,20 @@ mod tests {
         assert!(
             coverage.gaps(&scenario, Some(Time::NEVER), false)[0].contains("4 of the 20 clients")
         );
+    }
+
+    #[test]
+    fn who_takes_the_place_of_another_stands_for_nobody_that_was_planned() {
+        let scenario = scenario("{clients: 20, ramp: 10s}, rejoin: true", "duration: 20s");
+        let mut coverage = Coverage::new(&scenario);
+        let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
+        recorder.add(STARTED, 20);
+        recorder.add(REJOINED, 16);
+        recorder.set(ACTIVE, 1.0);
+        let window = BTreeMap::from([("viewers".to_owned(), recorder.take_window())]);
+        coverage.window(&scenario, &window, 1.0);
+        let gaps = coverage.gaps(&scenario, Some(Time::NEVER), false);
+        assert!(gaps[0].contains("4 of the 20 clients"), "{gaps:?}");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum Action {
         generation: u32,
         /// When the plan wanted it, which is what delays are measured from.
         due: Time,
+        /// Whether it takes the place of one that ended before the plan wanted that (`rejoin`).
+        rejoins: bool,
     },
     /// The client in that place is no longer wanted: end it, then call [`Share::ended`].
     Stop {
@@ -98,6 +100,7 @@ enum Phase {
     Stopping,
     Waiting {
         due: Time,
+        rejoins: bool,
     },
 }
 
@@ -204,7 +207,8 @@ impl Share {
         let again = entry.wanted && (self.rejoin || was == Phase::Stopping);
         if again && !self.closed {
             let due = at.max(entry.last_start + REJOIN_PAUSE);
-            entry.phase = Phase::Waiting { due };
+            let rejoins = was == Phase::Active;
+            entry.phase = Phase::Waiting { due, rejoins };
             self.waiting.push(Reverse((due, slot)));
             self.waiting_slots += 1;
         }
@@ -279,7 +283,7 @@ impl Share {
                     None if used < *places => worker + used * workers,
                     None => return Some(Action::TurnAway { due }),
                 };
-                Some(self.start(slot, due, due))
+                Some(self.start(slot, due, false))
             }
         }
     }
@@ -288,7 +292,7 @@ impl Share {
         let entry = self.slot(step.slot);
         entry.wanted = true;
         // One that is still stopping gives way when it has ended.
-        (entry.phase == Phase::Empty).then(|| self.start(step.slot, step.at, step.at))
+        (entry.phase == Phase::Empty).then(|| self.start(step.slot, step.at, false))
     }
 
     fn leave(&mut self, step: Step) -> Option<Action> {
@@ -310,24 +314,26 @@ impl Share {
 
     fn waiting_action(&mut self) -> Option<Action> {
         let Reverse((due, slot)) = self.waiting.pop()?;
-        if self.slot(slot).phase != (Phase::Waiting { due }) {
-            return None;
-        }
+        let rejoins = match self.slot(slot).phase {
+            Phase::Waiting { due: at, rejoins } if at == due => rejoins,
+            _ => return None,
+        };
         self.waiting_slots -= 1;
-        Some(self.start(slot, due, due))
+        Some(self.start(slot, due, rejoins))
     }
 
-    fn start(&mut self, slot: u64, due: Time, last_start: Time) -> Action {
+    fn start(&mut self, slot: u64, due: Time, rejoins: bool) -> Action {
         self.active += 1;
         let entry = self.slot(slot);
         let generation = entry.generation;
         entry.phase = Phase::Active;
         entry.generation = generation.wrapping_add(1);
-        entry.last_start = last_start;
+        entry.last_start = due;
         Action::Start {
             slot,
             generation,
             due,
+            rejoins,
         }
     }
 }

@@ -98,7 +98,8 @@ fn a_ramp_of_a_million_does_not_drift_and_keeps_nothing_that_it_needs_not() {
         Some(Action::Start {
             slot: clients - 1,
             generation: 0,
-            due: Time::from_nanos(86_400_000_000_000 - 86_400_000)
+            due: Time::from_nanos(86_400_000_000_000 - 86_400_000),
+            rejoins: false
         })
     );
     assert_eq!(wanted(&load, Time::from_start(over)), clients);
@@ -214,7 +215,8 @@ fn a_seat_is_taken_again_only_when_its_client_has_gone() {
         Some(Action::Start {
             slot: 0,
             generation: 1,
-            due: at(2_000)
+            due: at(2_000),
+            rejoins: false
         })
     );
     // Said twice, or of somebody who is not there, it means nothing.
@@ -240,7 +242,8 @@ fn another_joins_but_never_twice_within_the_pause() {
         Some(Action::Start {
             slot: 0,
             generation: 1,
-            due: at(1_000)
+            due: at(1_000),
+            rejoins: true
         })
     );
     share.ended(0, at(60_000));
@@ -283,12 +286,14 @@ fn who_finds_no_place_is_turned_away_and_places_are_used_again() {
             Action::Start {
                 slot: 0,
                 generation: 0,
-                due: at(0)
+                due: at(0),
+                rejoins: false
             },
             Action::Start {
                 slot: 1,
                 generation: 0,
-                due: at(100)
+                due: at(100),
+                rejoins: false
             },
             Action::TurnAway { due: at(200) },
             Action::TurnAway { due: at(300) },
@@ -301,7 +306,8 @@ fn who_finds_no_place_is_turned_away_and_places_are_used_again() {
         Some(Action::Start {
             slot: 0,
             generation: 1,
-            due: at(400)
+            due: at(400),
+            rejoins: false
         })
     );
     assert_eq!(share.active(), 1);

@@ -22,6 +22,9 @@ measure::metrics! {
         /// Clients that arrived while the cap of an open-model load was reached, and were turned
         /// away by the tester.
         TURNED_AWAY = "turned_away", Count, "";
+        /// Clients that took the place of one that had ended before its plan did (`rejoin`). They
+        /// are among the started ones.
+        REJOINED = "rejoined", Count, "";
         /// Connections over TLS that the server ended without saying so first (`close_notify`):
         /// whether something was cut off cannot be known.
         TLS_CUT_OFF = "tls_cut_off", Count, "RFC 8446, 6.1";

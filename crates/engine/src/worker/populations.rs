@@ -355,6 +355,7 @@ mod tests {
             slot,
             generation,
             due,
+            rejoins: false,
         }) = populations.next_action(0, late)
         {
             let client = (slot, generation, due);

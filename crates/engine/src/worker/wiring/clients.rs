@@ -34,8 +34,12 @@ impl Worker {
                         slot,
                         generation,
                         due,
+                        rejoins,
                     }) => {
                         self.begin_client(index, slot, generation, due);
+                        if rejoins {
+                            self.populations.recorder(index).add(clients::REJOINED, 1);
+                        }
                     }
                     Some(Action::Stop { slot }) => {
                         if let Some(key) = self.populations.of_slot(index, slot) {

@@ -10,7 +10,7 @@ use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
 use report::human::span;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
-use scenario::{Scenario, Series, StopAt};
+use scenario::{Scenario, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
@@ -67,6 +67,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         watch,
         index: index(play.series, &first.name),
         place,
+        secrets: secrets_of(play.series)?,
     };
     for line in play.series.lines() {
         console.say(&line);
@@ -81,6 +82,13 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
+    let scenarios = (0..series.runs()).map(|run| series.scenario(run));
+    scenarios
+        .map(|scenario| Ok(scenario.map_err(Failure::diagnostic)?.secrets()))
+        .collect()
+}
+
 /// A series under way.
 struct Course<'a> {
     play: &'a Play<'a>,
@@ -89,6 +97,8 @@ struct Course<'a> {
     watch: Watch,
     index: Index,
     place: Place,
+    /// Those of every run: the command line that a run file keeps may name them all.
+    secrets: Vec<Secrets>,
 }
 
 impl Course<'_> {
@@ -131,7 +141,7 @@ impl Course<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
             describe: !self.play.results.no_describe,
-            command: again::command(scenario.seed),
+            command: self.masked(again::command(scenario.seed)),
         };
         let finished = self.run(&scenario, &options);
         let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
@@ -141,6 +151,11 @@ impl Course<'_> {
             Err(error) if self.watch.any() => (EntryOutcome::Stopped, said(error)),
             Err(error) => (EntryOutcome::NotBegun, said(error)),
         })
+    }
+
+    fn masked(&self, text: String) -> String {
+        let masks = self.secrets.iter();
+        masks.fold(text, |text, secrets| secrets.mask(&text))
     }
 
     fn run(&self, scenario: &Scenario, options: &engine::Options) -> Result<Finished, EngineError> {

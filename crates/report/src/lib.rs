@@ -1,14 +1,17 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, the JSON report, and the HTML page. All text for a terminal goes through
+//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, and the HTML page. All text for a terminal goes through
 //! [`gate`], and so do the texts of a page.
 
 mod cause;
+pub mod csv;
 pub mod gate;
 pub mod html;
 pub use measure::human;
 pub mod json;
+pub mod junit;
 mod limits;
 mod loss;
+pub mod markdown;
 pub mod media;
 pub mod metrics;
 pub mod model;

@@ -30,6 +30,16 @@ pub struct SubjectWindow {
 }
 
 impl SubjectWindow {
+    /// Every metric and its figures, in the order of the catalogue.
+    pub(crate) fn metrics(&self) -> &[(&'static str, MetricFigures)] {
+        &self.metrics
+    }
+
+    /// How many clients failed, by reason.
+    pub(crate) fn failures(&self) -> &[(String, u64)] {
+        &self.failures
+    }
+
     /// Works out every metric of the catalogue.
     ///
     /// Costs no full histogram: quantiles are read off the buckets that are there.

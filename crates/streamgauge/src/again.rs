@@ -2,7 +2,15 @@
 //! where results go.
 
 /// Options that say where results go, and take a value.
-const PLACES: [&str; 4] = ["--out", "--json", "--html", "-o"];
+const PLACES: [&str; 7] = [
+    "--out",
+    "--json",
+    "--html",
+    "--junit",
+    "--markdown",
+    "--csv",
+    "-o",
+];
 /// Those that take none.
 const ABOUT_PLACES: [&str; 2] = ["--force", "--no-run-file"];
 
@@ -62,7 +70,7 @@ mod tests {
         assert_eq!(of(&words), "streamgauge demo -c 5 --seed 7");
         let words = ["load", "rtsp://h/a{1..3}", "--seed", "3", "-ox.run"];
         assert_eq!(of(&words), "streamgauge load 'rtsp://h/a{1..3}' --seed 3");
-        let words = ["run", "it's.yaml", "--json", "-", "--seed=9"];
+        let words = ["run", "it's.yaml", "--json", "-", "--csv", "x", "--seed=9"];
         assert_eq!(of(&words), "streamgauge run 'it'\\''s.yaml' --seed=9");
     }
 }

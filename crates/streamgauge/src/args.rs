@@ -126,6 +126,10 @@ pub(crate) enum Command {
     Servers(Servers),
     /// Print a JSON Schema: of the scenario file, or of the JSON report of a run or a series
     Schema(Schema),
+    /// Print a script with which a shell completes commands and options
+    Completions(Completions),
+    /// Print the manual page (roff), or write one for each command to a folder
+    Man(Man),
 }
 
 /// How media is received.
@@ -139,22 +143,40 @@ pub(crate) enum Way {
     Tcp,
 }
 
-/// Where results go.
+/// The reports that are written beside what is shown.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = help::OUTPUT)]
-#[command(group = clap::ArgGroup::new("replaceable").args(["out", "json", "html"]).multiple(true))]
-pub(crate) struct Results {
+pub(crate) struct Reports {
     /// Write the JSON report to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the report as a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write JUnit XML to this file: a test case for each threshold, and one for the tester
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write the report as Markdown to this file, for a pull request
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) markdown: Option<PathBuf>,
+    /// Write windows.csv, clients.csv and streams.csv to this folder
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    pub(crate) csv: Option<PathBuf>,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = help::OUTPUT)]
+#[command(group = clap::ArgGroup::new("replaceable")
+    .args(["out", "json", "html", "junit", "markdown", "csv"]).multiple(true))]
+pub(crate) struct Results {
+    #[command(flatten)]
+    pub(crate) reports: Reports,
     /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of
     /// its own [default: streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace what --out, --json and --html name
+    /// Replace what --out names, and the reports that are there
     #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
     /// Keep no run file: the report is all there is
@@ -222,12 +244,22 @@ pub(crate) struct Check {
 pub(crate) struct Report {
     /// The run file, or the folder of a series
     pub(crate) run: PathBuf,
-    /// Write the JSON report to this file; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the report as a page with charts to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// For which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Write the page of every command to this folder: streamgauge.1, streamgauge-run.1 and others
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

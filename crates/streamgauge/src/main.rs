@@ -4,9 +4,11 @@ mod again;
 mod args;
 mod commands;
 mod console;
+mod csv_folder;
 mod exit;
 mod files;
 mod fold;
+mod force;
 mod output;
 mod place;
 mod progress;
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
         Command::Servers(arguments) => commands::servers::servers(arguments, console),
         Command::Schema(arguments) => commands::listings::schema(arguments, console),
+        Command::Completions(arguments) => commands::manual::completions(arguments, console),
+        Command::Man(arguments) => commands::manual::man(arguments, console),
     };
     match outcome {
         Ok(exit) => exit.into(),

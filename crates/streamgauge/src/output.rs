@@ -7,28 +7,13 @@ use std::path::{Path, PathBuf};
 
 use report::io_reason;
 
+use crate::args::Reports;
+use crate::csv_folder::CsvFolder;
 use crate::exit::Failure;
+use crate::force::Force;
 
 /// What the first key of everything that is written with `--json` can be.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
-
-/// Whether what is there already may be replaced though it is no report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Force {
-    /// The user said so.
-    Given,
-    /// The user could say so.
-    NotGiven,
-    /// The command has no such option.
-    Unknown,
-}
-
-impl Force {
-    /// That of a command with the option.
-    pub(crate) fn of(given: bool) -> Force {
-        if given { Force::Given } else { Force::NotGiven }
-    }
-}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +22,10 @@ pub(crate) enum Form {
     Json,
     /// The HTML report.
     Html,
+    /// JUnit XML.
+    Junit,
+    /// Markdown.
+    Markdown,
 }
 
 impl Form {
@@ -45,45 +34,67 @@ impl Form {
         match self {
             Form::Json => "--json",
             Form::Html => "--html",
+            Form::Junit => "--junit",
+            Form::Markdown => "--markdown",
         }
+    }
+
+    /// What it is called in a sentence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Form::Json => "JSON",
+            Form::Html => "HTML",
+            Form::Junit => "JUnit",
+            Form::Markdown => "Markdown",
+        }
+    }
+
+    /// Those that were asked for, and where each goes.
+    pub(crate) fn all(reports: &Reports) -> impl Iterator<Item = (Form, &PathBuf)> {
+        let all = [
+            (Form::Json, &reports.json),
+            (Form::Html, &reports.html),
+            (Form::Junit, &reports.junit),
+            (Form::Markdown, &reports.markdown),
+        ];
+        all.into_iter()
+            .filter_map(|(form, path)| Some((form, path.as_ref()?)))
     }
 }
 
 /// The reports that the user asked for beside what is shown.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    /// The JSON report.
-    pub(crate) json: Option<Output>,
-    /// The HTML report.
-    pub(crate) html: Option<Output>,
+    /// Those that are one file each.
+    pub(crate) reports: Vec<(Form, Output)>,
+    /// The folder for tables.
+    pub(crate) csv: Option<CsvFolder>,
 }
 
 impl Outputs {
     /// Sees to it that each can be written.
-    pub(crate) fn claim(
-        json: Option<&Path>,
-        html: Option<&Path>,
-        force: Force,
-    ) -> Result<Outputs, Failure> {
-        if json.is_some() && json == html {
-            return Err(Failure::bad(
-                "--json and --html name the same place: name another one for one of them",
-            ));
+    pub(crate) fn claim(reports: &Reports, force: Force) -> Result<Outputs, Failure> {
+        let mut outputs = Outputs::default();
+        for (index, (form, path)) in Form::all(reports).enumerate() {
+            let mut before = Form::all(reports).take(index);
+            if let Some((other, _)) = before.find(|(_, other)| *other == path) {
+                return Err(Failure::bad(format_args!(
+                    "{} and {} name the same place: name another one for one of them",
+                    other.option(),
+                    form.option()
+                )));
+            }
+            let output = Output::claim(form, path, force)?;
+            outputs.reports.push((form, output));
         }
-        let claim = |path: Option<&Path>, form| {
-            path.map(|path| Output::claim(form, path, force))
-                .transpose()
-        };
-        Ok(Outputs {
-            json: claim(json, Form::Json)?,
-            html: claim(html, Form::Html)?,
-        })
+        let csv = reports.csv.as_deref();
+        outputs.csv = csv.map(|csv| CsvFolder::claim(csv, force)).transpose()?;
+        Ok(outputs)
     }
 
     /// Whether one takes standard output, so that nothing else may be written there.
     pub(crate) fn take_stdout(&self) -> bool {
-        let all = [&self.json, &self.html];
-        all.into_iter().flatten().any(Output::is_stdout)
+        self.reports.iter().any(|(_, output)| output.is_stdout())
     }
 }
 
@@ -183,12 +194,17 @@ fn is_replaceable(form: Form, path: &Path) -> bool {
     }
     let mut head = Vec::new();
     // What cannot be read is no report of this user.
-    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    let read = File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
     read.is_ok()
         && match form {
             Form::Json => begins_as_report(&head),
             Form::Html => head.starts_with(report::html::BEGINS),
+            Form::Junit => {
+                let ours = format!("<testsuites name=\"{}\"", report::junit::NAME);
+                head.starts_with("<?xml") && head.contains(&ours)
+            }
+            Form::Markdown => head.starts_with(report::markdown::BEGINS),
         }
 }
 

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::output::Form;
 
 /// How much must be writable where a run is kept: less than its first second takes.
 const ROOM: usize = 64 << 10;
@@ -66,17 +67,15 @@ impl Place {
                  report there with `--json -`",
             ));
         }
-        if results.json.as_ref() == Some(out) {
-            return Err(Failure::bad(format_args!(
-                "{}: the run file and the JSON report cannot be the same file; name another one with `-o`",
-                out.display()
-            )));
-        }
-        if results.html.as_ref() == Some(out) {
-            return Err(Failure::bad(format_args!(
-                "{}: the run file and the HTML report cannot be the same file; name another one with `-o`",
-                out.display()
-            )));
+        for (form, path) in Form::all(&results.reports) {
+            if path == out {
+                return Err(Failure::bad(format_args!(
+                    "{}: the run file and the {} report cannot be the same file; name another one \
+                     with `-o`",
+                    out.display(),
+                    form.name()
+                )));
+            }
         }
         let is_series = kind == Kind::Series && out.join(INDEX).exists();
         if (out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/")) && !is_series {

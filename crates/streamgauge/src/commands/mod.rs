@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod link;
 pub(crate) mod listings;
 pub(crate) mod load;
+pub(crate) mod manual;
 pub(crate) mod play;
 pub(crate) mod receive;
 pub(crate) mod report;

@@ -12,7 +12,8 @@ use crate::args::{Results, Tracing};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
-use crate::output::{Force, Outputs};
+use crate::force::Force;
+use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::Display;
 use crate::signals::Watch;
@@ -73,8 +74,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
 
 /// The files of results, which can be written.
 pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
-    let (json, html) = (results.json.as_deref(), results.html.as_deref());
-    Outputs::claim(json, html, Force::of(results.force))
+    Outputs::claim(&results.reports, Force::of(results.force))
 }
 
 fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {
@@ -129,7 +129,7 @@ fn show(
     }
 }
 
-/// Reports a run file: as JSON and HTML where asked for, and as a summary.
+/// Reports a run file: in every form that was asked for, and as a summary.
 pub(crate) fn report_file(path: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
     let reader = report::open(path, engine::catalogue_of).map_err(Failure::bad)?;
     let report = Report::from_run(&reader).map_err(Failure::bad)?;
@@ -146,12 +146,18 @@ fn write_out(
     let to_stderr = outputs.take_stdout();
     // Said at the end: that a file could not be written is no reason to keep the summary back.
     let mut written = Ok(());
-    if let Some(json) = outputs.json {
-        let windows = report::source::windows(reader);
-        written = json.write(|out| report::json::write(report, windows, out));
+    for (form, output) in outputs.reports {
+        let done = output.write(|out| match form {
+            Form::Json => report::json::write(report, report::source::windows(reader), out),
+            Form::Html => report::html::write(report, reader, out),
+            Form::Junit => report::junit::write(report, out),
+            Form::Markdown => report::markdown::write(report, out),
+        });
+        written = written.and(done);
     }
-    if let Some(html) = outputs.html {
-        written = written.and(html.write(|out| report::html::write(report, reader, out)));
+    if let Some(folder) = outputs.csv {
+        let done = folder.write(|tables| tables.add(&report.run.name, reader));
+        written = written.and(done);
     }
     console.show(to_stderr, |layout| match console.quiet {
         true => report::headline(report, layout),

@@ -5,12 +5,12 @@ use crate::commands::play::report_file;
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::output::{Force, Outputs};
+use crate::force::Force;
+use crate::output::Outputs;
 
 /// Ends with 0 whatever the run came to: the question is what it was, not whether it passed.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
-    let (json, html) = (arguments.json.as_deref(), arguments.html.as_deref());
-    let outputs = Outputs::claim(json, html, Force::Unknown)?;
+    let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
     if arguments.run.is_dir() {
         series::show(&arguments.run, outputs, console)?;
     } else {

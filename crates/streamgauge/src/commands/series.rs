@@ -18,7 +18,7 @@ use crate::commands::play::claimed;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::output::Outputs;
+use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
@@ -78,7 +78,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     if !course.place.is_kept() {
         series.folder = PathBuf::new();
     }
-    write_out(&series, outputs, console)?;
+    write_out(&series, &course.place.path, outputs, console)?;
     Ok(exit)
 }
 
@@ -276,9 +276,9 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
     )
 }
 
-/// Reports the series in a folder: as JSON and HTML where asked for, and as a table.
+/// Reports the series in a folder: in every form that was asked for, and as a table.
 pub(crate) fn show(folder: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
-    write_out(&open(folder)?, outputs, console)
+    write_out(&open(folder)?, folder, outputs, console)
 }
 
 fn open(folder: &Path) -> Result<report::series::Series, Failure> {
@@ -287,19 +287,37 @@ fn open(folder: &Path) -> Result<report::series::Series, Failure> {
 
 fn write_out(
     series: &report::series::Series,
+    folder: &Path,
     outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
     let to_stderr = outputs.take_stdout();
     // Said at the end: that a file could not be written is no reason to keep the table back.
     let mut written = Ok(());
-    if let Some(json) = outputs.json {
-        written = json.write(|out| report::json::write_series(series, out));
+    let reader_of = |file: &str| report::open(&folder.join(file), engine::catalogue_of);
+    for (form, output) in outputs.reports {
+        let done = match form {
+            Form::Html => Err(Failure::bad(
+                "--html: there is no page of a series yet; make one of each run file: \
+                 `streamgauge report RUN --html FILE`",
+            )),
+            Form::Json => output.write(|out| report::json::write_series(series, out)),
+            Form::Markdown => output.write(|out| report::markdown::write_series(series, out)),
+            Form::Junit => output.write(|out| {
+                let report_of = |file: &str| report::Report::from_run(&reader_of(file).ok()?).ok();
+                report::junit::write_series(series, report_of, out)
+            }),
+        };
+        written = written.and(done);
     }
-    if outputs.html.is_some() {
-        written = written.and(Err(Failure::bad(
-            "--html: there is no page of a series yet; make one of each run file: `streamgauge report RUN --html FILE`",
-        )));
+    if let Some(csv) = outputs.csv {
+        let done = csv.write(|tables| {
+            // What has no run file, or one that cannot be read, the table says.
+            let runs = series.runs.iter();
+            let mut readable = runs.filter_map(|row| Some((&row.file, reader_of(&row.file).ok()?)));
+            readable.try_for_each(|(file, reader)| tables.add(file, &reader))
+        });
+        written = written.and(done);
     }
     console.show(to_stderr, |layout| match console.quiet {
         true => report::series::headlines(series, layout),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, folder, run, streamgauge};
+use crate::support::{Process, RUN_WITHIN, a_little, folder, run, streamgauge};
 
 /// Whether an error is coloured, with these arguments and this environment.
 fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
@@ -108,4 +108,98 @@ fn metrics_are_folded_between_words_and_name_their_source() {
     assert!(listed.contains("\n      Source: RFC 3550, 6.4.1 and A.8\n"));
     let wide = listed.lines().find(|line| line.chars().count() > 80);
     assert_eq!(wide, None);
+}
+
+/// The rows of a table without quoted cells, by the names of its columns.
+fn table(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().expect("names").split(',').collect();
+    lines
+        .map(|line| names.iter().copied().zip(line.split(',')).collect())
+        .collect()
+}
+
+#[test]
+fn reports_for_other_programs_say_what_the_json_report_says() {
+    let _media = a_little();
+    let folder = folder();
+    let arguments = ["demo", "-c", "3", "-d", "3s", "--json", "r.json"];
+    let reports = ["--junit", "j.xml", "--markdown", "m.md", "--csv", "tables"];
+    let thresholds = [
+        "--threshold",
+        "viewers.jitter.max < 1ns",
+        "--threshold",
+        "viewers.loss < 50%",
+    ];
+    let all = arguments.into_iter().chain(reports).chain(thresholds);
+    run(folder.path(), all).expect(99);
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(folder.path().join(name));
+        text.expect("it was written")
+    };
+    let json: Value = serde_json::from_str(&read("r.json")).expect("it is JSON");
+    let junit = read("j.xml");
+    assert!(junit.contains("failures=\"1\" errors=\"0\""), "{junit}");
+    assert!(
+        junit.contains("<testcase name=\"viewers.loss &lt; 50%\" classname=\"demo\"/>"),
+        "{junit}"
+    );
+    let markdown = read("m.md");
+    assert!(markdown.contains("### FAIL: demo"), "{markdown}");
+    assert!(
+        markdown.contains("| **FAILED** | viewers.jitter.max &lt; 1ns |"),
+        "{markdown}"
+    );
+    let (windows, clients, streams) = (
+        read("tables/windows.csv"),
+        read("tables/clients.csv"),
+        read("tables/streams.csv"),
+    );
+    let sum = |rows: &[std::collections::BTreeMap<&str, &str>], column: &str, name: &str| -> f64 {
+        let rows = rows.iter().filter(|row| row[column] == name);
+        rows.filter(|row| {
+            row.get("subject")
+                .is_none_or(|&subject| subject == "viewers")
+        })
+        .map(|row| row["value"].parse::<f64>().expect("a number"))
+        .sum()
+    };
+    let received = json["populations"]["viewers"]["metrics"]["received"].as_f64();
+    let received = received.expect("it was measured");
+    assert!(received > 0.0);
+    assert_eq!(sum(&table(&windows), "metric", "received"), received);
+    assert_eq!(sum(&table(&streams), "name", "received"), received);
+    assert_eq!(table(&clients).len(), 3);
+    assert!(
+        table(&clients)
+            .iter()
+            .all(|row| row["outcome"] == "stopped")
+    );
+
+    // Later and again, out of the run file; what is no such report is not replaced.
+    let file = std::fs::read_dir(folder.path()).expect("it is there");
+    let file = file.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let file = file.into_iter().find(|name| name.ends_with(".run"));
+    let file = file.expect("the run is kept");
+    run(folder.path(), ["report", &file, "--junit", "again.xml"]).expect(0);
+    assert_eq!(read("again.xml"), junit);
+    let refused = run(folder.path(), ["report", &file, "--junit", "r.json"]).expect(104);
+    refused.names("is no report of streamgauge");
+    std::fs::write(folder.path().join("tables/clients.csv"), "mine").expect("there is room");
+    let refused = run(folder.path(), ["report", &file, "--csv", "tables"]).expect(104);
+    refused.names("clients.csv is no table of streamgauge");
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let finished = run(folder.path(), ["completions", shell]).expect(0);
+        for command in ["calibrate", "report", "junit"] {
+            assert!(finished.stdout.contains(command), "{shell}: {command}");
+        }
+    }
+    run(folder.path(), ["man", "--folder", "man"]).expect(0);
+    let page = std::fs::read_to_string(folder.path().join("man/streamgauge-run.1"));
+    assert!(page.expect("it was written").contains("\\-\\-junit"));
 }

@@ -1,0 +1,249 @@
+//! The run file as tables of comma-separated values (RFC 4180): windows, clients and streams.
+//!
+//! All three are long tables, with one figure to a row, so that their columns are the same whatever
+//! the protocol. Values are in the units of the JSON report. Texts that others wrote steer no
+//! terminal, and begin with an apostrophe where a spreadsheet would take them for a formula.
+
+use std::io::{self, Write};
+
+use runfile::{ClientOutcome, Reader};
+use serde_json::Value;
+
+use crate::ReportError;
+use crate::gate;
+use crate::metrics::MetricFigures;
+use crate::source;
+use crate::window::SubjectWindow;
+
+/// A table: the name of its file, and its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The name of its file.
+    pub file: &'static str,
+    /// Its columns, as they stand in the first line.
+    pub columns: &'static [&'static str],
+}
+
+impl Table {
+    /// The first line, with its end.
+    pub fn head(&self) -> String {
+        self.columns.join(",") + "\n"
+    }
+}
+
+/// One row for each figure of each subject (a population, `server` or `tester`) in each window.
+/// `statistic` is `value`, or of a distribution `count`, `mean`, `p50`, `p95`, `p99` and `max`.
+/// Failures are metrics named `failures.REASON`. Figures without data have no row.
+pub const WINDOWS: Table = Table {
+    file: "windows.csv",
+    columns: &[
+        "run",
+        "start_s",
+        "duration_s",
+        "subject",
+        "metric",
+        "statistic",
+        "value",
+    ],
+};
+
+/// One row for each client. Times are seconds from the beginning of the run; what did not happen is
+/// empty.
+pub const CLIENTS: Table = Table {
+    file: "clients.csv",
+    columns: &[
+        "run",
+        "client",
+        "population",
+        "slot",
+        "generation",
+        "url",
+        "due_s",
+        "begun_s",
+        "first_media_s",
+        "ended_s",
+        "outcome",
+        "reason",
+        "detail",
+    ],
+};
+
+/// One row for each figure of each stream of each client; `stream` counts from 0.
+pub const STREAMS: Table = Table {
+    file: "streams.csv",
+    columns: &["run", "client", "population", "stream", "name", "value"],
+};
+
+/// All of them.
+pub const TABLES: [Table; 3] = [WINDOWS, CLIENTS, STREAMS];
+
+/// Writes tables, of one run or of several one after the other.
+#[derive(Debug)]
+pub struct Tables<W> {
+    windows: W,
+    clients: W,
+    streams: W,
+}
+
+impl<W: Write> Tables<W> {
+    /// Begins the tables with their first lines; `open` opens the file of each.
+    pub fn begin(mut open: impl FnMut(Table) -> io::Result<W>) -> io::Result<Tables<W>> {
+        let mut begun = |table: Table| {
+            let mut out = open(table)?;
+            out.write_all(table.head().as_bytes())?;
+            Ok::<W, io::Error>(out)
+        };
+        Ok(Tables {
+            windows: begun(WINDOWS)?,
+            clients: begun(CLIENTS)?,
+            streams: begun(STREAMS)?,
+        })
+    }
+
+    /// Adds a run. `run` is what stands in its rows.
+    pub fn add(&mut self, run: &str, reader: &Reader) -> Result<(), ReportError> {
+        for window in source::windows(reader) {
+            let window = window?;
+            let [start, seconds] = [window.start, window.seconds].map(|value| value.to_string());
+            let populations = window.populations.iter();
+            let populations = populations.map(|(name, found)| (name.as_str(), found));
+            let others = [("server", &window.server), ("tester", &window.tester)];
+            let others = others
+                .into_iter()
+                .filter_map(|(name, found)| Some((name, found.as_ref()?)));
+            for (subject, found) in populations.chain(others) {
+                for (metric, statistic, value) in figures(found) {
+                    let cells = [run, &start, &seconds, subject, &metric, statistic, &value];
+                    line(&mut self.windows, cells)?;
+                }
+            }
+        }
+        for row in reader.clients() {
+            let row = row?;
+            let time = |time: Option<measure::Time>| {
+                time.map_or_else(String::new, |time| time.as_secs_f64().to_string())
+            };
+            let outcome = match row.outcome {
+                None => "",
+                Some(ClientOutcome::Completed) => "completed",
+                Some(ClientOutcome::Stopped) => "stopped",
+                Some(ClientOutcome::Failed) => "failed",
+            };
+            let client = row.id.to_string();
+            let cells = [
+                run,
+                &client,
+                &row.subject,
+                &row.slot.to_string(),
+                &row.generation.to_string(),
+                &row.url,
+                &time(Some(row.due)),
+                &time(row.begun),
+                &time(row.first_media),
+                &time(row.ended),
+                outcome,
+                row.reason.as_deref().unwrap_or_default(),
+                row.detail.as_deref().unwrap_or_default(),
+            ];
+            line(&mut self.clients, cells)?;
+            let streams = row.streams.as_array().into_iter().flatten();
+            for (number, stream) in streams.enumerate() {
+                let number = number.to_string();
+                for (name, value) in stream.as_object().into_iter().flatten() {
+                    let value = match value {
+                        Value::Null => continue,
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    let cells = [run, &client, &row.subject, &number, name, &value];
+                    line(&mut self.streams, cells)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends them.
+    pub fn end(mut self) -> io::Result<()> {
+        self.windows.flush()?;
+        self.clients.flush()?;
+        self.streams.flush()
+    }
+}
+
+/// Every figure of a subject in a window: metric, statistic, value.
+fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
+    let mut found: Vec<(String, &'static str, String)> = Vec::new();
+    for (name, figures) in window.metrics() {
+        let mut add = |statistic, value: f64| {
+            found.push(((*name).to_owned(), statistic, value.to_string()));
+        };
+        match figures {
+            MetricFigures::Value(Some(value)) => add("value", *value),
+            MetricFigures::Level(Some(level)) => add("value", level.mean),
+            MetricFigures::Distribution(Some(of)) => {
+                add("count", of.count as f64);
+                let rest = [
+                    ("mean", of.mean),
+                    ("p50", of.p50),
+                    ("p95", of.p95),
+                    ("p99", of.p99),
+                    ("max", of.max),
+                ];
+                for (statistic, value) in rest {
+                    add(statistic, value);
+                }
+            }
+            MetricFigures::Value(None)
+            | MetricFigures::Level(None)
+            | MetricFigures::Distribution(None) => {}
+        }
+    }
+    for (reason, count) in window.failures() {
+        found.push((format!("failures.{reason}"), "value", count.to_string()));
+    }
+    found
+}
+
+fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()> {
+    for (index, cell) in cells.into_iter().enumerate() {
+        if index > 0 {
+            out.write_all(b",")?;
+        }
+        out.write_all(written(cell).as_bytes())?;
+    }
+    out.write_all(b"\n")
+}
+
+/// A cell as it is written.
+fn written(cell: &str) -> String {
+    let mut text = gate::plain(cell).into_owned();
+    let is_number = text.parse::<f64>().is_ok();
+    if text.starts_with(['=', '+', '-', '@']) && !is_number {
+        text.insert(0, '\'');
+    }
+    match text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::written;
+
+    #[test]
+    fn cells_are_quoted_and_no_formula() {
+        for (cell, expected) in [
+            ("plain", "plain"),
+            ("a, b", "\"a, b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("-1.5", "-1.5"),
+            ("=1+2", "'=1+2"),
+            ("-cmd", "'-cmd"),
+            ("two\nlines", "two\u{240a}lines"),
+        ] {
+            assert_eq!(written(cell), expected);
+        }
+    }
+}

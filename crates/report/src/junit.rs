@@ -1,0 +1,140 @@
+//! The report as JUnit XML, which continuous integration shows: a test suite for each run, a test
+//! case for each threshold, and one for the tester's own fitness.
+//!
+//! A threshold that did not hold is a failure. What makes a measurement one that cannot be trusted
+//! is an error of the case `tester`, and so is a run that the user stopped. What failed the run
+//! beside its thresholds, such as the end of the server, is a failure of the case `run`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+
+use crate::ReportError;
+use crate::cause::cause;
+use crate::gate;
+use crate::human::figure;
+use crate::model::{Outcome, Report, Threshold};
+use crate::series::{Row, RowOutcome, Series};
+
+/// The name of everything together: how such a file is told from those of other programs.
+pub const NAME: &str = "streamgauge";
+
+/// Writes the report of one run.
+pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
+    write_suites(vec![suite(report, &report.run.name)], out)
+}
+
+/// Writes the report of a series: a suite for each of its runs, in order. `report_of` reads the run
+/// file of that name; none of a run without one.
+pub fn write_series(
+    series: &Series,
+    report_of: impl Fn(&str) -> Option<Report>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let suites = series.runs.iter().map(|row| {
+        let name = name_of(series, row);
+        match report_of(&row.file) {
+            Some(report) => suite(&report, &name),
+            None => without_run_file(row, &name),
+        }
+    });
+    write_suites(suites.collect(), out)
+}
+
+fn write_suites(suites: Vec<TestSuite>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let mut all = quick_junit::Report::new(NAME);
+    all.add_test_suites(suites);
+    let text = all.to_string().map_err(io::Error::other)?;
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The scenario's name, and what the run sets otherwise than others.
+fn name_of(series: &Series, row: &Row) -> String {
+    let settings = series.varied.iter().zip(&row.values);
+    let settings: Vec<String> = settings
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    format!("{} ({})", series.name, settings.join(", "))
+}
+
+fn suite(report: &Report, name: &str) -> TestSuite {
+    let name = gate::plain(name).into_owned();
+    let mut suite = TestSuite::new(name.clone());
+    suite.set_time(Duration::from_secs_f64(report.run.duration.max(0.0)));
+    suite.add_property(("seed", report.run.seed.to_string().as_str()));
+    suite.add_property(("streamgauge", report.streamgauge.as_str()));
+    suite.add_property(("verdict", report.verdict.result.name()));
+    for threshold in &report.thresholds {
+        suite.add_test_case(of_threshold(threshold, &name));
+    }
+    let others = beside_thresholds(report);
+    if report.verdict.result == Outcome::Fail && !others.is_empty() {
+        let status = not_passed(NonSuccessKind::Failure, &others.join("; "));
+        suite.add_test_case(case("run", &name, status));
+    }
+    let status = match report.verdict.result {
+        Outcome::Pass | Outcome::Fail => TestCaseStatus::success(),
+        Outcome::Invalid => not_passed(NonSuccessKind::Error, &report.verdict.reasons.join("; ")),
+        Outcome::Stopped => {
+            let cause = cause(report).unwrap_or_default();
+            not_passed(NonSuccessKind::Error, &cause)
+        }
+    };
+    suite.add_test_case(case("tester", &name, status));
+    suite
+}
+
+fn without_run_file(row: &Row, name: &str) -> TestSuite {
+    let name = gate::plain(name).into_owned();
+    let mut suite = TestSuite::new(name.clone());
+    let status = match row.outcome {
+        RowOutcome::Planned => TestCaseStatus::skipped(),
+        _ => not_passed(NonSuccessKind::Error, &row.reasons.join("; ")),
+    };
+    suite.add_test_case(case("run", &name, status));
+    suite
+}
+
+fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
+    let status = match threshold.passed {
+        true => TestCaseStatus::success(),
+        false => {
+            let value = threshold.value;
+            let value = value.map(|value| figure(threshold.unit, value));
+            let limit = figure(threshold.unit, threshold.limit);
+            let text = match value {
+                Some(value) => format!("it was {value}; the bound is {limit}"),
+                None => format!("there was no data; the bound is {limit}"),
+            };
+            not_passed(NonSuccessKind::Failure, &text)
+        }
+    };
+    case(&gate::plain(&threshold.threshold), suite, status)
+}
+
+fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
+    let mut case = TestCase::new(name, status);
+    case.set_classname(suite);
+    case
+}
+
+fn not_passed(kind: NonSuccessKind, text: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_message(gate::plain(text).into_owned());
+    status
+}
+
+/// The reasons of the verdict that are not those of a threshold.
+fn beside_thresholds(report: &Report) -> Vec<&str> {
+    let of_threshold = |reason: &str| {
+        let thresholds = report.thresholds.iter();
+        thresholds
+            .filter(|threshold| !threshold.passed)
+            .any(|threshold| reason.contains(&format!("`{}`", threshold.threshold)))
+    };
+    let reasons = report.verdict.reasons.iter().map(String::as_str);
+    reasons.filter(|reason| !of_threshold(reason)).collect()
+}

@@ -1,0 +1,201 @@
+//! The report as Markdown, for a pull request or an issue: the verdict with its cause, thresholds,
+//! and the figures that a summary shows.
+
+use std::io::Write;
+
+use crate::ReportError;
+use crate::cause::{cause, other_reasons};
+use crate::gate;
+use crate::human::{count, figure, figure_or_dash, length};
+use crate::metrics::MetricFigures;
+use crate::model::{Population, Report, Threshold};
+use crate::paint::Paint;
+use crate::rows::{Shown, rows};
+use crate::series::Series;
+use crate::terminal::Layout;
+
+/// What such a report begins with: a comment, so that the file is known as ours.
+pub const BEGINS: &str = "<!-- streamgauge report -->";
+
+/// How many failures of a population are listed.
+const FAILURES: usize = 5;
+
+/// How wide the table of a series may be.
+const SERIES_WIDTH: usize = 160;
+
+/// Writes the report of one run.
+pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
+    let run = &report.run;
+    let result = report.verdict.result.name().to_uppercase();
+    writeln!(out, "{BEGINS}\n")?;
+    writeln!(out, "### {result}: {}\n", safe(&run.name))?;
+    if let Some(cause) = cause(report) {
+        writeln!(out, "{}", safe(&cause))?;
+    }
+    for (index, reason) in other_reasons(report).into_iter().enumerate() {
+        if index == 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "- {}", safe(reason))?;
+    }
+    write_thresholds(report, out)?;
+    for population in &report.populations {
+        write_population(population, report.server.is_some(), out)?;
+    }
+    if let Some(server) = &report.server {
+        let level = |name: &str| server.level(name);
+        let (cpu, memory) = (level("cpu"), level("rss"));
+        let unit = |name: &str| server.find(name).map(|named| named.unit);
+        let mut parts = Vec::new();
+        for (label, name, found) in [("CPU", "cpu", cpu), ("RSS", "rss", memory)] {
+            if let (Some(level), Some(unit)) = (found, unit(name)) {
+                parts.push(format!(
+                    "{label} {} (peak {})",
+                    figure(unit, level.mean),
+                    figure(unit, level.max)
+                ));
+            }
+        }
+        if !parts.is_empty() {
+            writeln!(out, "\n**server**: {}", parts.join(", "))?;
+        }
+    }
+    for limit in &report.server_limits {
+        writeln!(out, "\n{}", safe(&limit.text))?;
+    }
+    writeln!(
+        out,
+        "\nstreamgauge {}, {} from {}, seed {}",
+        safe(&report.streamgauge),
+        length(run.duration),
+        run.started_at,
+        run.seed
+    )?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes the report of a series: its table.
+pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportError> {
+    let layout = Layout {
+        width: SERIES_WIDTH,
+        paint: Paint::default(),
+        ..Layout::default()
+    };
+    writeln!(out, "{BEGINS}\n\n### {}\n", safe(&series.name))?;
+    let table = crate::series::table(series, layout);
+    // No run of the table's marks may end the block.
+    let table = table.replace("```", "'''");
+    writeln!(out, "```text\n{}\n```", table.trim_end())?;
+    out.flush()?;
+    Ok(())
+}
+
+fn write_thresholds(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
+    let is_shown = |threshold: &&Threshold| !threshold.implied || !threshold.passed;
+    let shown: Vec<&Threshold> = report.thresholds.iter().filter(is_shown).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n| | threshold | measured |\n|---|---|--:|")?;
+    for threshold in shown {
+        let mark = if threshold.passed { "ok" } else { "**FAILED**" };
+        let mut measured = figure_or_dash(threshold.unit, threshold.value);
+        if let Some(statistic) = &threshold.statistic {
+            measured += &format!(" ({})", safe(statistic));
+        }
+        writeln!(
+            out,
+            "| {mark} | {} | {measured} |",
+            safe(&threshold.threshold)
+        )?;
+    }
+    Ok(())
+}
+
+fn write_population(
+    population: &Population,
+    server_is_here: bool,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let clients = &population.clients;
+    writeln!(
+        out,
+        "\n**{}**: {} clients, {} failed\n\n| | |\n|---|---|",
+        safe(&population.name),
+        count(clients.started as f64),
+        count(clients.failed as f64)
+    )?;
+    for (row, shown) in rows(population, server_is_here) {
+        let text = match shown {
+            Shown::Text(text) => text.split("   ").collect::<Vec<_>>().join("; "),
+            Shown::Distribution(named, first) => {
+                let MetricFigures::Distribution(Some(found)) = named.figures else {
+                    continue;
+                };
+                let (name, value) = match first {
+                    "mean" => ("mean", found.mean),
+                    _ => ("p50", found.p50),
+                };
+                let rest = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
+                let all = [(name, value)].into_iter().chain(rest);
+                let all = all.map(|(name, value)| format!("{name} {}", figure(named.unit, value)));
+                all.collect::<Vec<_>>().join(", ")
+            }
+        };
+        writeln!(out, "| {} | {} |", safe(row.label), safe(&text))?;
+    }
+    for failure in clients.failures.iter().take(FAILURES) {
+        let example = failure.example.as_deref().unwrap_or_default();
+        let what = match example {
+            "" => failure.reason.clone(),
+            example => format!("{}, such as: {example}", failure.reason),
+        };
+        writeln!(
+            out,
+            "| failed | {} × {} |",
+            count(failure.count as f64),
+            safe(&what)
+        )?;
+    }
+    Ok(())
+}
+
+/// A text that means nothing but itself in Markdown: it can make no link, no mention, no HTML and
+/// no further cell.
+fn safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in gate::plain(text).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '@' => safe.push_str("&#64;"),
+            '|' => safe.push_str("&#124;"),
+            '#' => safe.push_str("&#35;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '~' | '$' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn what_others_wrote_is_text_alone() {
+        for (text, expected) in [
+            ("a|b", "a&#124;b"),
+            ("<img src=x>", "&lt;img src=x&gt;"),
+            ("[x](y) @me #1", "\\[x\\](y) &#64;me &#35;1"),
+            ("a\u{1b}[31mb", "a\u{241b}\\[31mb"),
+        ] {
+            assert_eq!(safe(text), expected);
+        }
+    }
+}

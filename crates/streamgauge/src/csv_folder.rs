@@ -1,0 +1,94 @@
+//! The folder for tables of a run, which `--csv` names.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read};
+use std::path::{Path, PathBuf};
+
+use report::csv::{TABLES, Table, Tables};
+use report::{ReportError, io_reason};
+
+use crate::exit::Failure;
+use crate::force::Force;
+
+/// A folder in which the tables can be written.
+pub(crate) struct CsvFolder {
+    path: PathBuf,
+    /// We made it: it goes again if it is not used.
+    made: bool,
+}
+
+impl CsvFolder {
+    /// Makes the folder where it is missing. A file in it that has a table's name and is no table
+    /// of ours is not replaced.
+    pub(crate) fn claim(path: &Path, force: Force) -> Result<CsvFolder, Failure> {
+        let made = match fs::create_dir(path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => false,
+            Err(error) => return Err(refused(path, &error)),
+        };
+        let folder = CsvFolder {
+            path: path.to_owned(),
+            made,
+        };
+        for table in TABLES {
+            let file = path.join(table.file);
+            if force != Force::Given && !is_replaceable(&file, table) {
+                return Err(Failure::bad(format_args!(
+                    "{} is no table of streamgauge, so it is not replaced: name another folder \
+                     with `--csv`",
+                    file.display()
+                )));
+            }
+        }
+        // Whether files can be made there is found out before the run.
+        tempfile::tempfile_in(path).map_err(|error| refused(path, &error))?;
+        Ok(folder)
+    }
+
+    /// Writes the tables.
+    pub(crate) fn write(
+        mut self,
+        add: impl FnOnce(&mut Tables<BufWriter<File>>) -> Result<(), ReportError>,
+    ) -> Result<(), Failure> {
+        self.made = false;
+        let written = (|| {
+            let open = |table: Table| File::create(self.path.join(table.file)).map(BufWriter::new);
+            let mut tables = Tables::begin(open)?;
+            add(&mut tables)?;
+            Ok(tables.end()?)
+        })();
+        written.map_err(|error| match error {
+            ReportError::Write(error) => refused(&self.path, &error),
+            other => Failure::bad(other),
+        })
+    }
+}
+
+impl Drop for CsvFolder {
+    fn drop(&mut self) {
+        if self.made {
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// Whether nothing is lost by writing there: no file, an empty one, or such a table.
+fn is_replaceable(path: &Path, table: Table) -> bool {
+    let holds_something = |about: fs::Metadata| about.is_file() && about.len() > 0;
+    if !fs::metadata(path).is_ok_and(holds_something) {
+        return true;
+    }
+    let head = table.head();
+    let mut begins = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut begins));
+    read.is_ok() && begins == head.as_bytes()
+}
+
+fn refused(path: &Path, error: &io::Error) -> Failure {
+    Failure::bad(format_args!(
+        "{}: tables cannot be written there: {}; name another folder with `--csv`",
+        path.display(),
+        io_reason(error)
+    ))
+}

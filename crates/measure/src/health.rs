@@ -8,6 +8,7 @@
 
 mod bounds;
 mod check;
+mod links;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::totals::Totals;
 use crate::verdict::figure;
 pub use bounds::HealthBounds;
 use check::{Check, Judged};
+use links::Links;
 
 /// A client that sets to work more than this after it was due counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
@@ -81,7 +83,15 @@ impl Seen {
         }
     }
 
+    /// Once a window, however often it is said. Windows come in order.
     fn crossed_in(&mut self, index: u64) {
+        if self
+            .stretches
+            .last()
+            .is_some_and(|&(_, last)| index <= last)
+        {
+            return;
+        }
         self.crossed += 1;
         let room = self.stretches.len() <= STRETCHES_NAMED;
         match self.stretches.last_mut() {
@@ -134,6 +144,7 @@ pub struct Health {
     bounds: HealthBounds,
     warm_up_windows: u64,
     populations: Vec<Counters>,
+    links: Links,
     /// How many windows were judged.
     windows: u64,
     seen: BTreeMap<Check, Seen>,
@@ -171,6 +182,7 @@ impl Health {
                     started: counter(catalogue, "started"),
                 })
                 .collect(),
+            links: Links::among(subjects),
             windows: 0,
             seen: BTreeMap::new(),
             ring_overflow: 0,
@@ -199,6 +211,7 @@ impl Health {
                 self.hold(check, value, index, counted, whole);
             }
         }
+        self.hold_links(subjects, index, seconds, counted);
         let overflow = tester
             .named("overflow", Statistic::Value)
             .unwrap_or_default() as i64;
@@ -259,6 +272,34 @@ impl Health {
         seen.value(value, index);
         if crossed {
             seen.crossed_in(index);
+        }
+    }
+
+    /// Holds what the links did in a window against their bounds.
+    fn hold_links(
+        &mut self,
+        subjects: &BTreeMap<String, Window>,
+        index: u64,
+        seconds: f64,
+        counted: bool,
+    ) {
+        let Some(overload) = self.links.overload(subjects, seconds) else {
+            return;
+        };
+        // However short it was: a packet that was dropped was dropped.
+        self.hold(Check::LinkOverload, overload, index, counted, true);
+        if !counted {
+            return;
+        }
+        let bound = Check::LinkLateness.bound(&self.bounds);
+        for late in self.links.lateness(subjects, index, seconds) {
+            // Windows before it had too few packets to say.
+            let seen = self.seen.entry(Check::LinkLateness).or_default();
+            let crossed = late.p99 > bound;
+            (late.since..index)
+                .filter(|_| crossed)
+                .for_each(|window| seen.crossed_in(window));
+            self.hold(Check::LinkLateness, late.p99, index, true, true);
         }
     }
 

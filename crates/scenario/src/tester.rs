@@ -49,6 +49,8 @@ pub(crate) struct HealthKeys {
     longest_stall: Key<Within<Bound>>,
     /// The 99th percentile of the lateness of what was sent in a window. Default 100ms.
     send_lateness_p99: Key<Within<Bound>>,
+    /// The 99th percentile of how late packets left an emulated link in a window. Default 1ms.
+    link_lateness_p99: Key<Within<Bound>>,
     /// The share of a core that the busiest worker may take in a window. Default 90%.
     worker_cpu: Key<Ratio>,
     /// The share of a window in which a thread may wait for a processor. Default 50%.
@@ -133,6 +135,7 @@ impl From<HealthKeys> for HealthBounds {
             lag_p99: time(keys.lag_p99, usual.lag_p99),
             longest_stall: time(keys.longest_stall, usual.longest_stall),
             send_lateness_p99: time(keys.send_lateness_p99, usual.send_lateness_p99),
+            link_lateness_p99: time(keys.link_lateness_p99, usual.link_lateness_p99),
             worker_cpu: share(keys.worker_cpu, usual.worker_cpu),
             cpu_wait: share(keys.cpu_wait, usual.cpu_wait),
             steal: share(keys.steal, usual.steal),

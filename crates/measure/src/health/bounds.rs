@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::link::LATENESS_P99_MAX;
 #[cfg(doc)]
 use crate::tester;
 use crate::units::{Ratio, TimeSpan, duration};
@@ -35,6 +36,12 @@ pub struct HealthBounds {
     /// what the other side sees as jitter and delay is made here.
     #[serde(with = "duration")]
     pub send_lateness_p99: Duration,
+    /// The 99th percentile of how late packets left an emulated link
+    /// ([`link::LATENESS`](crate::link::LATENESS)), of either direction in the windows that it
+    /// takes for a hundred packets. Default 1 ms: with more, clients see jitter that nobody asked
+    /// for.
+    #[serde(with = "duration")]
+    pub link_lateness_p99: Duration,
     /// [`tester::CPU_HOTTEST_WORKER`] in a window. Default 0.9 of a core: above it waiting grows
     /// faster than load.
     pub worker_cpu: f64,
@@ -70,6 +77,7 @@ impl Default for HealthBounds {
             lag_p99: Duration::from_millis(100),
             longest_stall: Duration::from_secs(1),
             send_lateness_p99: Duration::from_millis(100),
+            link_lateness_p99: Duration::from_secs_f64(LATENESS_P99_MAX),
             worker_cpu: 0.9,
             cpu_wait: 0.5,
             steal: 0.8,
@@ -83,7 +91,7 @@ impl Default for HealthBounds {
 
 impl HealthBounds {
     /// Each bound as a scenario writes it: its key, and its value.
-    pub fn entries(&self) -> [(&'static str, String); 12] {
+    pub fn entries(&self) -> [(&'static str, String); 13] {
         let time = |time: Duration| TimeSpan(time).to_string();
         let share = |share: f64| Ratio(share).to_string();
         [
@@ -92,6 +100,7 @@ impl HealthBounds {
             ("lag_p99", time(self.lag_p99)),
             ("longest_stall", time(self.longest_stall)),
             ("send_lateness_p99", time(self.send_lateness_p99)),
+            ("link_lateness_p99", time(self.link_lateness_p99)),
             ("worker_cpu", share(self.worker_cpu)),
             ("cpu_wait", share(self.cpu_wait)),
             ("steal", share(self.steal)),

@@ -31,6 +31,8 @@ pub(super) enum Check {
     CpuWait,
     Steal,
     SendLateness,
+    LinkOverload,
+    LinkLateness,
     LateStarts,
     LateClients,
 }
@@ -40,11 +42,12 @@ const MORE_PROCESSOR: &str =
 
 impl Check {
     /// In the order in which reasons are given: what spoils figures before what may spoil them.
-    pub(super) const ALL: [Check; 13] = [
+    pub(super) const ALL: [Check; 15] = [
         Check::Overflow,
         Check::KernelDrops,
         Check::LongestStall,
         Check::SocketsRefused,
+        Check::LinkOverload,
         Check::FileDescriptors,
         Check::Ports,
         Check::Lag,
@@ -52,6 +55,7 @@ impl Check {
         Check::CpuWait,
         Check::Steal,
         Check::SendLateness,
+        Check::LinkLateness,
         Check::LateStarts,
         Check::LateClients,
     ];
@@ -59,14 +63,17 @@ impl Check {
     pub(super) fn judged(self) -> Judged {
         match self {
             Check::Overflow | Check::KernelDrops | Check::LateClients => Judged::OverTheRun,
-            Check::LongestStall | Check::SocketsRefused | Check::FileDescriptors | Check::Ports => {
-                Judged::Once
-            }
+            Check::LongestStall
+            | Check::SocketsRefused
+            | Check::LinkOverload
+            | Check::FileDescriptors
+            | Check::Ports => Judged::Once,
             Check::Lag
             | Check::WorkerCpu
             | Check::CpuWait
             | Check::Steal
             | Check::SendLateness
+            | Check::LinkLateness
             | Check::LateStarts => Judged::ByWindows,
         }
     }
@@ -85,6 +92,8 @@ impl Check {
             Check::CpuWait => "cpu_wait",
             Check::Steal => "steal",
             Check::SendLateness => "send_lateness_p99",
+            Check::LinkOverload => "link_overload",
+            Check::LinkLateness => "link_lateness_p99",
             Check::LateStarts => "not_started_in_time",
             Check::LateClients => "late_clients",
         }
@@ -104,6 +113,8 @@ impl Check {
             Check::CpuWait => "tester.cpu_wait",
             Check::Steal => "tester.steal",
             Check::SendLateness => "tester.send_lateness.p99",
+            Check::LinkOverload => "link.overload",
+            Check::LinkLateness => "link.lateness.p99",
             Check::LateStarts | Check::LateClients => "tester.not_started_in_time",
         }
     }
@@ -122,6 +133,10 @@ impl Check {
             Check::CpuWait => "the share of the time that a worker waited for a processor",
             Check::Steal => "the share of processor time that the hypervisor gave to others",
             Check::SendLateness => "the lateness of what was sent",
+            Check::LinkOverload => {
+                "the number of packets that the emulated link dropped by its own fault"
+            }
+            Check::LinkLateness => "the lateness of what left the emulated link",
             Check::LateStarts => "the number of clients that began more than 1 s late",
             Check::LateClients => "the share of clients that began more than 1 s late",
         }
@@ -154,6 +169,13 @@ impl Check {
             Check::SendLateness => {
                 "give the tester more or faster cores, or a machine of its own, or send fewer streams"
             }
+            Check::LinkOverload => {
+                "give the tester more or faster cores, or a machine of its own, or send less over the link"
+            }
+            Check::LinkLateness => {
+                "let the link's thread go before others (CAP_SYS_NICE), give it a core that nobody else \
+                 uses, or send less over the link"
+            }
             Check::LateStarts | Check::LateClients => {
                 "start the clients over a longer ramp, or run fewer"
             }
@@ -162,9 +184,11 @@ impl Check {
 
     pub(super) fn unit(self) -> Unit {
         match self {
-            Check::Lag | Check::LongestStall | Check::SendLateness => Unit::Seconds,
+            Check::Lag | Check::LongestStall | Check::SendLateness | Check::LinkLateness => {
+                Unit::Seconds
+            }
             Check::WorkerCpu => Unit::Cores,
-            Check::LateStarts | Check::SocketsRefused => Unit::Count,
+            Check::LateStarts | Check::SocketsRefused | Check::LinkOverload => Unit::Count,
             Check::Overflow
             | Check::KernelDrops
             | Check::FileDescriptors
@@ -187,12 +211,14 @@ impl Check {
             Check::CpuWait => bounds.cpu_wait,
             Check::Steal => bounds.steal,
             Check::SendLateness => bounds.send_lateness_p99.as_secs_f64(),
+            Check::LinkLateness => bounds.link_lateness_p99.as_secs_f64(),
             Check::LateClients => bounds.late_clients,
-            Check::SocketsRefused | Check::LateStarts => 0.0,
+            Check::SocketsRefused | Check::LinkOverload | Check::LateStarts => 0.0,
         }
     }
 
-    /// The figure of a window; `None` where it is unknown, or judged over the run.
+    /// The tester's figure of a window; `None` where it is unknown, no figure of the tester, or
+    /// judged over the run.
     pub(super) fn value(self, tester: &Totals) -> Option<f64> {
         match self {
             Check::LongestStall => tester.named("lag", Statistic::Max),
@@ -205,7 +231,11 @@ impl Check {
             Check::Steal => tester.named("steal", Statistic::Max),
             Check::SendLateness => tester.named("send_lateness", Statistic::Quantile(0.99)),
             Check::LateStarts => Some(tester.counter(tester::NOT_STARTED_IN_TIME) as f64),
-            Check::Overflow | Check::KernelDrops | Check::LateClients => None,
+            Check::Overflow
+            | Check::KernelDrops
+            | Check::LinkOverload
+            | Check::LinkLateness
+            | Check::LateClients => None,
         }
     }
 }

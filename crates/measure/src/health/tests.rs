@@ -262,3 +262,67 @@ fn every_bound_is_proved_crossed_or_not() {
     assert_eq!(found("cpu_wait").worst, None);
     assert_eq!(findings.iter().filter(|finding| finding.invalid).count(), 1);
 }
+
+/// A window in which so many packets left each direction of a link, so late.
+fn see_a_link(health: &mut Health, index: u64, packets: u64, late: Duration, dropped: u64) {
+    let mut down = Recorder::new(crate::LINK_CATALOGUE);
+    for _ in 0..packets {
+        down.record(crate::link::LATENESS, late.as_nanos() as u64);
+    }
+    down.add(crate::link::OVERLOAD, dropped);
+    let mut tester = Recorder::new(tester::TESTER_CATALOGUE);
+    let subjects = BTreeMap::from([
+        ("downlink".to_owned(), down.take_window()),
+        ("tester".to_owned(), tester.take_window()),
+    ]);
+    health.window(index, 1.0, &subjects);
+}
+
+fn health_of_a_link() -> Health {
+    let subjects = [
+        ("downlink", crate::LINK_CATALOGUE),
+        ("tester", tester::TESTER_CATALOGUE),
+    ];
+    Health::new(HealthBounds::default(), &subjects, 1)
+}
+
+#[test]
+fn a_link_that_is_late_or_drops_makes_a_run_invalid() {
+    const LATE: Duration = Duration::from_millis(2);
+    const IN_TIME: Duration = Duration::from_micros(30);
+    let mut late = health_of_a_link();
+    // The warm-up, and one window that is forgiven.
+    see_a_link(&mut late, 0, 1000, LATE, 5);
+    for index in 1..5 {
+        see_a_link(&mut late, index, 1000, IN_TIME, 0);
+    }
+    see_a_link(&mut late, 5, 1000, LATE, 0);
+    assert_eq!(late.last_window().len(), 1);
+    assert_eq!(late.reasons(), Vec::<String>::new());
+    see_a_link(&mut late, 6, 1000, LATE, 0);
+    let reasons = late.reasons();
+    assert!(reasons[0].contains("left the emulated link"), "{reasons:?}");
+    let mut dropped = health_of_a_link();
+    see_a_link(&mut dropped, 1, 1000, IN_TIME, 1);
+    see_a_link(&mut dropped, 2, 1000, IN_TIME, 0);
+    let reasons = dropped.reasons();
+    assert!(reasons[0].contains("by its own fault"), "{reasons:?}");
+}
+
+#[test]
+fn few_packets_are_judged_over_as_many_windows_as_it_takes_for_a_hundred() {
+    const LATE: Duration = Duration::from_millis(2);
+    let mut health = health_of_a_link();
+    for index in 1..=9 {
+        see_a_link(&mut health, index, 20, LATE, 0);
+    }
+    let found = |health: &Health| {
+        let mut findings = health.findings().into_iter();
+        let lateness = findings.find(|finding| finding.bound == "link_lateness_p99");
+        lateness.expect("it is judged")
+    };
+    assert_eq!(found(&health).windows, 5);
+    see_a_link(&mut health, 10, 20, LATE, 0);
+    assert_eq!(found(&health).windows, 10);
+    assert!(found(&health).invalid);
+}

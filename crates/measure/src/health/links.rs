@@ -1,0 +1,89 @@
+//! What the emulated links of a run did, as far as it is judged.
+
+use std::collections::BTreeMap;
+
+use crate::link::{LINK_CATALOGUE, OVERLOAD};
+use crate::metric::{Catalogue, Statistic};
+use crate::recorder::Window;
+use crate::totals::Totals;
+
+/// Of fewer packets there is no 99th percentile.
+const PACKETS_MIN: f64 = 100.0;
+
+/// The directions of all links.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links(Vec<Direction>);
+
+/// One direction, over the windows that it takes for [`PACKETS_MIN`].
+#[derive(Clone, Debug)]
+struct Direction {
+    name: String,
+    /// Since which window; none where nothing was seen since it was last judged.
+    since: Option<u64>,
+    seen: Totals,
+}
+
+/// How late packets left a direction over some windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Late {
+    /// The first of them.
+    pub(super) since: u64,
+    /// The 99th percentile, in seconds.
+    pub(super) p99: f64,
+}
+
+impl Links {
+    /// Those among the subjects of a run.
+    pub(super) fn among(subjects: &[(&str, Catalogue)]) -> Links {
+        let links = subjects
+            .iter()
+            .filter(|(_, catalogue)| catalogue.find("overload").is_some());
+        let links = links.map(|(name, _)| Direction {
+            name: (*name).to_owned(),
+            since: None,
+            seen: Totals::new(LINK_CATALOGUE),
+        });
+        Links(links.collect())
+    }
+
+    /// How many packets they dropped by their own fault in a window; none without links.
+    pub(super) fn overload(
+        &self,
+        subjects: &BTreeMap<String, Window>,
+        seconds: f64,
+    ) -> Option<f64> {
+        let of = |direction: &Direction| {
+            let window = subjects.get(&direction.name)?;
+            let totals = Totals::of_window(LINK_CATALOGUE, window, seconds);
+            Some(totals.counter(OVERLOAD) as f64)
+        };
+        (!self.0.is_empty()).then(|| self.0.iter().filter_map(of).sum())
+    }
+
+    /// Takes a window in; gives what can be said now.
+    pub(super) fn lateness(
+        &mut self,
+        subjects: &BTreeMap<String, Window>,
+        index: u64,
+        seconds: f64,
+    ) -> Vec<Late> {
+        let mut found = Vec::new();
+        for direction in &mut self.0 {
+            let Some(window) = subjects.get(&direction.name) else {
+                continue;
+            };
+            direction.seen.add(window, seconds);
+            let since = *direction.since.get_or_insert(index);
+            let lateness = |statistic| direction.seen.named("lateness", statistic);
+            if lateness(Statistic::Count).unwrap_or(0.0) < PACKETS_MIN {
+                continue;
+            }
+            if let Some(p99) = lateness(Statistic::Quantile(0.99)) {
+                found.push(Late { since, p99 });
+            }
+            direction.since = None;
+            direction.seen = Totals::new(LINK_CATALOGUE);
+        }
+        found
+    }
+}

@@ -133,8 +133,13 @@ impl Direction {
         written
     }
 
-    /// Takes in packets that have come, some at a time. Gives whether any had.
-    pub(super) fn take_in(&mut self, clock: &Clock, near: &Tun) -> io::Result<bool> {
+    /// Takes in packets that have come, some at a time: now, or by then. Gives whether any had.
+    pub(super) fn take_in(
+        &mut self,
+        clock: &Clock,
+        near: &Tun,
+        by: Option<Time>,
+    ) -> io::Result<bool> {
         for number in 0..BURST {
             let length = match near.read(&mut self.buffer) {
                 Ok(length) => length,
@@ -148,7 +153,9 @@ impl Direction {
             let mut packet = self.spare.pop().unwrap_or_default();
             packet.extend_from_slice(&self.buffer[..length]);
             // What is lost is counted by the model.
-            let _: Result<(), Lost> = self.model.send(clock.now(), length, packet);
+            let _: Result<(), Lost> =
+                self.model
+                    .send(by.unwrap_or_else(|| clock.now()), length, packet);
             self.queue_bytes = self.queue_bytes.max(self.model.queued_bytes());
         }
         Ok(true)

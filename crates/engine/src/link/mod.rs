@@ -12,15 +12,23 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use link::Course;
-use measure::{Time, Window};
+use measure::{LINK_CATALOGUE, Time, Window};
 use net::{Clock, Tun, Waker, tun};
 
 pub use behind::Behind;
 use direction::Direction;
 use pace::Pace;
 
-/// The longest that its thread waits without looking at the time.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// The longest that its thread waits without looking at the time. So it is noticed within it that
+/// the thread was kept from its work.
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
+
+/// If its thread looks so much later than it was to, it was kept from its work. Half of what makes
+/// a measurement invalid.
+const KEPT: Duration = Duration::from_micros(500);
+
+/// How often packets are taken in then, some at a time: as many as may have waited.
+const ROUNDS: usize = 1000;
 
 /// For how long packets that are under way when it is to end may still arrive.
 const LAST: Duration = Duration::from_secs(2);
@@ -42,10 +50,26 @@ pub struct Plan {
 pub struct LinkWindow {
     /// Which window of the record; it is the last one's where the record ends within it.
     pub index: u64,
+    /// Whether the record ended with it.
+    pub is_last: bool,
     /// From the clients to the server.
     pub up: Window,
     /// The other way.
     pub down: Window,
+}
+
+impl LinkWindow {
+    /// Adds a window to those before it.
+    fn add(sum: &mut Option<LinkWindow>, window: LinkWindow) {
+        let Some(sum) = sum else {
+            *sum = Some(window);
+            return;
+        };
+        sum.index = window.index;
+        sum.is_last = window.is_last;
+        sum.up.merge(&window.up, LINK_CATALOGUE);
+        sum.down.merge(&window.down, LINK_CATALOGUE);
+    }
 }
 
 /// A link that carries packets, until it is stopped.
@@ -54,7 +78,7 @@ pub struct Emulator {
     wishes: Sender<Wish>,
     waker: Arc<Waker>,
     windows: Receiver<LinkWindow>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: Option<JoinHandle<io::Result<LinkWindow>>>,
     plan: Plan,
     /// Whether its thread goes before all others.
     first: bool,
@@ -122,21 +146,18 @@ impl Emulator {
     /// What it did in the window of that number, and in those before that were not taken yet.
     /// Waits for it a moment, where it has just ended.
     pub fn window(&self, index: u64) -> Option<LinkWindow> {
+        self.take(|window| window.index >= index)
+    }
+
+    /// Takes windows up to one that is `enough`, and adds them up.
+    fn take(&self, enough: impl Fn(&LinkWindow) -> bool) -> Option<LinkWindow> {
         const MOMENT: Duration = Duration::from_millis(100);
-        let catalogue = measure::LINK_CATALOGUE;
         let mut sum: Option<LinkWindow> = None;
-        while sum.as_ref().is_none_or(|sum| sum.index < index) {
+        while sum.as_ref().is_none_or(|sum| !enough(sum)) {
             let Ok(window) = self.windows.recv_timeout(MOMENT) else {
                 break;
             };
-            match &mut sum {
-                None => sum = Some(window),
-                Some(sum) => {
-                    sum.index = window.index;
-                    sum.up.merge(&window.up, catalogue);
-                    sum.down.merge(&window.down, catalogue);
-                }
-            }
+            LinkWindow::add(&mut sum, window);
         }
         sum
     }
@@ -147,16 +168,21 @@ impl Emulator {
     /// # Errors
     /// Its thread ended before, for the reason that the operating system gave.
     pub fn stop(mut self) -> io::Result<Option<LinkWindow>> {
-        self.end()?;
-        Ok(self.window(u64::MAX))
+        let last = self.end()?;
+        let mut sum = None;
+        for window in self.windows.try_iter().chain(last) {
+            LinkWindow::add(&mut sum, window);
+        }
+        Ok(sum)
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    /// Gives the last window.
+    fn end(&mut self) -> io::Result<Option<LinkWindow>> {
         self.tell(Wish::End);
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(ended)) => ended,
+            Some(Ok(ended)) => ended.map(Some),
             Some(Err(_)) => Err(io::Error::other("its thread broke down")),
-            None => Ok(()),
+            None => Ok(None),
         }
     }
 
@@ -197,42 +223,57 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn carry(mut self) -> io::Result<()> {
+    /// Gives what it did since the last window that it handed over.
+    fn carry(mut self) -> io::Result<LinkWindow> {
         let mut pace = Pace::new(self.clock.now());
         let mut end = None;
+        // When it is to look for packets.
+        let mut look = self.clock.now();
         loop {
             match self.wishes.try_recv() {
                 Ok(Wish::Begin(clock, plan)) => {
                     self.begin(clock, *plan);
                     pace = Pace::new(self.clock.now());
+                    look = self.clock.now();
                 }
                 Ok(Wish::End) => end = Some(self.clock.now() + LAST),
                 // Whoever it was for is gone.
-                Err(TryRecvError::Disconnected) if end.is_none() => return Ok(()),
+                Err(TryRecvError::Disconnected) if end.is_none() => return Ok(self.window(true)),
                 Err(TryRecvError::Disconnected | TryRecvError::Empty) => {}
             }
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
+            if self.clock.now().since(look) > KEPT {
+                // Nobody knows when packets came in the meantime. That they came at its beginning
+                // is the worst, and what they are late for then is in the record.
+                for _ in 0..ROUNDS {
+                    let more = up.take_in(&self.clock, near, Some(look))?;
+                    if !(down.take_in(&self.clock, far, Some(look))? || more) {
+                        break;
+                    }
+                }
+            }
             let mut busy = up.deliver(&self.clock, far);
             busy |= down.deliver(&self.clock, near);
-            busy |= up.take_in(&self.clock, near)?;
-            busy |= down.take_in(&self.clock, far)?;
+            busy |= up.take_in(&self.clock, near, None)?;
+            busy |= down.take_in(&self.clock, far, None)?;
             let now = self.clock.now();
+            look = now;
             if now >= self.next_window {
                 self.next_window += crate::worker::WINDOW;
-                self.hand_over();
+                self.hand_over(false);
             }
             if busy && end.is_none_or(|end| now < end) {
                 continue;
             }
             let next = self.directions.iter().filter_map(Direction::next).min();
             if end.is_some_and(|end| now >= end || next.is_none()) {
-                self.hand_over();
-                return Ok(());
+                return Ok(self.window(true));
             }
             let next = next.unwrap_or(Time::NEVER).min(self.next_window);
             let wait = next.since(now).min(LONGEST_WAIT);
             if let Some(wait) = pace.wait(now, wait) {
+                look = now + wait;
                 let [near, far] = &self.ends;
                 tun::wait([near, far], &self.waker, wait)?;
                 self.waker.clear();
@@ -252,15 +293,23 @@ impl Carrier {
         self.directions[1].begin(back, down, far);
     }
 
-    fn hand_over(&mut self) {
+    /// What it did since the last one.
+    fn window(&mut self, is_last: bool) -> LinkWindow {
         let [near, far] = &self.ends;
         let [up, down] = &mut self.directions;
         let window = LinkWindow {
             index: self.windows,
+            is_last,
             up: up.window(near),
             down: down.window(far),
         };
         self.windows += 1;
+        window
+    }
+
+    fn hand_over(&mut self, is_last: bool) {
+        let window = self.window(is_last);
+        let [up, down] = &mut self.directions;
         // Nobody takes them where the record is read at its end alone; then the sum is kept.
         if let Err(full) = self.told.try_send(window) {
             let window = full.into_inner();

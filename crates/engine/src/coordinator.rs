@@ -21,6 +21,7 @@ use crate::control::Control;
 use crate::coverage::Coverage;
 use crate::crew::Crew;
 use crate::linger::{self, Holding, Lingering};
+use crate::links::Links;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
@@ -55,6 +56,7 @@ pub(crate) struct Coordinator<'a> {
     /// When it was last looked whether all workers live.
     pub(crate) dead_looked_for: Time,
     pub(crate) sources: Option<Sources>,
+    pub(crate) links: Links,
     pub(crate) sut: Option<Sut>,
     /// What the server holds, where it is to be known what it gives back of it.
     pub(crate) holding: Option<Holding>,
@@ -314,6 +316,9 @@ impl Coordinator<'_> {
             .iter()
             .map(|population| population.name.clone());
         let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
+        // The last one ends when the last worker does.
+        let is_last = !progress::is_whole(seconds);
+        subjects.extend(self.links.window(index, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
@@ -492,6 +497,8 @@ impl Coordinator<'_> {
                 self.event(now, "server_killed", Some("server".to_owned()), text);
             }
         }
+        // The server is told to end over it, and clients are gone.
+        self.invalid.extend(std::mem::take(&mut self.links).stop());
         let thresholds = self.judge.finish(&self.totals);
         let mut invalid = std::mem::take(&mut self.invalid);
         invalid.extend(self.health.reasons());

@@ -80,6 +80,15 @@ pub enum EngineError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// The emulated link that a scenario wants cannot be made.
+    #[error("`link`: {error}{}", what_a_link_takes(error))]
+    Link {
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// What an emulated link is to do cannot be.
+    #[error("`link`: {0}")]
+    LinkPlan(String),
     /// What a source of the run is to send cannot be made.
     #[error("`sources.{name}`: {message}")]
     SourceFile {
@@ -107,6 +116,14 @@ fn what_it_takes(error: &io::Error) -> &'static str {
              or in a user namespace of its own (`unshare --map-root-user streamgauge ...`)"
         }
         _ => "",
+    }
+}
+
+/// What to do where a link may not be made.
+fn what_a_link_takes(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "\n  there is no /dev/net/tun: load the kernel module `tun`",
+        _ => what_it_takes(error),
     }
 }
 

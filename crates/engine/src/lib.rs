@@ -11,6 +11,7 @@ mod crew;
 mod error;
 mod linger;
 pub mod link;
+mod links;
 mod machine;
 mod media;
 mod messages;

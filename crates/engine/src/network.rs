@@ -6,11 +6,15 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use link::Course;
 use net::Namespace;
 use net::namespace::Tie;
-use scenario::{Network, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
+use scenario::{
+    Network, PlacedLink, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES,
+};
 
 use crate::error::EngineError;
+use crate::links::{End, Links};
 
 /// The length of the prefix of both networks.
 const PREFIX: u8 = 24;
@@ -27,6 +31,8 @@ pub(crate) struct Networks {
     server: Arc<Namespace>,
     /// Where the sources are.
     sources: Arc<Namespace>,
+    /// What carries packets between clients and server.
+    links: Links,
 }
 
 impl Networks {
@@ -38,12 +44,57 @@ impl Networks {
         let made = match scenario.network {
             Network::Own => return Ok(None),
             Network::Loopback => Networks::loopback(),
-            Network::Veth => Networks::veth(!scenario.sources.is_empty()),
+            Network::Veth => Networks::veth(!scenario.sources.is_empty(), scenario.link.is_some()),
         };
-        made.map(Some).map_err(|error| EngineError::Network {
+        let mut made = made.map_err(|error| EngineError::Network {
             network: scenario.network.name(),
             error,
-        })
+        })?;
+        for placed in scenario.links() {
+            let courses = placed.link.courses().map_err(EngineError::LinkPlan)?;
+            let tied = made.link(placed, courses, scenario.seed);
+            tied.map_err(|error| EngineError::Link { error })?;
+        }
+        Ok(Some(made))
+    }
+
+    /// Ties clients and server by an emulated link.
+    fn link(&mut self, placed: PlacedLink<'_>, courses: [Course; 2], seed: u64) -> io::Result<()> {
+        let network = placed.network;
+        let own = format!("link{network}");
+        // The one that is there in place of a pair of virtual Ethernet interfaces is called as they
+        // are.
+        let (near, far) = match network {
+            0 => (VETH_SERVER, VETH_CLIENTS),
+            _ => (own.as_str(), own.as_str()),
+        };
+        let [near_addresses, far_addresses] = [1, 2].map(|last| addresses(network, last));
+        let ends = [
+            End {
+                space: &self.clients,
+                tie: Tie {
+                    interface: near,
+                    addresses: &near_addresses,
+                },
+            },
+            End {
+                space: &self.server,
+                tie: Tie {
+                    interface: far,
+                    addresses: &far_addresses,
+                },
+            },
+        ];
+        let mtu = placed.link.mtu();
+        self.links
+            .tie(placed.subjects(), ends, mtu, courses, seed)?;
+        if network == 0 {
+            self.clients.multicast_by(near)?;
+            if Arc::ptr_eq(&self.sources, &self.clients) {
+                self.server.multicast_by(far)?;
+            }
+        }
+        Ok(())
     }
 
     /// One for all.
@@ -54,32 +105,39 @@ impl Networks {
             clients: one.clone(),
             server: one.clone(),
             sources: one,
+            links: Links::default(),
         })
     }
 
     /// One for the clients, one for the server, and one for the sources where there are any.
-    fn veth(with_sources: bool) -> io::Result<Networks> {
+    /// Clients and server are tied to each other unless that is left to a link.
+    fn veth(with_sources: bool, linked: bool) -> io::Result<Networks> {
         let (clients, server) = (Namespace::new()?, Namespace::new()?);
-        let to_clients = addresses(0, 2);
-        let own = Tie {
-            interface: VETH_CLIENTS,
-            addresses: &to_clients,
-        };
-        let from_clients = addresses(0, 1);
-        let theirs = Tie {
-            interface: VETH_SERVER,
-            addresses: &from_clients,
-        };
-        server.tie(&own, &clients, &theirs)?;
-        clients.multicast_by(VETH_SERVER)?;
+        if !linked {
+            let to_clients = addresses(0, 2);
+            let own = Tie {
+                interface: VETH_CLIENTS,
+                addresses: &to_clients,
+            };
+            let from_clients = addresses(0, 1);
+            let theirs = Tie {
+                interface: VETH_SERVER,
+                addresses: &from_clients,
+            };
+            server.tie(&own, &clients, &theirs)?;
+            clients.multicast_by(VETH_SERVER)?;
+            if !with_sources {
+                // All multicast there is comes from the server.
+                server.multicast_by(VETH_CLIENTS)?;
+            }
+        }
         let (clients, server) = (Arc::new(clients), Arc::new(server));
         if !with_sources {
-            // All multicast there is comes from the server.
-            server.multicast_by(VETH_CLIENTS)?;
             return Ok(Networks {
                 sources: clients.clone(),
                 clients,
                 server,
+                links: Links::default(),
             });
         }
         let sources = Namespace::new()?;
@@ -100,7 +158,13 @@ impl Networks {
             clients,
             server,
             sources: Arc::new(sources),
+            links: Links::default(),
         })
+    }
+
+    /// What carries packets between clients and server, for whoever keeps its record.
+    pub(crate) fn take_links(&mut self) -> Links {
+        std::mem::take(&mut self.links)
     }
 
     /// Where the sources are.
@@ -144,7 +208,8 @@ impl Drop for Stay {
     }
 }
 
-/// The addresses of one end: of the network towards the clients (0) or the sources (1).
+/// The addresses of one end: of the network towards the clients (0), the sources (1), or clients
+/// that have a link for themselves.
 fn addresses(network: u8, last: u8) -> [(IpAddr, u8); 2] {
     let [first, second, ..] = VETH_SERVER_ADDRESS.octets();
     let v4 = Ipv4Addr::new(first, second, network, last);

@@ -57,8 +57,8 @@ pub(crate) fn endpoint(url: &str, default: u16) -> Option<(String, u16)> {
 
 /// Whether that is the address of the server in a network that was made for the run.
 fn is_of_the_server(host: &str, scenario: &Scenario) -> bool {
-    let address = scenario.network.server_address();
-    !address.is_loopback() && host.parse() == Ok(address)
+    let address: Option<IpAddr> = host.parse().ok();
+    address.is_some_and(|address| scenario.is_made_for_the_server(address))
 }
 
 /// Whether a name stands for an address of this machine: one that a socket can be bound to.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use load::Share;
+use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
@@ -107,7 +108,7 @@ fn run_team(
         mut duties,
         elsewhere,
         surroundings,
-        networks,
+        mut networks,
     } = team;
     let traced = trace::find(&options.trace, scenario)?;
     if scenario.tester.priority == Priority::Raised {
@@ -123,6 +124,12 @@ fn run_team(
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
     // Some servers look for their groups when they start.
+    let links = networks.as_mut().map(Networks::take_links);
+    let links = links.unwrap_or_default();
+    if !links.go_first() {
+        let text = "the emulated link may not go before other programs (CAP_SYS_NICE): on a busy machine packets leave late";
+        progress(&before_it_begins(Phase::Warning(text.to_owned())));
+    }
     let sources = Sources::start(scenario, networks.as_ref().map(Networks::sources))?;
     let apart = networks.as_ref().and_then(Networks::server_apart);
     let mut sut = start_server(scenario, apart, control, progress)?;
@@ -176,6 +183,7 @@ fn run_team(
     }
     surroundings.begin(since_1970(&clock));
     traces.begin(&clock);
+    links.begin(&clock);
     crew.begin(&clock);
     // The whole machine shares this clock: by it another process's times can be held against ours.
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
@@ -187,6 +195,11 @@ fn run_team(
     }
     run_file.meta("receive_path", receive_path.name().into());
     run_file.meta("receive_hint", receive_path.hint().into());
+    let asked = scenario.links().flat_map(|placed| {
+        let line = placed.link.line();
+        placed.subjects().map(|name| (name, line.clone().into()))
+    });
+    run_file.meta("links", serde_json::Value::Object(asked.collect()));
     run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());
     for text in receivers {
         run_file.event(EventRow {
@@ -226,6 +239,7 @@ fn run_team(
         process: Process::new(),
         dead_looked_for: Time::ZERO,
         sources,
+        links,
         sut,
         holding,
         windows: 0,
@@ -255,6 +269,7 @@ fn may_go_first() -> Result<(), EngineError> {
     }
 }
 
+/// Whom the run file has figures of.
 fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
     let mut subjects: Vec<SubjectHeader> = scenario
         .populations
@@ -279,6 +294,15 @@ fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
                 name,
                 kind,
                 catalogue,
+            });
+        }
+    }
+    for placed in scenario.links() {
+        for (name, kind) in placed.subjects().into_iter().zip([UPLINK, DOWNLINK]) {
+            subjects.push(SubjectHeader {
+                name,
+                kind: kind.to_owned(),
+                catalogue: LINK_CATALOGUE,
             });
         }
     }

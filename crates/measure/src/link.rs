@@ -72,6 +72,15 @@ crate::metrics! {
 
 static GROUPS: [&Group; 1] = [&LINK];
 
+/// The subjects that a link is, from the clients to the server and back: of one that a population
+/// has for itself, or that all share.
+pub fn subjects(population: Option<&str>) -> [String; 2] {
+    [UPLINK, DOWNLINK].map(|direction| match population {
+        Some(population) => format!("{population}_{direction}"),
+        None => direction.to_owned(),
+    })
+}
+
 /// The metrics of the subjects [`UPLINK`] and [`DOWNLINK`].
 pub static LINK_CATALOGUE: Catalogue = Catalogue(&GROUPS);
 

@@ -113,6 +113,11 @@ class RunPage {
         el("div", { class: "cards" }, population.figures.map((one) => this.card(kind, one))),
         population.failures.length ? this.failures(population) : null);
     });
+    for (const link of run.links) {
+      groups.push(el("div", { class: "group" },
+        el("h3", {}, link.name, el("small", {}, ` ${link.asked}`)),
+        el("div", { class: "cards" }, link.figures.map((one) => this.card(this.kindOf(link.name), one)))));
+    }
     if (run.server) {
       groups.push(el("div", { class: "group" }, el("h3", {}, "server"),
         el("div", { class: "cards" }, run.server.figures.map((one) => this.card("server", one))),

@@ -31,7 +31,7 @@ impl Table {
     }
 }
 
-/// One row for each figure of each subject (a population, `server` or `tester`) in each window.
+/// One row for each figure of each subject (a population, a direction of a link, `server` or `tester`) in each window.
 /// `statistic` is `value`, or of a distribution `count`, `mean`, `p50`, `p95`, `p99` and `max`.
 /// Failures are metrics named `failures.REASON`. Figures without data have no row.
 pub const WINDOWS: Table = Table {
@@ -111,7 +111,9 @@ impl<W: Write> Tables<W> {
             let others = others
                 .into_iter()
                 .filter_map(|(name, found)| Some((name, found.as_ref()?)));
-            for (subject, found) in populations.chain(others) {
+            let links = window.links.iter();
+            let links = links.map(|(name, found)| (name.as_str(), found));
+            for (subject, found) in populations.chain(links).chain(others) {
                 for (metric, statistic, value) in figures(found) {
                     let cells = [run, &start, &seconds, subject, &metric, statistic, &value];
                     line(&mut self.windows, cells)?;

@@ -10,6 +10,7 @@ pub use measure::human;
 pub mod json;
 pub mod junit;
 mod limits;
+pub mod link;
 mod loss;
 pub mod markdown;
 pub mod media;

@@ -18,6 +18,9 @@ pub struct WhereLost {
     /// counts for the whole machine, and a server that runs on it may have lost its own packets
     /// there.
     pub in_kernel: Option<u64>,
+    /// Of those, dropped by the emulated link to the clients; 0 where there is none. An upper bound:
+    /// the link may have dropped other packets than media, or those of other populations.
+    pub on_link: Option<u64>,
     /// The rest: lost in the network or by the server.
     pub elsewhere: Option<u64>,
 }
@@ -51,15 +54,40 @@ impl Own {
     }
 }
 
+/// The emulated link by which a population is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnLink {
+    /// How many packets it dropped on their way to the clients.
+    pub(crate) dropped: u64,
+    /// Whether the population has it for itself.
+    pub(crate) own: bool,
+}
+
+impl OnLink {
+    /// That of a population, where it has one. `dropped` says how many packets the link that is
+    /// called so dropped.
+    pub(crate) fn of(population: &str, dropped: impl Fn(&str) -> Option<u64>) -> Option<OnLink> {
+        let [_, own] = measure::link::subjects(Some(population));
+        let own = dropped(&own).map(|dropped| OnLink { dropped, own: true });
+        own.or_else(|| {
+            let dropped = dropped(measure::link::DOWNLINK)?;
+            Some(OnLink {
+                dropped,
+                own: false,
+            })
+        })
+    }
+}
+
 /// Where each population's packets were lost, and where all were. `None` of what has no packets.
 pub(crate) fn attribute(
-    populations: &[&Metrics],
+    populations: &[(&Metrics, Option<OnLink>)],
     tester: &Metrics,
 ) -> (Vec<Option<WhereLost>>, WhereLost) {
     let own = Own::of(tester);
     let lost: Vec<Option<u64>> = populations
         .iter()
-        .map(|metrics| count(metrics, "lost"))
+        .map(|(metrics, _)| count(metrics, "lost"))
         .collect();
     let all: u64 = lost.iter().flatten().sum();
     // Of a file that does not know whose drops they were, all are taken as anybody's.
@@ -67,48 +95,77 @@ pub(crate) fn attribute(
         .iter()
         .zip(&lost)
         .filter(|(_, lost)| lost.is_some())
-        .map(|(metrics, _)| count(metrics, "lost_in_tester"))
+        .map(|((metrics, _), _)| count(metrics, "lost_in_tester"))
         .sum();
     let unknown = own.ring.saturating_sub(own.missed);
     let in_tester = known.map_or(own.overflow, |known| known + unknown);
-    let whole = split(all, Some(in_tester), own.kernel);
+    let links = || populations.iter().filter_map(|(_, link)| *link);
+    let shared = links().find(|link| !link.own);
+    let dropped = links().filter(|link| link.own).chain(shared);
+    let dropped = dropped.map(|link| link.dropped).sum();
+    let whole = split(all, Some(in_tester), own.kernel, Some(dropped));
+    // Whose the packets were that a link dropped is known where it has one population alone.
+    let sharing = populations.iter().zip(&lost);
+    let sharing =
+        sharing.filter(|((_, link), lost)| lost.is_some() && link.is_some_and(|link| !link.own));
+    let sharing = sharing.count();
     let alone = lost.iter().flatten().count() == 1;
-    let each = populations.iter().zip(&lost).map(|(metrics, lost)| {
-        let lost = (*lost)?;
-        if alone {
-            return Some(whole);
-        }
-        let known = count(metrics, "lost_in_tester").filter(|_| own.ring == 0 || own.missed > 0);
-        Some(split(lost, known, own.kernel.filter(|&drops| drops == 0)))
-    });
+    let each = populations
+        .iter()
+        .zip(&lost)
+        .map(|((metrics, link), lost)| {
+            let lost = (*lost)?;
+            if alone {
+                return Some(whole);
+            }
+            let known =
+                count(metrics, "lost_in_tester").filter(|_| own.ring == 0 || own.missed > 0);
+            let dropped = link.map_or(Some(0), |link| {
+                let known = link.own || sharing == 1 || link.dropped == 0;
+                known.then_some(link.dropped)
+            });
+            let kernel = own.kernel.filter(|&drops| drops == 0);
+            Some(split(lost, known, kernel, dropped))
+        });
     (each.collect(), whole)
 }
 
-fn split(lost: u64, in_tester: Option<u64>, in_kernel: Option<u64>) -> WhereLost {
+fn split(
+    lost: u64,
+    in_tester: Option<u64>,
+    in_kernel: Option<u64>,
+    on_link: Option<u64>,
+) -> WhereLost {
     if lost == 0 {
         return WhereLost {
             lost,
             in_tester: Some(0),
             in_kernel: Some(0),
+            on_link: Some(0),
             elsewhere: Some(0),
         };
     }
     let in_tester = in_tester.map(|packets| packets.min(lost));
     let rest = in_tester.map(|packets| lost - packets);
     let in_kernel = in_kernel.map(|packets| packets.min(rest.unwrap_or(lost)));
+    let rest_of_kernel = rest.zip(in_kernel).map(|(rest, kernel)| rest - kernel);
+    let on_link = on_link.map(|packets| packets.min(rest_of_kernel.or(rest).unwrap_or(lost)));
     WhereLost {
         lost,
         in_tester,
         in_kernel,
-        elsewhere: rest.zip(in_kernel).map(|(rest, kernel)| rest - kernel),
+        on_link,
+        elsewhere: rest_of_kernel.zip(on_link).map(|(rest, link)| rest - link),
     }
 }
 
 impl WhereLost {
-    /// In words, such as `network or server 100, tester 23`; none where nothing was lost here.
+    /// In words, such as `network or server 100, tester 23`, or with an emulated link
+    /// `emulated link 490 (98 %), server 10, tester 0`; none where nothing was lost here or on a link.
     pub(crate) fn in_words(&self, server_is_here: bool) -> Option<String> {
         let here = self.in_tester != Some(0) || self.in_kernel != Some(0);
-        if self.lost == 0 || !here {
+        let on_link = self.on_link != Some(0);
+        if self.lost == 0 || !(here || on_link) {
             return None;
         }
         let shown = |count: Option<u64>| {
@@ -117,8 +174,19 @@ impl WhereLost {
                 |count| crate::human::figure(Unit::Count, count as f64),
             )
         };
+        let beyond = match (on_link, self.on_link) {
+            // The run's own network loses nothing else.
+            (true, on_link) => {
+                let share = on_link.map_or_else(String::new, |packets| {
+                    let share = packets as f64 / self.lost as f64;
+                    format!(" ({})", crate::human::ratio(share))
+                });
+                format!("emulated link {}{share}, server", shown(on_link))
+            }
+            (false, _) => "network or server".to_owned(),
+        };
         let mut text = format!(
-            "network or server {}, tester {}",
+            "{beyond} {}, tester {}",
             shown(self.elsewhere),
             shown(self.in_tester)
         );
@@ -166,24 +234,27 @@ mod tests {
     #[test]
     fn the_parts_add_up_and_none_is_below_zero() {
         let one = population(123.0, 20.0);
-        let (each, whole) = attribute(&[&one], &own(3.0, 20.0, Some(0.0)));
+        let (each, whole) = attribute(&[(&one, None)], &own(3.0, 20.0, Some(0.0)));
         assert_eq!(each, [Some(whole)]);
         assert_eq!(
             whole.in_words(true).as_deref(),
             Some("network or server 100, tester 23")
         );
         // Drops of what nobody missed: duplicates, the last packets, other programs'.
-        let (_, whole) = attribute(&[&population(10.0, 50.0)], &own(0.0, 50.0, Some(900.0)));
+        let (_, whole) = attribute(
+            &[(&population(10.0, 50.0), None)],
+            &own(0.0, 50.0, Some(900.0)),
+        );
         assert_eq!((whole.in_tester, whole.in_kernel), (Some(10), Some(0)));
         assert_eq!(whole.elsewhere, Some(0));
-        let (_, whole) = attribute(&[&population(-4.0, 2.0)], &own(0.0, 2.0, Some(1.0)));
+        let (_, whole) = attribute(&[(&population(-4.0, 2.0), None)], &own(0.0, 2.0, Some(1.0)));
         assert_eq!((whole.lost, whole.elsewhere), (0, Some(0)));
         assert_eq!(whole.in_words(false), None);
     }
 
     #[test]
     fn what_the_kernel_dropped_may_be_the_servers_own() {
-        let (_, whole) = attribute(&[&population(10.0, 0.0)], &own(0.0, 0.0, Some(4.0)));
+        let (_, whole) = attribute(&[(&population(10.0, 0.0), None)], &own(0.0, 0.0, Some(4.0)));
         assert_eq!((whole.in_kernel, whole.elsewhere), (Some(4), Some(6)));
         let text = whole.in_words(true).expect("there is something to say");
         assert!(text.contains("kernel 4 (the server runs here"), "{text}");
@@ -199,7 +270,10 @@ mod tests {
     fn whose_the_rings_drops_were_is_unknown_among_several() {
         let (a, b) = (population(10.0, 1.0), population(5.0, 0.0));
         let none = metrics(&[("active", Some(1.0))]);
-        let (each, whole) = attribute(&[&a, &b, &none], &own(3.0, 1.0, Some(0.0)));
+        let (each, whole) = attribute(
+            &[(&a, None), (&b, None), (&none, None)],
+            &own(3.0, 1.0, Some(0.0)),
+        );
         assert_eq!(whole.in_tester, Some(4));
         assert_eq!(whole.elsewhere, Some(11));
         let first = each[0].expect("it has packets");
@@ -208,22 +282,64 @@ mod tests {
         // What each port missed tells; of what is in no port's count it stays unknown only of all
         // together.
         let c = population(15.0, 7.0);
-        let (each, whole) = attribute(&[&c, &b], &own_with(9.0, 7.0, 0.0, Some(0.0)));
+        let (each, whole) = attribute(
+            &[(&c, None), (&b, None)],
+            &own_with(9.0, 7.0, 0.0, Some(0.0)),
+        );
         assert_eq!((whole.lost, whole.in_tester), (20, Some(9)));
         assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(7));
         assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
         // Without drops of the ring it is known.
-        let (each, _) = attribute(&[&a, &b], &own(0.0, 1.0, Some(0.0)));
+        let (each, _) = attribute(&[(&a, None), (&b, None)], &own(0.0, 1.0, Some(0.0)));
         assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(1));
         assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
     }
 
     #[test]
     fn a_kernel_that_tells_nothing_leaves_the_rest_unknown() {
-        let (_, whole) = attribute(&[&population(10.0, 4.0)], &own(0.0, 4.0, None));
+        let (_, whole) = attribute(&[(&population(10.0, 4.0), None)], &own(0.0, 4.0, None));
         assert_eq!((whole.in_tester, whole.in_kernel), (Some(4), None));
         assert_eq!(whole.elsewhere, None);
         let text = whole.in_words(true).expect("there is something to say");
         assert!(text.contains("unknown"), "{text}");
+    }
+
+    #[test]
+    fn what_the_link_dropped_is_not_the_servers() {
+        let link = |dropped, own| Some(OnLink { dropped, own });
+        let (one, other) = (population(500.0, 3.0), population(40.0, 0.0));
+        let fit = own(0.0, 3.0, Some(0.0));
+        let (each, whole) = attribute(&[(&one, link(490, false))], &fit);
+        assert_eq!((whole.on_link, whole.elsewhere), (Some(490), Some(7)));
+        let text = whole.in_words(true).expect("there is something to say");
+        assert_eq!(text, "emulated link 490 (98 %), server 7, tester 3");
+        assert_eq!(each, [Some(whole)]);
+        // More than media may be dropped.
+        let (_, whole) = attribute(&[(&one, link(600, false))], &fit);
+        assert_eq!((whole.on_link, whole.elsewhere), (Some(497), Some(0)));
+        // Of a link that they share it is not known whose it dropped.
+        let both = [(&one, link(490, false)), (&other, link(490, false))];
+        let (each, whole) = attribute(&both, &fit);
+        assert_eq!((whole.on_link, whole.elsewhere), (Some(490), Some(47)));
+        let first = each[0].expect("it has packets");
+        assert_eq!((first.on_link, first.elsewhere), (None, None));
+        let both = [(&one, link(490, true)), (&other, link(40, false))];
+        let (each, whole) = attribute(&both, &fit);
+        assert_eq!(whole.on_link, Some(530));
+        assert_eq!(each[0].and_then(|lost| lost.elsewhere), Some(7));
+        assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(0));
+    }
+
+    #[test]
+    fn a_population_is_reached_by_its_own_link_or_the_shared_one() {
+        let dropped = |name: &str| match name {
+            "far_downlink" => Some(3),
+            "downlink" => Some(2),
+            _ => None,
+        };
+        let of = |name| OnLink::of(name, dropped).map(|link| (link.dropped, link.own));
+        assert_eq!(of("far"), Some((3, true)));
+        assert_eq!(of("near"), Some((2, false)));
+        assert!(OnLink::of("far", |_| None).is_none());
     }
 }

@@ -39,6 +39,11 @@ pub struct Report {
     pub populations: Vec<Population>,
     /// What the servers said of their media before the run; empty where they were not asked.
     pub media: Media,
+    /// What each direction of an emulated link did, by its name: `uplink`, `downlink`, and with the
+    /// name of a population before it where that has a link for itself. Empty without one.
+    #[serde(serialize_with = "link_map")]
+    #[schemars(schema_with = "links_schema")]
+    pub links: Vec<Link>,
     /// What the run sent to multicast groups itself; null where it sent nothing, or was cut off.
     pub sources: Option<measure::Sources>,
     /// What the server under test spent; null where none was observed.
@@ -168,6 +173,18 @@ pub struct Population {
     pub catalogue: Catalogue,
 }
 
+/// What one direction of an emulated link did.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Link {
+    /// Its name.
+    #[serde(skip)]
+    pub name: String,
+    /// What it was asked to do, in words, of both directions.
+    pub link: String,
+    /// Every metric.
+    pub metrics: Metrics,
+}
+
 /// The clients of a population, and how they ended: over the whole run, its warm-up included. (The
 /// metrics of the same names leave the warm-up out.)
 #[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
@@ -246,6 +263,10 @@ fn population_map<S: Serializer>(list: &[Population], serializer: S) -> Result<S
     serializer.collect_map(list.iter().map(|population| (&population.name, population)))
 }
 
+fn link_map<S: Serializer>(list: &[Link], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(list.iter().map(|link| (&link.name, link)))
+}
+
 fn failure_map<S: Serializer>(list: &[Failure], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(list.iter().map(|failure| (&failure.reason, failure.count)))
 }
@@ -256,6 +277,13 @@ fn populations_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": {"$ref": "#/$defs/Population"},
+    })
+}
+
+fn links_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/Link"},
     })
 }
 

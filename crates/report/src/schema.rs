@@ -15,6 +15,7 @@ use crate::series::Series;
 /// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
 /// population has the metrics of its own.
 pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalogue) -> Value {
+    let link = measure::LINK_CATALOGUE;
     let mut settings = SchemaSettings::draft2020_12();
     settings.contract = schemars::generate::Contract::Serialize;
     let mut generator = settings.into_generator();
@@ -45,6 +46,9 @@ pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalog
         ("ServerMetrics", closed(metric_properties(server, false))),
         ("Tester", tester_schema(tester)),
         ("Population", population()),
+        ("Link", link_schema()),
+        ("LinkMetrics", closed(metric_properties(link, false))),
+        ("LinkWindowMetrics", closed(metric_properties(link, true))),
         ("Window", window()),
         ("PopulationWindow", population_window()),
         (
@@ -226,11 +230,26 @@ fn population() -> Value {
     })
 }
 
+fn link_schema() -> Value {
+    json!({
+        "description": "What one direction of an emulated link did.",
+        "type": "object",
+        "required": ["link", "metrics"],
+        "properties": {
+            "link": {
+                "description": "What it was asked to do, in words, of both directions.",
+                "type": "string",
+            },
+            "metrics": {"$ref": "#/$defs/LinkMetrics"},
+        },
+    })
+}
+
 fn window() -> Value {
     json!({
         "description": "What was seen in one window. Counts are of this window alone; one is negative where a packet given up for lost in an earlier window came in this one.",
         "type": "object",
-        "required": ["start", "seconds", "populations", "server", "tester"],
+        "required": ["start", "seconds", "populations", "links", "server", "tester"],
         "properties": {
             "start": {"description": "When it began, in seconds from the beginning of the run.", "type": "number"},
             "seconds": {"description": "How long it lasted.", "type": "number"},
@@ -238,6 +257,11 @@ fn window() -> Value {
                 "description": "What each population saw, by its name.",
                 "type": "object",
                 "additionalProperties": {"$ref": "#/$defs/PopulationWindow"},
+            },
+            "links": {
+                "description": "What each direction of an emulated link did, by its name.",
+                "type": "object",
+                "additionalProperties": {"$ref": "#/$defs/LinkWindowMetrics"},
             },
             "server": {"anyOf": [{"$ref": "#/$defs/ServerWindowMetrics"}, {"type": "null"}]},
             "tester": {"anyOf": [{"$ref": "#/$defs/TesterWindowMetrics"}, {"type": "null"}]},

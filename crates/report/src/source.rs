@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use measure::link::{DOWNLINK, UPLINK};
 use measure::server::ServerLog;
 use measure::totals::seconds_until;
 use measure::{
@@ -13,11 +14,11 @@ use runfile::{ClientOutcome, Reader, Subject};
 
 use crate::ReportError;
 use crate::limits::{Evidence, Whose};
-use crate::loss;
+use crate::loss::{self, OnLink};
 use crate::metrics::{Metrics, tidy};
 use crate::model::{
-    Clients, Event, Failure, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting, Tester,
-    Threshold, Verdict,
+    Clients, Event, Failure, Link, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
+    Tester, Threshold, Verdict,
 };
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
@@ -25,6 +26,9 @@ use crate::window::{SubjectWindow, WindowRow};
 /// The subjects that are no population.
 const SERVER: &str = "server";
 const TESTER: &str = "tester";
+
+/// What each link of the run was asked to do, in words, by the names of its directions.
+const LINKS: &str = "links";
 
 /// How many events a report carries at most: the oldest. All are in the run file.
 const EVENTS_MAX: usize = 10_000;
@@ -104,16 +108,16 @@ impl Sums {
                     totals.add_until(&window, row.start, row.seconds, stopped_at);
                 }
                 let catalogue = totals.catalogue();
-                let whose = match reader
-                    .subjects()
-                    .iter()
-                    .find(|subject| subject.name == name)
-                {
-                    Some(subject) if subject.kind == SERVER => Whose::Server,
-                    Some(subject) if subject.kind == TESTER => Whose::Tester,
-                    _ => Whose::Population,
+                let subject = reader.subjects().iter().find(|one| one.name == name);
+                let whose = match subject {
+                    Some(subject) if subject.kind == SERVER => Some(Whose::Server),
+                    Some(subject) if subject.kind == TESTER => Some(Whose::Tester),
+                    Some(subject) if is_link(subject) => None,
+                    _ => Some(Whose::Population),
                 };
-                if row.seconds > 0.0 {
+                if let Some(whose) = whose
+                    && row.seconds > 0.0
+                {
                     sums.evidence.add(whose, catalogue, &window, row.seconds);
                 }
                 let whole = sums.whole.entry(name).or_default();
@@ -182,7 +186,23 @@ impl Report {
             .unwrap_or_default();
         let unknown: Vec<String> = noted(reader, "unknown")?;
         tester.forget(|name| unknown.iter().any(|unknown| unknown == name));
-        let seen: Vec<&Metrics> = populations.iter().map(|found| &found.metrics).collect();
+        let asked: BTreeMap<String, String> = noted(reader, LINKS)?;
+        let links = reader.subjects().iter().filter(|subject| is_link(subject));
+        let links: Vec<Link> = links
+            .map(|subject| Link {
+                name: subject.name.clone(),
+                link: asked.get(&subject.name).cloned().unwrap_or_default(),
+                metrics: sums.metrics(subject),
+            })
+            .collect();
+        let dropped = |name: &str| {
+            let link = links.iter().find(|link| link.name == name)?;
+            Some(link.metrics.value("lost")?.max(0.0) as u64)
+        };
+        let seen: Vec<(&Metrics, Option<OnLink>)> = populations
+            .iter()
+            .map(|found| (&found.metrics, OnLink::of(&found.name, dropped)))
+            .collect();
         let (each, where_lost) = loss::attribute(&seen, &tester);
         for (population, lost) in populations.iter_mut().zip(each) {
             population.where_lost = lost;
@@ -210,6 +230,7 @@ impl Report {
             verdict,
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
+            links,
             media: noted(reader, "media")?,
             sources: noted(reader, "sources")?,
             server,
@@ -278,6 +299,9 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
                 (None, _) => {}
                 (Some(window), SERVER) => line.server = Some(window),
                 (Some(window), TESTER) => line.tester = Some(window),
+                (Some(window), _) if is_link(subject) => {
+                    line.links.push((subject.name.clone(), window));
+                }
                 (Some(window), _) => line.populations.push((subject.name.clone(), window)),
             }
         }
@@ -313,9 +337,14 @@ fn cpu_per_message(
     (messages > 0.0).then(|| tidy(cpu * seconds / messages))
 }
 
-/// Whether it is a population, and neither the server nor the tester.
+/// Whether it is a population, and neither the server, the tester nor a link.
 pub(crate) fn is_population(subject: &Subject) -> bool {
-    subject.kind != SERVER && subject.kind != TESTER
+    subject.kind != SERVER && subject.kind != TESTER && !is_link(subject)
+}
+
+/// Whether it is a direction of an emulated link.
+pub(crate) fn is_link(subject: &Subject) -> bool {
+    [UPLINK, DOWNLINK].contains(&subject.kind.as_str())
 }
 
 fn clients(

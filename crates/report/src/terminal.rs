@@ -4,6 +4,7 @@
 //! Was the tester fit to tell? Where is the rest? What few look for is left to `-v`.
 
 mod given_back;
+mod links;
 mod sources;
 mod tester;
 mod verdict;
@@ -63,6 +64,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     for population in &report.populations {
         screen.population(population, report);
     }
+    screen.links(report);
     screen.ports_used_up(&report.events);
     if let Some(server) = &report.server {
         screen.server(server, &report.events);
@@ -333,6 +335,9 @@ impl Screen {
     fn everything(&mut self, report: &Report) {
         for population in &report.populations {
             self.table(&population.name, &population.metrics);
+        }
+        for link in &report.links {
+            self.table(&link.name, &link.metrics);
         }
         if let Some(server) = &report.server {
             self.table("server", server);

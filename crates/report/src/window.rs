@@ -16,6 +16,8 @@ pub struct WindowRow {
     pub seconds: f64,
     /// What each population saw, by its name.
     pub populations: Vec<(String, SubjectWindow)>,
+    /// What each direction of an emulated link did, by its name.
+    pub links: Vec<(String, SubjectWindow)>,
     /// What the server under test spent, where one was observed.
     pub server: Option<SubjectWindow>,
     /// What the tester spent.
@@ -114,10 +116,16 @@ impl Serialize for WindowRow {
             self.server.as_ref().map(flat),
             self.tester.as_ref().map(flat),
         );
-        let mut row = serializer.serialize_struct("WindowRow", 5)?;
+        let links: Vec<_> = self
+            .links
+            .iter()
+            .map(|(name, window)| (name, Ordered(&window.metrics)))
+            .collect();
+        let mut row = serializer.serialize_struct("WindowRow", 6)?;
         row.serialize_field("start", &self.start)?;
         row.serialize_field("seconds", &self.seconds)?;
         row.serialize_field("populations", &Ordered(&populations))?;
+        row.serialize_field("links", &Ordered(&links))?;
         row.serialize_field("server", &server.as_deref().map(Ordered))?;
         row.serialize_field("tester", &tester.as_deref().map(Ordered))?;
         row.end()
@@ -179,14 +187,13 @@ mod tests {
             start: 2.0,
             seconds: 1.0,
             populations: vec![("viewers".to_owned(), window)],
-            server: None,
-            tester: None,
+            ..WindowRow::default()
         };
         assert_eq!(
             serde_json::to_string(&row).expect("it has string keys"),
             concat!(
                 r#"{"start":2.0,"seconds":1.0,"populations":{"viewers":{"failures":{"timed_out":1},"#,
-                r#""metrics":{"sent":4,"came":3,"delay":null,"loss":0.25}}},"server":null,"tester":null}"#
+                r#""metrics":{"sent":4,"came":3,"delay":null,"loss":0.25}}},"links":{},"server":null,"tester":null}"#
             )
         );
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Problem;
+use crate::link_keys::LinkKeys;
 use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
@@ -82,6 +83,7 @@ impl Overrides {
         let mut known: Vec<String> = top.map(|&key| key.to_owned()).collect();
         known.extend(nested("tester", section::keys::<TesterKeys>()));
         known.extend(nested("tester__health", section::keys::<HealthKeys>()));
+        known.extend(nested("link", section::keys::<LinkKeys>()));
         known.extend(nested("server", section::keys::<ServerKeys>()));
         known.extend(self.reserved.iter().filter_map(|name| {
             let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;

@@ -147,6 +147,13 @@ impl Scenario {
             }
         }
         lines.extend(self.network.line().map(str::to_owned));
+        for placed in self.links() {
+            let whose = match placed.population {
+                Some(population) => format!("{population} alone, to "),
+                None => "between clients and ".to_owned(),
+            };
+            lines.push(format!("link: {whose}the server: {}", placed.link.line()));
+        }
         for source in &self.sources {
             lines.push(source.line());
         }

@@ -10,11 +10,14 @@
 mod apply;
 mod collector;
 mod describe;
+mod emulated_link;
 mod entry;
 mod error;
 mod fields;
 mod group;
 mod keys;
+mod link_keys;
+mod link_places;
 mod masking;
 mod model;
 mod names;
@@ -42,9 +45,11 @@ mod yaml;
 use std::path::Path;
 
 pub use describe::{Description, PopulationPlan};
+pub use emulated_link::{DEFAULT_MTU, Link};
 pub use entry::{ConfigFile, EntryReady, Filled, ServerEntry, Use, Values, Version};
 pub use error::{Problem, ScenarioError};
 pub use group::Group;
+pub use link_places::PlacedLink;
 pub use masking::{MASK, is_secret_name, mask_text};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
@@ -96,6 +101,13 @@ impl Scenario {
         for source in &mut self.sources {
             if let (Some(file), Some(folder)) = (&mut source.file, folder) {
                 *file = folder.join(&*file);
+            }
+        }
+        let own = self.populations.iter_mut();
+        let links = own.filter_map(|population| population.link.as_mut());
+        for link in links.chain(&mut self.link) {
+            if let (Some(trace), Some(folder)) = (&mut link.trace, folder) {
+                *trace = folder.join(&*trace);
             }
         }
         for population in &mut self.populations {

@@ -11,6 +11,7 @@ use protocol::registry::ClientConfig;
 use protocol::source::{DEFAULT_RATE, Target};
 use serde::{Deserialize, Serialize};
 
+use crate::emulated_link::Link;
 use crate::group::Group;
 use crate::network::Network;
 use crate::words::words;
@@ -39,6 +40,10 @@ pub struct Scenario {
     /// The network that clients, sources and the server are in. Default: this machine's own.
     #[serde(skip_serializing_if = "is_own")]
     pub network: Network,
+    /// The emulated link that clients and server are tied by, but for populations that have their
+    /// own. Only in a [`Network::Veth`]. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
     /// What the run sends to multicast groups itself, in the order in which it is written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<MulticastSource>,
@@ -224,6 +229,10 @@ pub struct Population {
     pub load: Load,
     /// When a client leaves.
     pub leave: Leave,
+    /// The emulated link that its clients have for themselves. Default: they share
+    /// [`Scenario::link`], where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
     /// The protocol and its own keys.
     #[serde(serialize_with = "by_protocol")]
     pub config: ClientConfig,

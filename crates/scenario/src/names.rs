@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::node::{Entry, shown};
 
 /// Names that thresholds use for something else.
-const RESERVED: [&str; 2] = ["server", "tester"];
+const RESERVED: [&str; 4] = ["server", "tester", "uplink", "downlink"];
 
 /// The longest name of a population.
 const MAX_NAME: usize = 64;
@@ -45,7 +45,7 @@ pub(crate) fn schema(thing: Json) -> Schema {
         "minProperties": 1,
         "propertyNames": {
             "pattern": "^[a-z][a-z0-9_]{0,63}$",
-            "not": { "enum": ["server", "tester"] }
+            "not": { "enum": RESERVED }
         },
         "additionalProperties": thing
     })

@@ -1,5 +1,6 @@
 //! One population: whom it asks, how, how many, and until when.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
@@ -14,9 +15,9 @@ use crate::collector::{Form, join};
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::keys::NodeReader;
+use crate::link_keys::{self, LinkKeys};
 use crate::model::{Leave, Pick, Population};
 use crate::nearest::{nearest, suggest};
-use crate::network::Network;
 use crate::node::{Entry, Node, Value, shown};
 use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::{names, urls};
@@ -44,6 +45,10 @@ pub(crate) struct PopulationKeys {
     rejoin: Key<bool>,
     #[schemars(with = "LoadSpec")]
     load: Key<Raw>,
+    /// An emulated link to the server that these clients have for themselves, in place of the one
+    /// that the others share.
+    #[schemars(with = "LinkKeys")]
+    link: Key<Raw>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -138,10 +143,11 @@ fn leave_schema(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "const": "at_end" }, LeaveKeys::json_schema(generator)] })
 }
 
-/// Reads a population of a run that lasts so long, where that is written.
+/// Reads a population whose clients find the server at that address, of a run that lasts so long,
+/// where that is written.
 pub(crate) fn read(
     entry: &Entry,
-    network: Network,
+    server: IpAddr,
     duration: Option<Duration>,
     problems: &mut Vec<Problem>,
 ) -> Option<Population> {
@@ -151,15 +157,15 @@ pub(crate) fn read(
     let keys: PopulationKeys = section::read_open(node, &path, FORMS, problems)?;
     let urls = node
         .get("urls")
-        .map(|node| {
-            let server = Some(network.server_address());
-            urls::read(node, &join(&path, "urls"), server, problems)
-        })
+        .map(|node| urls::read(node, &join(&path, "urls"), Some(server), problems))
         .unwrap_or_default();
     let protocol = protocol(node, &path, &urls, problems);
     let pick = pick(node, &path, problems);
     let leave = leave(node, &path, problems);
     let rejoin = keys.rejoin.or(false);
+    let link = node
+        .get("link")
+        .and_then(|node| link_keys::read(node, &join(&path, "link"), problems));
     let shape = node
         .get("load")
         .and_then(|node| shape(node, &join(&path, "load"), problems));
@@ -213,6 +219,7 @@ pub(crate) fn read(
             rejoin,
         },
         leave,
+        link,
         config,
     })
 }

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use measure::link::{DOWNLINK, UPLINK};
 use measure::units::TimeSpan;
-use measure::{Catalogue, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use measure::{Catalogue, LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::collector::Form;
+use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, unknown_keys, wrong_type};
+use crate::link_keys::{self, LinkKeys};
+use crate::link_places;
 use crate::model::{
     DEFAULT_STOP_TIMEOUT, Population, Scenario, Server, ServerStart, StopAt, Threshold,
 };
@@ -36,6 +40,10 @@ pub(crate) struct ScenarioKeys {
     /// a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the
     /// server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
     network: Key<Network>,
+    /// An emulated link between clients and server, which are in networks that are made for the
+    /// run (`network: veth`): delay, loss, rate, queue.
+    #[schemars(with = "LinkKeys")]
+    link: Key<Raw>,
     /// What the run itself sends to multicast groups, by name, from before the server starts until
     /// every client has ended.
     #[schemars(schema_with = "sources::schema")]
@@ -151,7 +159,16 @@ pub(crate) fn scenario(
     let mut server = root
         .get("server")
         .and_then(|node| server::read(node, &overrides.known_servers, problems));
-    let network = keys.network.or(Network::default());
+    let linked = link_keys::entries(root).next();
+    // Where packets pass a link, they pass from one network to another.
+    let usual = match linked {
+        Some(_) => Network::Veth,
+        None => Network::default(),
+    };
+    let network = keys.network.or(usual);
+    let link = root
+        .get("link")
+        .and_then(|node| link_keys::read(node, "link", problems));
     let sources = root
         .get("sources")
         .map(|node| sources::read(node, network, problems))
@@ -185,7 +202,23 @@ pub(crate) fn scenario(
         .get("clients")
         .map(|node| populations(node, network, duration.map(|span| span.0), problems))
         .unwrap_or_default();
-    if let Some(entry) = root.entry("network") {
+    link_places::check_names(&populations, root, problems);
+    if let (Some(linked), Some(entry), false) =
+        (linked, root.entry("network"), network == Network::Veth)
+    {
+        problems.push(
+            Problem::new(
+                &linked.key_origin,
+                format!(
+                    "a link is between two networks, and all is in one: `network: {}`",
+                    network.name()
+                ),
+            )
+            .other(&entry.node.origin, "said here")
+            .help("write `network: veth`, or take `network` out"),
+        );
+    }
+    if let Some(entry) = root.entry("network").or(linked) {
         let has = (server.as_ref(), populations.as_slice());
         // A server that could not be read is no server that is missing.
         if problems.is_empty() {
@@ -193,9 +226,10 @@ pub(crate) fn scenario(
         }
     }
     let has_server = root.entry("server").is_some();
+    let links = (link.as_ref(), populations.as_slice());
     let thresholds = root
         .get("thresholds")
-        .map(|node| thresholds(node, &populations, has_server, problems))
+        .map(|node| thresholds(node, links, has_server, problems))
         .unwrap_or_default();
     of_series(root, problems);
     unknown_keys(root, "", section::keys::<ScenarioKeys>(), problems);
@@ -203,6 +237,7 @@ pub(crate) fn scenario(
         name: keys.name.0.unwrap_or_else(|| name.to_owned()),
         server,
         network,
+        link,
         sources,
         populations,
         duration: duration.map(|span| span.0),
@@ -251,6 +286,10 @@ fn check_network(
     if network == Network::Own {
         return;
     }
+    let what = match entry.key.as_str() {
+        "network" => format!("`network: {}` is", network.name()),
+        _ => "a link needs networks that are".to_owned(),
+    };
     let why = match server.map(|server| &server.start) {
         Some(ServerStart::Launch { .. } | ServerStart::Command(_)) => None,
         Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
@@ -272,9 +311,12 @@ fn check_network(
         problems.push(
             Problem::new(
                 &entry.node.origin,
-                format!("`network: {}` is made for the run: {why}", network.name()),
+                format!("{what} made for the run: {why}"),
             )
-            .help("let the run start the server (`launch` or `command`), or take `network` out"),
+            .help(format!(
+                "let the run start the server (`launch` or `command`), or take `{}` out",
+                entry.key
+            )),
         );
     }
 }
@@ -323,15 +365,19 @@ fn populations(
         );
         return Vec::new();
     }
-    entries
-        .iter()
-        .filter_map(|entry| population::read(entry, network, duration, problems))
-        .collect()
+    let read = |(at, entry): (usize, &Entry)| {
+        let server = match entry.node.entry("link") {
+            Some(_) => link_places::own_server_address(at),
+            None => network.server_address(),
+        };
+        population::read(entry, server, duration, problems)
+    };
+    entries.iter().enumerate().filter_map(read).collect()
 }
 
 fn thresholds(
     node: &Node,
-    populations: &[Population],
+    (link, populations): (Option<&Link>, &[Population]),
     has_server: bool,
     problems: &mut Vec<Problem>,
 ) -> Vec<Threshold> {
@@ -365,6 +411,9 @@ fn thresholds(
         subjects.push(("server", SERVER_CATALOGUE));
     }
     subjects.push(("tester", TESTER_CATALOGUE));
+    let of_links = link_places::subjects(link, populations);
+    let of_links = of_links.iter().map(|name| (name.as_str(), LINK_CATALOGUE));
+    subjects.extend(of_links);
     // Where a population could not be read its thresholds cannot be judged.
     let broken = !problems.is_empty();
     let mut thresholds = Vec::new();
@@ -448,11 +497,16 @@ fn check_threshold(
         )
         .help("launch it with `server: {command: [...]}` or watch it with `server: {observe: {pid: 123}}`"));
     }
-    if broken
-        && subjects
-            .iter()
-            .all(|(name, _)| *name != threshold.subject())
-    {
+    let no_such = subjects
+        .iter()
+        .all(|(name, _)| *name != threshold.subject());
+    if no_such && [UPLINK, DOWNLINK].contains(&threshold.subject()) {
+        return Err(
+            Problem::new(&node.origin, named("the scenario has no `link` to measure"))
+                .help("write one, such as `link: {rtt: 178ms, loss: 0.5%}`"),
+        );
+    }
+    if broken && no_such {
         return Ok(());
     }
     threshold.check(subjects).map_err(located)

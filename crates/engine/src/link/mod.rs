@@ -88,6 +88,8 @@ pub struct Emulator {
 enum Wish {
     /// Begin the record, with that clock.
     Begin(Clock, Box<Plan>),
+    /// End the record, and hand over the rest of it; go on carrying packets.
+    EndRecord,
     /// End when what is under way has arrived, and hand over the rest of the record.
     End,
 }
@@ -141,6 +143,13 @@ impl Emulator {
     /// Begins the record at the time 0 of that clock; what is lost and when is counted from here.
     pub fn begin(&self, clock: &Clock) {
         self.tell(Wish::Begin(clock.same_start(), Box::new(self.plan.clone())));
+    }
+
+    /// Ends the record, in the middle of a window, and gives what was not taken of it yet. The link
+    /// goes on carrying packets.
+    pub fn end_record(&self) -> Option<LinkWindow> {
+        self.tell(Wish::EndRecord);
+        self.take(|window| window.is_last)
     }
 
     /// What it did in the window of that number, and in those before that were not taken yet.
@@ -235,6 +244,10 @@ impl Carrier {
                     self.begin(clock, *plan);
                     pace = Pace::new(self.clock.now());
                     look = self.clock.now();
+                }
+                Ok(Wish::EndRecord) => {
+                    self.next_window = Time::NEVER;
+                    self.hand_over(true);
                 }
                 Ok(Wish::End) => end = Some(self.clock.now() + LAST),
                 // Whoever it was for is gone.

@@ -9,8 +9,9 @@ use runfile::Reader;
 use serde_json::Value;
 
 use crate::human::figure;
+use crate::link::RULES;
 use crate::model::Report;
-use crate::source::is_population;
+use crate::source::{is_link, is_population};
 
 /// The most distributions that are drawn of one population.
 const DISTRIBUTIONS_MAX: usize = 10;
@@ -34,6 +35,7 @@ pub(super) enum Probe {
 pub(super) enum Place {
     Anywhere,
     Elsewhere,
+    Link,
     Kernel,
     Tester,
 }
@@ -135,6 +137,7 @@ pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
         match subject.kind.as_str() {
             "server" => server(at, subject.catalogue, &mut charts),
             "tester" => tester(at, subject.catalogue, report, &mut charts),
+            _ if is_link(subject) => link(at, subject.catalogue, &mut charts),
             _ => {
                 let load = load_of(reader, &subject.name);
                 population(at, subject.catalogue, load, &mut charts);
@@ -156,6 +159,7 @@ pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
     // Populations first, in their order, each with what was demanded of it.
     let rank = |chart: &Chart| match reader.subjects().get(chart.subject) {
         Some(subject) if is_population(subject) => chart.subject,
+        Some(subject) if is_link(subject) => usize::MAX - 2,
         Some(subject) if subject.kind == "server" => usize::MAX - 1,
         _ => usize::MAX,
     };
@@ -247,7 +251,7 @@ fn loss(at: usize) -> Chart {
         metric: Some(match place {
             Place::Anywhere => "loss",
             Place::Tester => "lost_in_tester",
-            Place::Elsewhere | Place::Kernel => "lost",
+            Place::Elsewhere | Place::Kernel | Place::Link => "lost",
         }),
         probe: Probe::Lost(at, place),
         planned: false,
@@ -256,6 +260,7 @@ fn loss(at: usize) -> Chart {
     Chart::new("Loss, by where it happened", at, Unit::Ratio).with([
         part("all", Place::Anywhere, false),
         part("in the network or the server", Place::Elsewhere, true),
+        part("on the emulated link", Place::Link, true),
         part("in this machine's kernel", Place::Kernel, true),
         part("in the tester", Place::Tester, true),
     ])
@@ -323,6 +328,42 @@ fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
     charts.push(
         Chart::new("Server: drops and complaints, per second", at, Unit::Count).with(dropped),
     );
+}
+
+fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
+    let figure = |name: &str, label: &str| {
+        let metric = catalogue.find(name)?;
+        Some(Line {
+            only_seen: true,
+            ..line(label, at, metric, Statistic::Value)
+        })
+    };
+    let per_second = |(name, label): (&str, &str)| {
+        let metric = catalogue.find(name)?;
+        Some(Line {
+            probe: Probe::PerSecond(at, metric),
+            ..figure(name, label)?
+        })
+    };
+    let lost = RULES.into_iter().filter_map(per_second);
+    charts.push(Chart::new("Packets lost on the link, per second", at, Unit::Count).with(lost));
+    let share = figure("loss", "lost on the link");
+    charts.push(Chart::new("Loss of the link", at, Unit::Ratio).with(share));
+    let rate = figure("bitrate", "delivered");
+    charts.push(Chart::new("Bit rate of the link", at, Unit::BitsPerSecond).with(rate));
+    let queue = figure("queue_bytes", "the most in a window");
+    charts.push(Chart::new("Queue of the link", at, Unit::Bytes).with(queue));
+    for (name, title) in [
+        ("planned_delay", "Planned delay of the link"),
+        ("delay", "Delay of the link"),
+        ("lateness", "Lateness of the link"),
+    ] {
+        let metric = catalogue.find(name);
+        charts.extend(metric.map(|metric| Chart {
+            title: title.to_owned(),
+            ..bands(at, metric)
+        }));
+    }
 }
 
 fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Chart>) {

@@ -12,7 +12,7 @@ use super::charts::{Chart, Place, Probe, charts, held, words};
 use super::heat::Heat;
 use super::thin::{Thinned, rounded};
 use crate::ReportError;
-use crate::loss::{self, WhereLost};
+use crate::loss::{self, OnLink, WhereLost};
 use crate::metrics::Metrics;
 use crate::model::Report;
 use crate::source::is_population;
@@ -106,7 +106,16 @@ impl<'a> Seen<'a> {
         let of_populations: Vec<Metrics> = populations.iter().map(|&at| metrics(at)).collect();
         let tester = subjects.iter().position(|subject| subject.kind == "tester");
         let tester = tester.map(metrics).unwrap_or_default();
-        let all: Vec<&Metrics> = of_populations.iter().collect();
+        let dropped = |name: &str| {
+            let at = subjects.iter().position(|subject| subject.name == name)?;
+            let lost = totals[at].as_ref()?.named("lost", Statistic::Value)?;
+            Some(lost.max(0.0) as u64)
+        };
+        let all: Vec<(&Metrics, Option<OnLink>)> = populations
+            .iter()
+            .zip(&of_populations)
+            .map(|(&at, metrics)| (metrics, OnLink::of(&subjects[at].name, dropped)))
+            .collect();
         let (each, _) = loss::attribute(&all, &tester);
         let mut lost = vec![None; subjects.len()];
         for (at, found) in populations.into_iter().zip(each) {
@@ -132,6 +141,7 @@ impl<'a> Seen<'a> {
             Place::Anywhere => Some(lost.lost),
             Place::Elsewhere => lost.elsewhere,
             Place::Kernel => lost.in_kernel,
+            Place::Link => lost.on_link,
             Place::Tester => lost.in_tester,
         };
         (expected > 0.0).then_some(packets? as f64 / expected)

@@ -13,6 +13,7 @@ use super::course::{Course, unit};
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
 use crate::human::{count, digits, figure, figure_or_dash, length, plural, span};
+use crate::link::{RULES, distribution as distribution_of};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
 use crate::rows::{Shown, rows};
@@ -39,6 +40,7 @@ pub(super) fn head(
         "populations": report.populations.iter()
             .map(|population| self::population(population, report))
             .collect::<Vec<_>>(),
+        "links": report.links.iter().map(link).collect::<Vec<_>>(),
         "server": report.server.as_ref().map(|server| self::server(server, report)),
         "limits": report.server_limits.iter().map(|limit| &limit.text).collect::<Vec<_>>(),
         "tester": tester(report),
@@ -337,6 +339,52 @@ fn parts(text: &str) -> (&str, &str) {
     }
 }
 
+/// One direction of an emulated link.
+fn link(link: &model::Link) -> Value {
+    let metrics = &link.metrics;
+    let plain = |name: &str| {
+        let found = metrics.find(name)?;
+        let MetricFigures::Value(Some(value)) = found.figures else {
+            return None;
+        };
+        Some(figure(found.unit, value))
+    };
+    let why = RULES.into_iter().filter_map(|(name, words)| {
+        let lost = metrics.value(name).filter(|&lost| lost > 0.0)?;
+        Some(format!("{} {words}", count(lost)))
+    });
+    let why = why.collect::<Vec<_>>().join(", ");
+    let time = |label: &str, name: &str, rest: String| {
+        let found = distribution_of(metrics, name)?;
+        let first = figure(measure::Unit::Seconds, found.p99);
+        Some(json!({"label": label, "metric": name, "first": first, "of": "p99", "rest": rest}))
+    };
+    let planned = distribution_of(metrics, "planned_delay").map_or_else(String::new, |found| {
+        format!("planned {}", figure(measure::Unit::Seconds, found.p99))
+    });
+    let most = distribution_of(metrics, "lateness").map_or_else(String::new, |found| {
+        format!("max {}", figure(measure::Unit::Seconds, found.max))
+    });
+    let queue = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0);
+    let cards = [
+        plain("packets").map(|packets| {
+            let rest = plain("bitrate").unwrap_or_default();
+            json!({"label": "packets", "metric": "packets", "first": packets, "rest": rest})
+        }),
+        plain("loss").map(|loss| {
+            json!({"label": "lost on the link", "metric": "loss", "first": loss, "rest": why})
+        }),
+        queue.map(|queue| {
+            let first = figure(measure::Unit::Bytes, queue.max);
+            json!({"label": "queue", "metric": "queue_bytes", "first": first, "of": "peak", "rest": ""})
+        }),
+        time("delay", "delay", planned),
+        time("late by", "lateness", most),
+    ];
+    let cards: Vec<Value> = cards.into_iter().flatten().collect();
+    json!({"name": link.name, "asked": link.link, "figures": cards})
+}
+
 fn server(server: &Metrics, report: &Report) -> Value {
     let card = |label: &str, name: &str, rest: String| {
         let found = server.find(name)?;
@@ -438,6 +486,8 @@ fn metrics(report: &Report) -> Vec<Value> {
     let mut all: Vec<(&str, &Metrics)> = populations
         .map(|population| (population.name.as_str(), &population.metrics))
         .collect();
+    let links = report.links.iter();
+    all.extend(links.map(|link| (link.name.as_str(), &link.metrics)));
     all.extend(report.server.iter().map(|server| ("server", server)));
     all.push(("tester", &report.tester.metrics));
     let rows = |metrics: &Metrics| -> Vec<Value> {

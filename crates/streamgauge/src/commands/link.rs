@@ -7,9 +7,8 @@ use std::process::{Child, Command, ExitStatus};
 
 use engine::link::{Behind, LinkWindow, Plan};
 use link::LinkConfig;
+use measure::Totals;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
-use measure::{Statistic, Totals};
-use report::human::{count, length, plural, ratio, seconds};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -150,7 +149,8 @@ fn show(
     });
     let mut reasons = Vec::new();
     for (name, totals) in &directions {
-        console.say(&line(name, totals));
+        let metrics = report::metrics::Metrics::of(totals);
+        console.say(&format!("{name:<9} {}", report::link::line(&metrics)));
         reasons.extend(measure::link::unfit(totals).map(|reason| format!("{name}: {reason}")));
     }
     for reason in &reasons {
@@ -175,60 +175,4 @@ fn show(
         })?;
     }
     Ok(reasons.is_empty())
-}
-
-/// What one direction did.
-fn line(name: &str, totals: &Totals) -> String {
-    let value = |metric| totals.named(metric, Statistic::Value).unwrap_or(0.0);
-    let mut line = format!(
-        "{name:<9} {}",
-        plural(value("packets"), "packet", "packets")
-    );
-    let lost = value("lost");
-    if lost > 0.0 {
-        let share = totals.named("loss", Statistic::Value).unwrap_or(0.0);
-        let why: Vec<String> = [
-            ("lost_by_chance", "by chance"),
-            ("lost_in_outages", "in outages"),
-            ("lost_too_long", "too long"),
-            ("lost_queue_full", "queue full"),
-            ("lost_by_codel", "by CoDel"),
-        ]
-        .into_iter()
-        .filter(|&(metric, _)| value(metric) > 0.0)
-        .map(|(metric, words)| format!("{} {words}", count(value(metric))))
-        .collect();
-        line += &format!(
-            ", {} lost ({}): {}",
-            count(lost),
-            ratio(share),
-            why.join(", ")
-        );
-    } else {
-        line += ", none lost";
-    }
-    for (metric, words) in [
-        ("duplicated", "duplicated"),
-        ("reordered", "reordered"),
-        ("corrupted", "corrupted"),
-    ] {
-        if value(metric) > 0.0 {
-            line += &format!(", {} {words}", count(value(metric)));
-        }
-    }
-    if let Some(queue) = totals
-        .named("queue_bytes", Statistic::Max)
-        .filter(|&queue| queue > 0.0)
-    {
-        line += &format!("; queue up to {}", length(queue));
-    }
-    let time = |metric, statistic| totals.named(metric, statistic).map(seconds);
-    let [p50, p99] = [0.5, 0.99].map(Statistic::Quantile);
-    if let (Some(planned), Some(real)) = (time("planned_delay", p50), time("delay", p50)) {
-        line += &format!("; delay p50 {real} (planned {planned})");
-    }
-    if let (Some(late), Some(most)) = (time("lateness", p99), time("lateness", Statistic::Max)) {
-        line += &format!("; late p99 {late}, max {most}");
-    }
-    line
 }

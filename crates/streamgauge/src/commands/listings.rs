@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use measure::metric::MetricSource;
-use measure::{Catalogue, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
 use protocol::registry::PROTOCOLS;
 use serde_json::{Value, json};
 
@@ -27,6 +27,8 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
         let title = format!("a population that speaks {}", protocol.name);
         list(&mut text, &title, protocol.catalogue, wanted);
     }
+    let link = "uplink and downlink, the directions of an emulated link";
+    list(&mut text, link, LINK_CATALOGUE, wanted);
     list(&mut text, "server", SERVER_CATALOGUE, wanted);
     list(&mut text, "tester", TESTER_CATALOGUE, wanted);
     if text.is_empty() {
@@ -42,8 +44,8 @@ fn unknown(wanted: &str) -> Failure {
     ))
 }
 
-/// Every metric as data, by what it is measured of: `population` (of a protocol), `server` or
-/// `tester`.
+/// Every metric as data, by what it is measured of: `population` (of a protocol), `uplink`,
+/// `downlink`, `server` or `tester`.
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
         let metrics = catalogue.metrics();
@@ -57,6 +59,8 @@ fn metrics_json(wanted: &str) -> Result<Value, Failure> {
         .iter()
         .map(|protocol| subject("population", Some(protocol.name), protocol.catalogue))
         .collect();
+    subjects.push(subject("uplink", None, LINK_CATALOGUE));
+    subjects.push(subject("downlink", None, LINK_CATALOGUE));
     subjects.push(subject("server", None, SERVER_CATALOGUE));
     subjects.push(subject("tester", None, TESTER_CATALOGUE));
     subjects.retain(|subject| subject["metrics"] != json!([]));

@@ -54,6 +54,34 @@ const SOME_CONNECTIONS: &[&str] = &[
     "clients.users.load.ramp=500ms",
 ];
 
+/// Those with an emulated link, which the run makes itself.
+const LINKS: [Example; 3] = [
+    Example {
+        file: "link-changes.yaml",
+        set: &[
+            "duration=7s",
+            "link.outages=[5s..5500ms]",
+            "link.stages=[{at: 2s, loss: 2%}, {at: 4s, loss: 0%}]",
+            LATE_LINK,
+        ],
+    },
+    Example {
+        file: "link-places.yaml",
+        set: &[
+            "duration=4s",
+            "clients.viewers.load={clients: 4, ramp: 500ms}",
+            "vary.link.rtt=[178ms]",
+            LATE_LINK,
+        ],
+    },
+    Example {
+        file: "link-two-populations.yaml",
+        set: &["duration=5s", LATE_LINK],
+    },
+];
+/// Tests share this machine with much else.
+const LATE_LINK: &str = "tester.health.link_lateness_p99=1s";
+
 /// Those that compare relays. Few machines have the relays, so the reference relay takes their
 /// place.
 const RELAYS: [Example; 4] = [
@@ -181,7 +209,8 @@ fn every_example_is_run_by_a_test() {
         .map(|entry| entry.expect("it can be read").file_name().into_string())
         .map(|name| name.expect("a plain name"))
         .collect();
-    let tested = MESSAGES.iter().chain(&RELAYS).chain(&LAUNCHED);
+    let tested = MESSAGES.iter().chain(&LINKS).chain(&RELAYS);
+    let tested = tested.chain(&LAUNCHED);
     let tested: BTreeSet<String> = tested
         .map(|example| example.file)
         .chain(PREPARED)
@@ -211,6 +240,18 @@ fn examples_of_messages_run() {
     let _media = a_little();
     let Some(space) = space() else { return };
     for example in MESSAGES {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_of_links_run() {
+    let _media = a_little();
+    if !Path::new("/dev/net/tun").exists() {
+        return;
+    }
+    let Some(space) = space() else { return };
+    for example in LINKS {
         run_it(&space, example.file, example.set, &[]);
     }
 }

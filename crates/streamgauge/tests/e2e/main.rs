@@ -14,6 +14,7 @@ mod http_ts;
 mod kept;
 mod limits;
 mod link;
+mod linked_runs;
 mod live;
 mod media;
 mod message_limits;

@@ -1,0 +1,92 @@
+//! What an emulated link did, in words.
+
+use measure::Unit;
+
+use crate::human::{count, plural, ratio, seconds};
+use crate::metrics::{Distribution, MetricFigures, Metrics};
+
+/// Why packets are lost on a link: the metric, and in words.
+pub(crate) const RULES: [(&str, &str); 5] = [
+    ("lost_by_chance", "by chance"),
+    ("lost_in_outages", "in outages"),
+    ("lost_too_long", "too long"),
+    ("lost_queue_full", "queue full"),
+    ("lost_by_codel", "by CoDel"),
+];
+
+/// What one direction did, in one line. Its figures are of [`measure::LINK_CATALOGUE`].
+pub fn line(metrics: &Metrics) -> String {
+    let [packets, times] = lines(metrics);
+    match times.is_empty() {
+        true => packets,
+        false => format!("{packets}; {times}"),
+    }
+}
+
+/// The same in two: what became of packets, and when they left. The second is empty where none did.
+pub(crate) fn lines(metrics: &Metrics) -> [String; 2] {
+    [packets(metrics), times(metrics)]
+}
+
+fn packets(metrics: &Metrics) -> String {
+    let value = |metric| metrics.value(metric).unwrap_or(0.0);
+    let mut line = plural(value("packets"), "packet", "packets");
+    let lost = value("lost");
+    if lost > 0.0 {
+        let why: Vec<String> = RULES
+            .into_iter()
+            .filter(|&(metric, _)| value(metric) > 0.0)
+            .map(|(metric, words)| format!("{} {words}", count(value(metric))))
+            .collect();
+        line += &format!(
+            ", {} lost ({}): {}",
+            count(lost),
+            ratio(value("loss")),
+            why.join(", ")
+        );
+    } else {
+        line += ", none lost";
+    }
+    for name in ["duplicated", "reordered", "corrupted"] {
+        if value(name) > 0.0 {
+            line += &format!(", {} {name}", count(value(name)));
+        }
+    }
+    if value("overload") > 0.0 {
+        line += &format!("; {} dropped by its own fault", count(value("overload")));
+    }
+    line
+}
+
+fn times(metrics: &Metrics) -> String {
+    let distribution = |name: &str| distribution(metrics, name);
+    let mut parts = Vec::new();
+    if let Some(queue) = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0) {
+        parts.push(format!(
+            "queue up to {}",
+            crate::human::figure(Unit::Bytes, queue.max)
+        ));
+    }
+    if let (Some(planned), Some(real)) = (distribution("planned_delay"), distribution("delay")) {
+        parts.push(format!(
+            "delay p50 {} (planned {})",
+            seconds(real.p50),
+            seconds(planned.p50)
+        ));
+    }
+    if let Some(late) = distribution("lateness") {
+        parts.push(format!(
+            "late p99 {}, max {}",
+            seconds(late.p99),
+            seconds(late.max)
+        ));
+    }
+    parts.join("; ")
+}
+
+pub(crate) fn distribution(metrics: &Metrics, name: &str) -> Option<Distribution> {
+    match metrics.find(name)?.figures {
+        MetricFigures::Distribution(found) => found,
+        MetricFigures::Value(_) | MetricFigures::Level(_) => None,
+    }
+}

@@ -1,0 +1,70 @@
+//! An emulated link between clients and server, as a scenario has it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use link::{Course, LinkConfig};
+use serde::Serialize;
+
+/// The longest packet that passes, unless the scenario says otherwise: 1,500 bytes.
+pub const DEFAULT_MTU: u16 = 1500;
+
+/// The largest trace that is read, in bytes.
+const MOST_TRACE: u64 = 16 << 20;
+
+/// An emulated link between clients and server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Link {
+    /// What it does. With a trace it has no stages of its own.
+    #[serde(flatten)]
+    pub config: LinkConfig,
+    /// The file that says how it changes over time. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+}
+
+impl Link {
+    /// What each direction does: from the clients to the server, and back. Reads the trace, where
+    /// there is one.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or what cannot be, in words.
+    pub fn courses(&self) -> Result<[Course; 2], String> {
+        let Some(path) = &self.trace else {
+            return self.config.courses();
+        };
+        let of_trace = |error: String| format!("{}: {error}", path.display());
+        let text = read_trace(path).map_err(of_trace)?;
+        let stages = LinkConfig::stages_of_trace(&text).map_err(of_trace)?;
+        LinkConfig {
+            stages,
+            ..self.config.clone()
+        }
+        .courses()
+    }
+
+    /// The longest packet that passes, in bytes with its IP header. Default: [`DEFAULT_MTU`].
+    pub fn mtu(&self) -> u16 {
+        self.config.mtu.unwrap_or(DEFAULT_MTU)
+    }
+
+    /// What it does, in words.
+    pub fn line(&self) -> String {
+        let line = self.config.line();
+        match &self.trace {
+            Some(path) => format!("{line}, changes as in {}", path.display()),
+            None => line,
+        }
+    }
+}
+
+fn read_trace(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(MOST_TRACE + 1).read_to_string(&mut text);
+    match read.map_err(|error| error.to_string())? as u64 {
+        0..=MOST_TRACE => Ok(text),
+        _ => Err("it is larger than 16 MiB".to_owned()),
+    }
+}

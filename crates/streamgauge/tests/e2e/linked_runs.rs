@@ -1,0 +1,367 @@
+//! Runs over an emulated link: what it did to packets is what clients and other programs see.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::support::{
+    Finished, Process, Report, a_little, alone, folder, have, number, run, streamgauge, wait_for,
+};
+
+/// Longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, steal: 100%, send_lateness_p99: 10s";
+
+/// Whether links can be made here; if not, the test says that it was left out.
+fn may_make_links() -> bool {
+    // It says so itself.
+    Namespace::with_multicast().is_some() && Path::new("/dev/net/tun").exists()
+}
+
+/// Writes a scenario of the reference server, for RTSP, and what is written below.
+fn scenario(folder: &Path, rest: &str) {
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    let text = format!(
+        "server:
+  command: ['{program}', serve, rtsp, --listen, 0.0.0.0, --report, served.jsonl]
+  ready: {{ port: 8554 }}
+seed: 7
+{rest}
+"
+    );
+    fs::write(folder.join("link.yaml"), text).expect("there is room");
+}
+
+fn forgiving() -> String {
+    format!("tester: {{ health: {{ {FORGIVING}, link_lateness_p99: 10s }} }}")
+}
+
+fn play(folder: &Path) -> (Finished, Report) {
+    let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
+    let finished = run(folder, arguments);
+    let report = Report::read(&folder.join("x.json"));
+    (finished, report)
+}
+
+fn link<'a>(report: &'a Report, direction: &str) -> &'a Value {
+    &report.0["links"][direction]["metrics"]
+}
+
+/// How many media packets the server says it sent.
+fn sent(folder: &Path) -> u64 {
+    let served = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
+    let lines = served
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON each"));
+    lines.filter_map(|line| line["sent"].as_u64()).sum()
+}
+
+#[test]
+fn what_the_link_lost_is_what_clients_miss() {
+    if !may_make_links() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    // All of them media, and none the last of a stream: what nothing follows nobody misses.
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ rtt: 100ms, down: {{ loss: 'packets 100, 101, 102, 200, 250' }} }}
+clients:
+  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }} }}
+duration: 4s
+thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 50ms', 'uplink.lost == 0']
+{}",
+            forgiving()
+        ),
+    );
+    let (finished, report) = play(folder.path());
+    finished.expect(0);
+    report.tester_was_fit();
+    let down = link(&report, "downlink");
+    assert_eq!(down["lost_by_chance"], 5, "{down}");
+    assert_eq!(down["planned_delay"]["max"], 0.05, "{down}");
+    assert_eq!(down["overload"], 0, "{down}");
+    let counts = report.counts();
+    assert_eq!(counts.expected - counts.received, 5);
+    assert_eq!(counts.expected, sent(folder.path()));
+    let lost = &report.0["populations"]["viewers"]["where_lost"];
+    assert_eq!(
+        (&lost["on_link"], &lost["elsewhere"]),
+        (&5.into(), &0.into())
+    );
+    assert!(finished_said(folder.path()).contains("emulated link 5 (100 %), server 0"));
+    // Window by window it is the same, to the end.
+    let windows = report.0["windows"].as_array().expect("there are some");
+    for name in ["packets", "lost", "delivered"] {
+        let of = |window: &Value| number(&window["links"]["downlink"][name]);
+        let sum: u64 = windows.iter().map(of).sum();
+        assert_eq!(sum, number(&down[name]), "{name}");
+    }
+    let counted = number(&down["delivered"]) + number(&down["lost"]);
+    assert_eq!(counted, number(&down["packets"]), "all had arrived");
+}
+
+/// The summary of the run file.
+fn finished_said(folder: &Path) -> String {
+    run(folder, ["report", "x.run"]).stdout
+}
+
+#[test]
+fn each_population_has_the_delay_of_its_own_link() {
+    if !may_make_links() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ rtt: 20ms }}
+clients:
+  near: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 1 }} }}
+  far:
+    urls: ['rtsp://{{server}}:8554/1']
+    load: {{ clients: 1 }}
+    link: {{ up: {{ delay: 10ms }}, down: {{ delay: 150ms }} }}
+duration: 3s
+thresholds: ['far_downlink.lost == 0', 'downlink.lost == 0', 'far.loss <= 0%', 'near.loss <= 0%']
+{}",
+            forgiving()
+        ),
+    );
+    let (finished, report) = play(folder.path());
+    finished.expect(0);
+    for (direction, delay) in [
+        ("uplink", 0.01),
+        ("downlink", 0.01),
+        ("far_uplink", 0.01),
+        ("far_downlink", 0.15),
+    ] {
+        let link = link(&report, direction);
+        assert_eq!(link["planned_delay"]["max"], delay, "{direction}: {link}");
+        assert!(number(&link["packets"]) > 0, "{direction}: {link}");
+    }
+    // To set up a connection and to play takes three answers at the least.
+    let startup = |population: &str| {
+        let found = &report.0["populations"][population]["metrics"]["startup_delay"];
+        found["max"].as_f64().expect("it played")
+    };
+    assert!(startup("far") >= 3.0 * 0.16, "{}", startup("far"));
+}
+
+#[test]
+fn a_link_changes_when_its_stages_say_so() {
+    if !may_make_links() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let trace = "time,rate,delay,loss\n2,,0.08,\n";
+    fs::write(folder.path().join("trace.csv"), trace).expect("there is room");
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ delay: 5ms, stages: [{{ at: 3s, down: {{ loss: every 2 }} }}] }}
+clients:
+  viewers:
+    urls: ['rtsp://{{server}}:8554/1']
+    load: {{ clients: 1 }}
+    link: {{ delay: 10ms, trace: trace.csv }}
+  others:
+    urls: ['rtsp://{{server}}:8554/1']
+    load: {{ clients: 1 }}
+duration: 5s
+{}",
+            forgiving()
+        ),
+    );
+    let (_, report) = play(folder.path());
+    let windows = report.0["windows"].as_array().expect("there are some");
+    for window in windows.iter().filter(|window| window["seconds"] == 1.0) {
+        let start = window["start"].as_f64().expect("a number");
+        let links = &window["links"];
+        let planned = &links["viewers_downlink"]["planned_delay"]["max"];
+        let expected = if start < 2.0 { 0.01 } else { 0.08 };
+        assert_eq!(*planned, expected, "{start}");
+        let [lost, packets] = ["lost", "packets"].map(|name| number(&links["downlink"][name]));
+        let least = if start < 3.0 { 0 } else { packets / 2 };
+        assert!(
+            (least..=least + 1).contains(&lost),
+            "{start}: {lost} of {packets}"
+        );
+    }
+}
+
+#[test]
+fn a_link_that_stood_still_makes_the_run_invalid() {
+    if !may_make_links() {
+        return;
+    }
+    let _media = alone();
+    let folder = folder();
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ rtt: 20ms }}
+clients:
+  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 4 }} }}
+duration: 8s
+tester: {{ health: {{ {FORGIVING} }} }}",
+        ),
+    );
+    let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
+    let playing = Process::start(streamgauge(arguments), folder.path());
+    wait_for("the clients play", PATIENCE, || {
+        playing.said().contains("4 playing").then_some(())
+    });
+    // In three windows it stands for a moment, in which packets should have left.
+    for _ in 0..3 {
+        playing.signal("STOP");
+        passes(Duration::from_millis(300));
+        playing.signal("CONT");
+        passes(Duration::from_millis(800));
+    }
+    let finished = playing.finish(PATIENCE).expect(110);
+    let report = Report::read(&folder.path().join("x.json"));
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("left the emulated link"), "{finished:?}");
+    let late = link(&report, "downlink")["lateness"]["max"].as_f64();
+    assert!(late.is_some_and(|late| late > 0.1), "{late:?}");
+}
+
+/// Waits until that much time has passed: it is what is tested.
+fn passes(time: Duration) {
+    let begun = Instant::now();
+    wait_for("time to pass", PATIENCE, || {
+        (begun.elapsed() >= time).then_some(())
+    });
+}
+
+/// When each media packet of a capture was there, by what is in it.
+fn captured(file: &Path) -> BTreeMap<String, f64> {
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(file)
+        .args([
+            "-Y",
+            "ip.src == 10.81.0.2 && udp",
+            "-T",
+            "fields",
+            "-e",
+            "frame.time_epoch",
+        ])
+        .args(["-e", "udp.dstport", "-e", "udp.payload"])
+        .output()
+        .expect("tshark is there");
+    let text = String::from_utf8(output.stdout).expect("plain text");
+    let lines = text.lines().filter_map(|line| {
+        let (time, packet) = line.split_once('\t')?;
+        Some((packet.to_owned(), time.parse().expect(line)))
+    });
+    lines.collect()
+}
+
+#[test]
+fn captures_at_both_ends_show_the_delay_and_the_loss_of_the_record() {
+    if !may_make_links() || !have("tshark") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ rtt: 100ms, down: {{ loss: every 50 }} }}
+clients:
+  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }} }}
+duration: 8s
+{}",
+            forgiving()
+        ),
+    );
+    // The server's end is captured from within its namespace, which its process shows.
+    let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
+    let playing = Process::start(streamgauge(arguments), folder.path());
+    let [near, far] = ["near.pcapng", "far.pcapng"].map(|name| folder.path().join(name));
+    let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
+    let server = wait_for("the server is in its network", PATIENCE, || {
+        descendants(playing.id()).into_iter().find(|id| {
+            let space = fs::read_link(format!("/proc/{id}/ns/net"));
+            let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            command.contains("served.jsonl") && space.is_ok_and(|space| space != own)
+        })
+    });
+    let capture = |id: u32, interface: &str, file: &Path| {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &id.to_string(), "--"]);
+        command
+            .args(["tshark", "-q", "-i", interface, "-w"])
+            .arg(file);
+        Process::start(command, folder.path())
+    };
+    let captures = [
+        capture(playing.id(), "server", &near),
+        capture(server, "clients", &far),
+    ];
+    let finished = playing.finish(PATIENCE);
+    finished.expect(0);
+    for capture in captures {
+        capture.signal("INT");
+        capture.finish(PATIENCE);
+    }
+    let (sent, arrived) = (captured(&far), captured(&near));
+    let delays: Vec<f64> = sent
+        .iter()
+        .filter_map(|(packet, at)| Some(arrived.get(packet)? - at))
+        .collect();
+    assert!(delays.len() > 500, "{} of {}", delays.len(), sent.len());
+    let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    let report = Report::read(&folder.path().join("x.json"));
+    let record = &link(&report, "downlink")["delay"];
+    let recorded = record["mean"].as_f64().expect("packets arrived");
+    // A capture has its time before the link takes a packet, and after it gave it away.
+    assert!((0.05..0.051).contains(&least), "{least}");
+    assert!((mean - recorded).abs() < 0.002, "{mean} and {recorded}");
+    // Of those that were captured at the server's end between two that arrived, every fiftieth of
+    // all packets is lost, and nothing else.
+    let first = arrived.values().copied().fold(f64::INFINITY, f64::min);
+    let last = arrived.values().copied().fold(0.0, f64::max);
+    let between = sent
+        .iter()
+        .filter(|(_, at)| (first..last - 0.06).contains(*at));
+    let (mut all, mut lost) = (0, 0);
+    for (packet, _) in between {
+        all += 1;
+        lost += u32::from(!arrived.contains_key(packet));
+    }
+    let expected = f64::from(all) / 50.0;
+    assert!((f64::from(lost) - expected).abs() <= 2.0, "{lost} of {all}");
+}
+
+/// The processes that a process started, and those that they started.
+fn descendants(id: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{id}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|id| id.parse().ok()) {
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}

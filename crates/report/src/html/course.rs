@@ -43,6 +43,9 @@ pub(super) struct Course {
     gap: f64,
     firsts: BTreeMap<(String, String), f64>,
     since: Vec<Since>,
+    /// How many packets links dropped that the population of that place has not missed yet: that of
+    /// an outage are missed when it is over, in another window.
+    unmissed: BTreeMap<usize, u64>,
     end: f64,
 }
 
@@ -83,7 +86,9 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn new(reader: &Reader, row: &'a WindowRow) -> Seen<'a> {
+    /// `unmissed` is what links dropped before, and becomes what they dropped up to the window's end
+    /// and nobody missed.
+    fn new(reader: &Reader, row: &'a WindowRow, unmissed: &mut BTreeMap<usize, u64>) -> Seen<'a> {
         let subjects = reader.subjects();
         let windows: Vec<Option<&Window>> = subjects
             .iter()
@@ -114,11 +119,21 @@ impl<'a> Seen<'a> {
         let all: Vec<(&Metrics, Option<OnLink>)> = populations
             .iter()
             .zip(&of_populations)
-            .map(|(&at, metrics)| (metrics, OnLink::of(&subjects[at].name, dropped)))
+            .map(|(&at, metrics)| {
+                let mut link = OnLink::of(&subjects[at].name, dropped);
+                if let Some(link) = &mut link {
+                    link.dropped += unmissed.get(&at).copied().unwrap_or(0);
+                }
+                (metrics, link)
+            })
             .collect();
         let (each, _) = loss::attribute(&all, &tester);
         let mut lost = vec![None; subjects.len()];
-        for (at, found) in populations.into_iter().zip(each) {
+        for ((at, found), (_, link)) in populations.into_iter().zip(each).zip(all) {
+            let missed = found.and_then(|lost| lost.on_link).unwrap_or(0);
+            if let Some(link) = link {
+                unmissed.insert(at, link.dropped - missed);
+            }
             lost[at] = found;
         }
         Seen {
@@ -191,6 +206,7 @@ impl Course {
             gap: 0.0,
             firsts: BTreeMap::new(),
             since: sinces(reader, report),
+            unmissed: BTreeMap::new(),
             end: 0.0,
         };
         let warm_up = reader.header().warm_up_windows();
@@ -215,7 +231,7 @@ impl Course {
     ) {
         let begins = row.start.as_secs_f64();
         self.end = begins + row.seconds;
-        let seen = Seen::new(reader, row);
+        let seen = Seen::new(reader, row, &mut self.unmissed);
         let lines = self.charts.iter().flat_map(|chart| &chart.lines);
         let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe)).collect();
         // A share of the sliver in which a run ends says nothing; heat maps have its values.

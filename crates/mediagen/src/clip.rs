@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::aac;
 use super::audio;
 use super::frame_rate::FrameRate;
-use super::h264::{H264Settings, H264Stream, SettingsError, packets};
+use super::h264::{H264Settings, H264Stream, Profile, SettingsError, packets};
 use super::time_code::{self, TimeCode};
 
 mod of_file;
@@ -115,7 +115,14 @@ impl Clip {
                 STANDARD.encode(&stream.pps)
             ),
             bits_per_second: settings.bits_per_second,
-            description: format!("H.264 {width}x{height}, {} frames/s", settings.frame_rate),
+            description: format!(
+                "H.264{profile} {width}x{height}, {} frames/s",
+                settings.frame_rate,
+                profile = match settings.form.profile {
+                    Profile::Baseline => "",
+                    Profile::Main => " Main",
+                }
+            ),
         })
     }
 
@@ -341,6 +348,7 @@ fn add_frame(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::h264::PictureForm;
 
     #[test]
     fn video_is_cut_into_packets() {
@@ -349,6 +357,7 @@ mod tests {
             frame_rate: FrameRate::whole(25),
             gop: 50,
             mtu: 1400,
+            form: PictureForm::default(),
         })
         .unwrap();
         assert!(
@@ -377,6 +386,7 @@ mod tests {
                 frame_rate: FrameRate::whole(frames),
                 gop,
                 mtu: 1400,
+                form: PictureForm::default(),
             })
             .unwrap();
             assert_eq!(
@@ -410,6 +420,7 @@ mod tests {
                 frame_rate: FrameRate::whole(25),
                 gop: 50,
                 mtu: 1400,
+                form: PictureForm::default(),
             };
             let clip = Clip::coded_video(&settings).unwrap();
             assert_eq!(clip.bits_per_second(), bits_per_second);

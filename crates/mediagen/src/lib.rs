@@ -10,6 +10,7 @@ pub mod clip;
 pub mod file;
 pub mod frame_rate;
 pub mod h264;
+pub mod picture_size;
 pub mod steps;
 pub mod time_code;
 pub mod ts;

@@ -9,7 +9,7 @@ use link::{Jitter, Loss, Settings};
 use measure::{Catalogue, Group, Time};
 use mediagen::clip::Clip;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::H264Settings;
+use mediagen::h264::{H264Settings, PictureForm};
 use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
@@ -289,6 +289,7 @@ fn server(length: Option<u64>) -> impl FnMut(SessionNumber) -> Box<dyn Session> 
             frame_rate: FrameRate::whole(25),
             gop: 25,
             mtu: 600,
+            form: PictureForm::default(),
         })
         .unwrap(),
     );

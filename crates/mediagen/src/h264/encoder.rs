@@ -29,6 +29,25 @@ const SIZES: [(u32, u32); 11] = [
     (64, 48),
 ];
 
+/// The profile that video says it keeps to (H.264, A.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Constrained Baseline.
+    #[default]
+    Baseline,
+    /// Main, with CAVLC.
+    Main,
+}
+
+/// What pictures are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PictureForm {
+    /// Width and height in samples. Without: as large as the bit rate has room for.
+    pub size: Option<(u32, u32)>,
+    /// The profile.
+    pub profile: Profile,
+}
+
 /// What video is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct H264Settings {
@@ -40,6 +59,8 @@ pub struct H264Settings {
     pub gop: u32,
     /// The longest RTP payload: the bit rate counts what fragmenting adds.
     pub mtu: usize,
+    /// What its pictures are like, where that is not left to the bit rate.
+    pub form: PictureForm,
 }
 
 /// Why video cannot be made as asked for.
@@ -75,11 +96,19 @@ pub enum SettingsError {
     /// A GOP without a picture, or with more than a loop can hold.
     #[error("a GOP of {0} pictures: there must be between 1 and {GOP_MAX}")]
     Gop(u32),
+    /// A picture that no level of H.264 allows, or that cannot be coded.
+    #[error(
+        "pictures of {0}x{1}: both must be even, and between {SIDE_MIN} and {SIDE_MAX} samples"
+    )]
+    Size(u32, u32),
     /// Packets too small to be cut.
     #[error("an RTP payload of at most {0} bytes: there must be between {MTU_MIN} and 65000")]
     Mtu(usize),
 }
 
+/// The shortest and the longest side of a picture, in samples.
+const SIDE_MIN: u32 = 48;
+const SIDE_MAX: u32 = 4096;
 /// The longest GOP, in pictures.
 const GOP_MAX: u32 = 100_000;
 /// The largest loop, in bytes.
@@ -137,6 +166,13 @@ impl Plan<'_> {
         if !(MTU_MIN..=MTU_MAX).contains(&settings.mtu) {
             return Err(SettingsError::Mtu(settings.mtu));
         }
+        if let Some((width, height)) = settings.form.size
+            && [width, height]
+                .iter()
+                .any(|side| side % 2 != 0 || !(SIDE_MIN..=SIDE_MAX).contains(side))
+        {
+            return Err(SettingsError::Size(width, height));
+        }
         let rate = settings.frame_rate;
         let gop_nanos = rate.nanos(settings.gop.into()).max(1);
         // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of
@@ -164,11 +200,18 @@ impl Plan<'_> {
         }
     }
 
-    /// The largest picture of which the moving parts leave room in the bit rate; larger ones than
-    /// 1920x1080 only where the bytes would not find place otherwise.
+    /// The size asked for; else the largest picture of which the moving parts leave room in the bit
+    /// rate, and larger ones than 1920x1080 only where the bytes would not find place otherwise.
     fn choose_size(&self) -> Result<(u32, u32), SettingsError> {
         let per_gop = self.bytes / self.gops;
         let per_picture = per_gop / u64::from(self.settings.gop);
+        if let Some(size) = self.settings.form.size {
+            let needed = self.least_bytes_per_gop(size);
+            return match needed <= per_gop {
+                true => Ok(size),
+                false => Err(self.too_low(needed)),
+            };
+        }
         let mut needed = 0;
         for (index, &size) in SIZES.iter().enumerate() {
             let room = SIZES
@@ -185,15 +228,20 @@ impl Plan<'_> {
         if needed <= per_gop {
             return Ok(SIZES[SIZES.len() - 1]);
         }
+        Err(self.too_low(needed))
+    }
+
+    /// That a GOP needs so many bytes.
+    fn too_low(&self, needed: u64) -> SettingsError {
         let settings = self.settings;
         let frames = u128::from(settings.gop) * u128::from(settings.frame_rate.denominator());
         let rate = u128::from(needed) * 8 * u128::from(settings.frame_rate.numerator());
-        Err(SettingsError::BitRateTooLow {
+        SettingsError::BitRateTooLow {
             asked: settings.bits_per_second,
             needed: u64::try_from(rate.div_ceil(frames)).unwrap_or(u64::MAX),
             frame_rate: settings.frame_rate,
             gop: settings.gop,
-        })
+        }
     }
 
     /// Bytes of payload of a GOP without any texture.
@@ -380,8 +428,13 @@ fn parameter_sets(settings: &H264Settings, (width, height): (u32, u32)) -> (Vec<
         .map_or(62, |&(level, ..)| level);
 
     let mut w = BitWriter::default();
-    w.bits(66, 8); // profile_idc: Baseline,
-    w.bits(0b1100_0000, 8); // constrained.
+    let (profile, constraints) = match settings.form.profile {
+        // Constrained Baseline is also Main (H.264, A.2.1.1).
+        Profile::Baseline => (66, 0b1100_0000),
+        Profile::Main => (77, 0b0100_0000),
+    };
+    w.bits(profile, 8); // profile_idc
+    w.bits(constraints, 8); // constraint_set flags
     w.bits(level, 8);
     w.ue(0); // seq_parameter_set_id
     w.ue(FRAME_NUM_BITS - 4); // log2_max_frame_num_minus4

@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::frame_rate::FrameRate;
-    use crate::h264::{H264Settings, H264Stream};
+    use crate::h264::{H264Settings, H264Stream, PictureForm};
 
     #[test]
     fn sizes_of_real_encoders() {
@@ -199,6 +199,7 @@ mod tests {
                 frame_rate: FrameRate::whole(25),
                 gop: 25,
                 mtu: 1400,
+                form: PictureForm::default(),
             })
             .expect("it can be made");
             assert_eq!(picture_size(&stream.sps), Some(stream.size));

@@ -8,7 +8,7 @@ use super::packet::{PACKET, PCR_HZ, SYNC};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
 use crate::frame_rate::FrameRate;
-use crate::h264::{H264Settings, H264Stream, SettingsError};
+use crate::h264::{H264Settings, H264Stream, PictureForm, SettingsError};
 
 /// Number of the programme, and PIDs of its map and its video.
 const PROGRAMME: u16 = 1;
@@ -85,6 +85,7 @@ impl LoopedStream {
             // It is not cut into packets of RTP; where the bit rate of those is met, that of the
             // stream is nearly so.
             mtu: 65_000,
+            form: PictureForm::default(),
         };
         let stream = H264Stream::new(&settings)?;
         let length = stream.pictures.len() as u64 * PCR_HZ / u64::from(FRAMES);

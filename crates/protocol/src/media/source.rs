@@ -11,7 +11,28 @@ use super::rtp::Pacing;
 use mediagen::clip::Clip;
 use mediagen::file;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::H264Settings;
+use mediagen::h264::{H264Settings, PictureForm, Profile};
+use mediagen::picture_size::PictureSize;
+
+/// A profile of H.264 (A.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoProfile {
+    /// Constrained Baseline.
+    #[default]
+    Baseline,
+    /// Main, with CAVLC.
+    Main,
+}
+
+impl From<VideoProfile> for Profile {
+    fn from(profile: VideoProfile) -> Profile {
+        match profile {
+            VideoProfile::Baseline => Profile::Baseline,
+            VideoProfile::Main => Profile::Main,
+        }
+    }
+}
 
 /// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
 /// over.
@@ -29,6 +50,12 @@ pub struct SourceConfig {
     /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as
     /// two seconds have.
     pub gop: Option<u32>,
+    /// Width and height of the video that is made, such as 1280x720: both even, 48 to 4096. Default:
+    /// as large as leaves nine tenths of the bit rate to what is in the pictures, up to 1920x1080.
+    pub size: Option<PictureSize>,
+    /// The profile of H.264 that the video that is made keeps to: `baseline` (Constrained Baseline)
+    /// or `main` (with CAVLC). Default: baseline.
+    pub profile: Option<VideoProfile>,
     /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate:
     /// default false. Of a file it is the file's: default true.
     pub audio: Option<bool>,
@@ -46,6 +73,8 @@ impl Default for SourceConfig {
             bitrate: None,
             frame_rate: None,
             gop: None,
+            size: None,
+            profile: None,
             audio: None,
             mtu: 1400,
             pacing: Pacing::AtOnce,
@@ -70,6 +99,8 @@ impl SourceConfig {
             ("bitrate", self.bitrate.is_some()),
             ("frame_rate", self.frame_rate.is_some()),
             ("gop", self.gop.is_some()),
+            ("size", self.size.is_some()),
+            ("profile", self.profile.is_some()),
         ];
         if self.file.is_some()
             && let Some((key, _)) = made.into_iter().find(|(_, written)| *written)
@@ -120,6 +151,10 @@ fn made(config: &SourceConfig) -> Result<Vec<Arc<Clip>>, String> {
         frame_rate: rate,
         gop: config.gop.unwrap_or(two_seconds),
         mtu: config.mtu,
+        form: PictureForm {
+            size: config.size.map(|size| (size.width, size.height)),
+            profile: config.profile.unwrap_or_default().into(),
+        },
     })
     .map_err(|error| error.to_string())?;
     let mut clips = vec![Arc::new(video)];

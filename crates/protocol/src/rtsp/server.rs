@@ -33,7 +33,7 @@ use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::url::Credentials;
 use mediagen::clip::Clip;
-use mediagen::h264::H264Settings;
+use mediagen::h264::{H264Settings, PictureForm};
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
@@ -85,6 +85,7 @@ impl Server {
             frame_rate: config.frame_rate,
             gop,
             mtu: config.mtu,
+            form: PictureForm::default(),
         })
         .map_err(|error| error.to_string())?;
         let mut clips = vec![Arc::new(video)];

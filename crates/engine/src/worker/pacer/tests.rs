@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::H264Settings;
+use mediagen::h264::{H264Settings, PictureForm};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
@@ -127,6 +127,7 @@ fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u3
             frame_rate: FrameRate::whole(50),
             gop: 25,
             mtu: 1200,
+            form: PictureForm::default(),
         });
         Arc::new(video.expect("enough for pictures"))
     });

@@ -13,6 +13,7 @@ fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> H264Settin
         frame_rate,
         gop,
         mtu: 1400,
+        form: PictureForm::default(),
     }
 }
 
@@ -99,7 +100,10 @@ fn decodes(settings: &H264Settings, loops: usize) {
         let said = String::from_utf8(said).unwrap();
         let rate = settings.frame_rate;
         for line in [
-            "profile=Constrained Baseline".to_owned(),
+            match settings.form.profile {
+                Profile::Baseline => "profile=Constrained Baseline".to_owned(),
+                Profile::Main => "profile=Main".to_owned(),
+            },
             format!("width={}", stream.size.0),
             format!("height={}", stream.size.1),
             format!("r_frame_rate={}/{}", rate.numerator(), rate.denominator()),
@@ -203,10 +207,41 @@ proptest! {
             frame_rate: FrameRate::whole(rate),
             gop: rate * seconds,
             mtu,
+            form: PictureForm::default(),
         };
         let stream = H264Stream::new(&settings).unwrap();
         let wanted = bits_per_second * stream.pictures.len() as u64 / u64::from(rate) / 8;
         let got = payload_of(&stream, mtu);
         prop_assert!(got.abs_diff(wanted) <= 8.max(wanted / 10_000), "{} for {}", got, wanted);
     }
+}
+
+#[test]
+fn pictures_are_of_the_form_that_is_asked_for() {
+    let form = |size, profile| H264Settings {
+        form: PictureForm { size, profile },
+        ..settings(2_136_000, FrameRate::whole(60), 120)
+    };
+    let asked = form(Some((1280, 720)), Profile::Main);
+    let stream = H264Stream::new(&asked).expect("there is room for it");
+    assert_eq!((stream.size, stream.sps[1]), ((1280, 720), 77));
+    assert_eq!(stream.pictures.len(), 120);
+    decodes(&asked, 2);
+    // Smaller than the rate would allow, and a size that is cropped.
+    decodes(&form(Some((320, 180)), Profile::Baseline), 2);
+    for size in [(1281, 720), (1280, 46), (1280, 4098)] {
+        assert_eq!(
+            H264Stream::new(&form(Some(size), Profile::Main)).map(|stream| stream.size),
+            Err(SettingsError::Size(size.0, size.1))
+        );
+    }
+    let low = H264Settings {
+        bits_per_second: 100_000,
+        ..asked
+    };
+    let error = H264Stream::new(&low).map(|stream| stream.size);
+    assert!(
+        matches!(error, Err(SettingsError::BitRateTooLow { .. })),
+        "{error:?}"
+    );
 }

@@ -132,7 +132,7 @@ mod tests {
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
     use mediagen::frame_rate::FrameRate;
-    use mediagen::h264::H264Settings;
+    use mediagen::h264::{H264Settings, PictureForm};
 
     struct Own;
     figures!(Own);
@@ -152,6 +152,7 @@ mod tests {
             frame_rate: FrameRate::whole(25),
             gop: 50,
             mtu: 1400,
+            form: PictureForm::default(),
         };
         let mut flow = RtpFlow::new(FlowSettings {
             clip: Arc::new(Clip::coded_video(&settings).expect("valid")),

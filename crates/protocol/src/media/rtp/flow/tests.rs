@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::H264Settings;
+use mediagen::h264::{H264Settings, PictureForm};
 
 fn clip() -> Arc<Clip> {
     static CLIP: LazyLock<Arc<Clip>> = LazyLock::new(|| {
@@ -16,6 +16,7 @@ fn clip() -> Arc<Clip> {
             frame_rate: FrameRate::whole(25),
             gop: 25,
             mtu: 600,
+            form: PictureForm::default(),
         };
         Arc::new(Clip::video(&settings).unwrap())
     });

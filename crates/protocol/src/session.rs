@@ -374,6 +374,22 @@ pub enum Open {
         /// What of it is media, and what counts that.
         media: Option<Media>,
     },
+    /// The same with any local address, to a peer that is named: it is looked up as for a
+    /// connection, and connected to the first of its addresses to which there is a way. Those of
+    /// IPv4 are first: whether anybody is at an address, nothing tells before something is sent.
+    /// The peer's address is the remote end of [`Input::Opened`].
+    UdpTo {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+        /// How long looking the name up may take.
+        timeout: Duration,
+        /// How soon it is read.
+        reading: Reading,
+        /// What of it is media, and what counts that.
+        media: Option<Media>,
+    },
     /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
     UdpPair {
         /// The local address to bind; unspecified for any.

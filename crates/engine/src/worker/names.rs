@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use protocol::session::ChannelId;
+use protocol::session::{ChannelId, Media, Reading};
 
 use super::keys::SessionKey;
 use super::links::Mailbox;
@@ -19,6 +19,19 @@ pub(super) struct Asking {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
     pub(super) port: u16,
+    pub(super) wanted: Wanted,
+}
+
+/// What is to be opened to a named host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A connection, with TLS or without.
+    Connection,
+    /// A UDP socket.
+    Datagrams {
+        reading: Reading,
+        media: Option<Media>,
+    },
 }
 
 /// What comes of asking for a name.
@@ -125,6 +138,7 @@ mod tests {
             session: SessionKey::NOBODY,
             channel: ChannelId(channel),
             port,
+            wanted: Wanted::Connection,
         }
     }
 

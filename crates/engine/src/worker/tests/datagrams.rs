@@ -39,3 +39,40 @@ fn what_the_kernel_does_not_take_is_not_in_a_trace() {
     });
     assert_eq!(sent, [b"one", b"six"]);
 }
+
+#[test]
+fn a_name_is_looked_up_for_a_socket_too() {
+    let server = UdpSocket::bind((LOCAL, 0)).expect("a free port");
+    let port = server.local_addr().expect("bound").port();
+    let open = move |host: &'static str| {
+        toy(move |cx, input, _| match input {
+            Input::Start { .. } => cx.out.push_back(Output::Open {
+                channel: CHANNEL,
+                open: Open::UdpTo {
+                    host: host.to_owned(),
+                    port,
+                    timeout: PATIENCE,
+                    reading: Reading::AtOnce,
+                    media: None,
+                },
+            }),
+            Input::OpenFailed { error, .. } => cx.out.push_back(failed("open", error)),
+            Input::Opened { remote, .. } => {
+                assert_eq!(remote, Some(SocketAddr::new(LOCAL, port)));
+                cx.transmit(CHANNEL, None, |out| out.extend_from_slice(b"hello"));
+                cx.out.push_back(Output::Ended(Outcome::Completed));
+            }
+            _ => {}
+        })
+    };
+    let seen = run_one(move || open("localhost"));
+    assert_eq!(seen.outcomes(), [&Outcome::Completed]);
+    let mut bytes = [0; 9];
+    server
+        .set_read_timeout(Some(PATIENCE))
+        .expect("linux takes it");
+    let (length, _) = server.recv_from(&mut bytes).expect("it came");
+    assert_eq!(&bytes[..length], b"hello");
+    let seen = run_one(move || open(""));
+    assert_eq!(detail(&seen), format!("{:?}", ChannelError::NameNotFound));
+}

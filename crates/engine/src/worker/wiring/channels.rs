@@ -2,7 +2,7 @@
 //! closed.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::tester;
 use protocol::session::{ChannelError, ChannelId, Media, Open, Reading, SinkId, Transmit};
@@ -146,6 +146,41 @@ impl Worker {
             }
         };
         self.runtime.inbox.push(key, heard);
+    }
+
+    /// Opens a single socket to the first of these addresses to which there is a way.
+    pub(crate) fn open_udp_to(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        addresses: &[SocketAddr],
+        how: (Reading, Option<Media>),
+    ) {
+        let slot = self.sessions.get(key);
+        if slot.and_then(|slot| slot.channel(channel)).is_none() {
+            return;
+        }
+        let mut failed = ChannelError::NameNotFound;
+        let (four, six): (Vec<SocketAddr>, _) = addresses.iter().partition(|to| to.is_ipv4());
+        for peer in four.into_iter().chain::<Vec<SocketAddr>>(six) {
+            let any: IpAddr = match peer {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            let ends = (SocketAddr::new(any, 0), Some(peer));
+            match self.open_single(key, channel, ends, how) {
+                Ok(local) => {
+                    let opened = Pending::Opened {
+                        channel,
+                        local,
+                        remote: Some(peer),
+                    };
+                    return self.runtime.inbox.push(key, opened);
+                }
+                Err(error) => failed = channel_error(&error),
+            }
+        }
+        self.fail_to_open(key, channel, failed);
     }
 
     /// Opens a single socket, whose media comes by the ring where there is one. Gives its address.

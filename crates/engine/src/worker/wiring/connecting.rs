@@ -15,7 +15,7 @@ use crate::worker::errors::{channel_error, tls_error};
 use crate::worker::exchanges::around;
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
-use crate::worker::names::{Asking, LookUp};
+use crate::worker::names::{Asking, LookUp, Wanted};
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -23,12 +23,15 @@ use crate::worker::timers::Task;
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 impl Worker {
-    pub(crate) fn open_stream(
+    /// Looks the host up, and then opens what is wanted to it. All that may take as long as
+    /// `timeout`.
+    pub(crate) fn open_by_name(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
         (host, port): (String, u16),
         timeout: Duration,
+        wanted: Wanted,
     ) {
         let task = Task::Connect {
             session: key,
@@ -42,9 +45,10 @@ impl Worker {
             session: key,
             channel,
             port,
+            wanted,
         };
         match self.names.look_up(host, asking) {
-            LookUp::Known(addresses) => self.connect(key, channel, addresses),
+            LookUp::Known(addresses) => self.open_to(asking, addresses),
             LookUp::Asked => {}
             LookUp::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
         }
@@ -52,7 +56,17 @@ impl Worker {
 
     pub(crate) fn resolved(&mut self, answer: Answer) {
         for (asking, addresses) in self.names.answered(answer) {
-            self.connect(asking.session, asking.channel, addresses);
+            self.open_to(asking, addresses);
+        }
+    }
+
+    fn open_to(&mut self, asking: Asking, addresses: Vec<SocketAddr>) {
+        let (key, channel) = (asking.session, asking.channel);
+        match asking.wanted {
+            Wanted::Connection => self.connect(key, channel, addresses),
+            Wanted::Datagrams { reading, media } => {
+                self.open_udp_to(key, channel, &addresses, (reading, media));
+            }
         }
     }
 

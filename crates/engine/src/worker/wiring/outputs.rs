@@ -14,6 +14,7 @@ use crate::worker::connections::Queued;
 use crate::worker::exchanges::around;
 use crate::worker::inbox::Pending;
 use crate::worker::keys::{Place, SentBy, SessionKey};
+use crate::worker::names::Wanted;
 use crate::worker::pacer::{News, Whose};
 use crate::worker::sessions::{Channel, Client, Peer};
 use crate::worker::topics::TOPICS;
@@ -99,7 +100,7 @@ impl Worker {
                 host,
                 port,
                 timeout,
-            } => return self.open_stream(key, channel, (host, port), timeout),
+            } => return self.open_by_name(key, channel, (host, port), timeout, Wanted::Connection),
             Open::Tls {
                 host,
                 port,
@@ -113,7 +114,7 @@ impl Worker {
                 if let Some(slot) = self.slot(key) {
                     slot.secured.push((channel, name));
                 }
-                return self.open_stream(key, channel, (host, port), timeout);
+                return self.open_by_name(key, channel, (host, port), timeout, Wanted::Connection);
             }
             Open::Unix { path } => return self.connect_unix(key, channel, &path),
             Open::UdpPair {
@@ -132,6 +133,16 @@ impl Worker {
                 reading,
                 media,
             } => return self.open_udp(key, channel, (local, peer), (reading, media)),
+            Open::UdpTo {
+                host,
+                port,
+                timeout,
+                reading,
+                media,
+            } => {
+                let wanted = Wanted::Datagrams { reading, media };
+                return self.open_by_name(key, channel, (host, port), timeout, wanted);
+            }
             Open::MulticastSender {
                 local,
                 interface,

@@ -112,6 +112,12 @@ impl Pair {
             Open::Udp {
                 local, peer, media, ..
             } => return self.open_udp(place, channel, (local, peer), media),
+            // There is one host of each side, whatever it is called.
+            Open::UdpTo { port, media, .. } => {
+                let peer = SocketAddr::new(address(Side::Server), port);
+                let local = SocketAddr::new(address(side), 0);
+                return self.open_udp(place, channel, (local, Some(peer)), media);
+            }
             Open::MulticastSender { .. } => Ok(Ports {
                 media: SocketAddr::new(address(side), SENDER_PORT),
                 control: SocketAddr::new(address(side), SENDER_PORT + 1),

@@ -259,6 +259,14 @@ pub enum Output {
         /// How soon.
         acks: Acks,
     },
+    /// Read a channel that [`Open::Udp`] or [`Open::UdpTo`] opened so soon from now on. An answer
+    /// may be waited for at once, and the media behind it read late.
+    Read {
+        /// Which channel.
+        channel: ChannelId,
+        /// How soon.
+        reading: Reading,
+    },
     /// Let a flow send from now on; it then runs by its own schedule until it ends
     /// ([`Input::FlowEnded`]).
     StartFlow {

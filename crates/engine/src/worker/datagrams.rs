@@ -211,6 +211,34 @@ impl Datagrams {
         Ok((place, local))
     }
 
+    /// Reads a session's own socket so soon from now on.
+    pub(super) fn set_reading(
+        &mut self,
+        place: usize,
+        reading: Reading,
+        runtime: &Runtime,
+    ) -> io::Result<()> {
+        let Some(end) = self.ends.get_mut(place) else {
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut end.reading, reading);
+        let (socket, readiness) = (&mut end.socket, &runtime.readiness);
+        match (before, reading) {
+            (Reading::AtOnce, Reading::Late) => {
+                readiness.forget(socket)?;
+                self.late.insert(place);
+                readiness.poll_control(socket, Place::Single(place))
+            }
+            (Reading::Late, Reading::AtOnce) => {
+                readiness.forget_control(socket)?;
+                self.late.remove(&place);
+                // What is there already is told of, too.
+                readiness.poll(socket, Place::Single(place))
+            }
+            (Reading::AtOnce, Reading::AtOnce) | (Reading::Late, Reading::Late) => Ok(()),
+        }
+    }
+
     /// Closes a session's own socket, or has the endpoint forget the session. Gives the port where
     /// the ring brings its media: it is taken back when all of that is counted.
     pub(super) fn close_channel(
@@ -583,6 +611,45 @@ mod tests {
         datagrams.close_channel(receiver, None, &mut runtime);
         assert!(datagrams.late().is_empty());
         assert_eq!(datagrams.count(), 1);
+    }
+
+    #[test]
+    fn how_soon_a_socket_is_read_can_be_changed() {
+        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+        let (place, to) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
+        let other = std::net::UdpSocket::bind(local()).expect("a free port");
+        let mut ready = super::super::readiness::Ready::new();
+        for (reading, word) in [
+            (Reading::Late, b"one"),
+            (Reading::AtOnce, b"two"),
+            (Reading::AtOnce, b"six"),
+        ] {
+            other.send_to(word, to).expect("it is there");
+            let set = datagrams.set_reading(place, reading, &runtime);
+            set.expect("linux takes it");
+            let is_late = reading == Reading::Late;
+            assert_eq!(datagrams.late().contains(&place), is_late);
+            let give_up = Instant::now() + Duration::from_secs(10);
+            // What was there before is told of too.
+            loop {
+                let clock = runtime.clock.same_start();
+                let waited = runtime
+                    .readiness
+                    .wait(&mut ready, Time::NEVER, true, &clock);
+                assert!(waited.expect("linux has it"));
+                let told = match is_late {
+                    true => ready.control().count(),
+                    false => ready.events().count(),
+                };
+                if told > 0 {
+                    break;
+                }
+                assert!(Instant::now() < give_up, "nothing is told");
+            }
+            let (looked, came) = look(&mut datagrams, place, &mut runtime);
+            assert!(matches!(looked, Look::Filled { .. }));
+            assert_eq!(came, [word]);
+        }
     }
 
     #[test]

@@ -121,6 +121,11 @@ impl Readiness {
         self.poll.registry().deregister(socket)
     }
 
+    /// Polls a socket no more that never wakes the loop.
+    pub(super) fn forget_control(&self, socket: &mut impl Source) -> io::Result<()> {
+        self.control.registry().deregister(socket)
+    }
+
     /// A socket may hold more, of which no event will tell.
     pub(super) fn read_later(&mut self, place: Place) {
         self.unread.push(place);

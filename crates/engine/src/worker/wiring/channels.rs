@@ -241,6 +241,24 @@ impl Worker {
         Ok(local)
     }
 
+    /// Reads a single socket so soon from now on.
+    pub(crate) fn read_so_soon(&mut self, key: SessionKey, channel: ChannelId, reading: Reading) {
+        let Some(slot) = self.sessions.get_mut(key) else {
+            return;
+        };
+        if let Some(Channel::Datagrams {
+            place,
+            accepted: None,
+            ..
+        }) = slot.channel(channel)
+        {
+            slot.reads_late |= reading == Reading::Late;
+            if let Err(error) = self.datagrams.set_reading(place, reading, &self.runtime) {
+                self.note("not_read_late", None, error.to_string());
+            }
+        }
+    }
+
     /// Sends what a session wants sent from a single UDP socket.
     pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
         let slot = self.sessions.get(key);

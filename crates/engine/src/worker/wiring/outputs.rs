@@ -44,6 +44,7 @@ impl Worker {
                     stream.acknowledge(acks);
                 }
             }
+            Output::Read { channel, reading } => self.read_so_soon(key, channel, reading),
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => {
                 self.stop_flow(key, |&(id, _)| id == flow);

@@ -75,6 +75,8 @@ impl Pair {
                 self.active.retain(|active| active.session != place);
                 self.slots[place].outcome = Some(outcome);
             }
+            // Here all is read at once.
+            Output::Read { .. } => {}
             kept => self.said.push((super::SessionNumber(place), kept)),
         }
     }

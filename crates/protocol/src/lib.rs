@@ -28,6 +28,7 @@ pub mod rtsp;
 pub mod session;
 pub mod source;
 mod span;
+pub mod srt;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

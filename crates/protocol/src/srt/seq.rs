@@ -1,0 +1,118 @@
+//! Sequence numbers of 31 bits and timestamps of 32 bits, which wrap.
+
+use measure::Time;
+
+/// A packet's sequence number (SRT, 3.1): 31 bits, and 0 follows the highest. Numbers are compared
+/// by their distance, so there is no order among all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SeqNumber(u32);
+
+impl SeqNumber {
+    /// The highest.
+    pub const MAX: SeqNumber = SeqNumber(0x7fff_ffff);
+
+    /// The low 31 bits of a word.
+    #[inline]
+    pub const fn new(word: u32) -> SeqNumber {
+        SeqNumber(word & SeqNumber::MAX.0)
+    }
+
+    /// As a number.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The one after it.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> SeqNumber {
+        self.plus(1)
+    }
+
+    /// The one so many later.
+    #[inline]
+    #[must_use]
+    pub const fn plus(self, count: u32) -> SeqNumber {
+        SeqNumber::new(self.0.wrapping_add(count))
+    }
+
+    /// The one so many earlier.
+    #[inline]
+    #[must_use]
+    pub const fn minus(self, count: u32) -> SeqNumber {
+        SeqNumber::new(self.0.wrapping_sub(count))
+    }
+
+    /// How far it is behind `other`: negative where it is before it. Of two ways around, the
+    /// shorter.
+    #[inline]
+    pub const fn since(self, other: SeqNumber) -> i32 {
+        // The distance in 31 bits, its sign moved to the sign's place and back.
+        (self.0.wrapping_sub(other.0) << 1) as i32 >> 1
+    }
+
+    /// Whether it is before `other`.
+    #[inline]
+    pub const fn is_before(self, other: SeqNumber) -> bool {
+        self.since(other) < 0
+    }
+}
+
+/// The timestamps of one socket: microseconds since it was made, in 32 bits, which wrap after 71
+/// minutes (SRT, 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketClock {
+    start: Time,
+}
+
+impl SocketClock {
+    /// Of a socket that was made at that time.
+    pub fn new(start: Time) -> SocketClock {
+        SocketClock { start }
+    }
+
+    /// The timestamp of that time.
+    #[inline]
+    pub fn timestamp(self, at: Time) -> u32 {
+        (at.since(self.start).as_nanos() as u64 / 1000) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_around_the_wrap() {
+        let (zero, max) = (SeqNumber::new(0), SeqNumber::MAX);
+        assert_eq!(max.next(), zero);
+        assert_eq!(zero.minus(1), max);
+        assert_eq!(zero.since(max), 1);
+        assert_eq!(max.since(zero), -1);
+        assert!(max.is_before(zero) && !zero.is_before(max) && !zero.is_before(zero));
+        assert_eq!(SeqNumber::new(0x8000_0005).value(), 5);
+    }
+
+    #[test]
+    fn timestamps_are_microseconds_and_wrap() {
+        let start = Time::from_nanos(5_000);
+        let clock = SocketClock::new(start);
+        assert_eq!(clock.timestamp(start + Duration::from_micros(7)), 7);
+        let wrapped = Duration::from_micros((1 << 32) + 3);
+        assert_eq!(clock.timestamp(start + wrapped), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn a_distance_leads_back(from in any::<u32>(), distance in 0u32..0x3fff_ffff) {
+            let from = SeqNumber::new(from);
+            prop_assert_eq!(from.plus(distance).since(from), distance as i32);
+            prop_assert_eq!(from.minus(distance).since(from), -(distance as i32));
+        }
+    }
+}

@@ -3,5 +3,6 @@
 //! Sections named `SRT, 3.2.4` and the like are of that draft. Where it is silent, libsrt 1.5
 //! decides.
 
+pub mod arq;
 pub mod codec;
 pub mod seq;

@@ -1,0 +1,1 @@
+//! Flows driven by hand.

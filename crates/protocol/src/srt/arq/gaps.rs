@@ -1,0 +1,287 @@
+//! What a receiver misses: ranges of packets, each with the time at which it is given up.
+
+use std::collections::VecDeque;
+
+use measure::Time;
+
+use crate::srt::codec::packet::LossRange;
+use crate::srt::seq::SeqNumber;
+
+/// Packets in a row that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) range: LossRange,
+    /// When they are given up: when the packet behind them is due, which has come.
+    pub(super) deadline: Time,
+    /// How many more packets are waited for before they are asked for, as they may be under way.
+    pub(super) patience: u32,
+    /// Whether they were asked for.
+    pub(super) asked: bool,
+}
+
+/// All gaps, in order.
+#[derive(Debug)]
+pub(super) struct Gaps {
+    gaps: VecDeque<Gap>,
+    /// How many there may be.
+    most: usize,
+    /// How many packets are missing.
+    missing: u32,
+}
+
+impl Gaps {
+    pub(super) fn new(most: usize) -> Gaps {
+        Gaps {
+            gaps: VecDeque::new(),
+            most,
+            missing: 0,
+        }
+    }
+
+    pub(super) fn missing(&self) -> u32 {
+        self.missing
+    }
+
+    pub(super) fn first(&self) -> Option<&Gap> {
+        self.gaps.front()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Gap> {
+        self.gaps.iter_mut()
+    }
+
+    /// Bytes that it takes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.gaps.capacity() * size_of::<Gap>()
+    }
+
+    /// Adds a gap behind all others. Where there are too many, gives the oldest ones up: how many
+    /// packets.
+    pub(super) fn push(&mut self, gap: Gap) -> u32 {
+        self.missing += gap.range.count();
+        self.gaps.push_back(gap);
+        self.bound()
+    }
+
+    fn bound(&mut self) -> u32 {
+        let mut given_up = 0;
+        while self.gaps.len() > self.most {
+            given_up += self.pop();
+        }
+        given_up
+    }
+
+    fn pop(&mut self) -> u32 {
+        let count = self.gaps.pop_front().map_or(0, |gap| gap.range.count());
+        self.missing -= count;
+        count
+    }
+
+    /// Gives up what has been missing for too long: how many packets.
+    pub(super) fn expire(&mut self, now: Time) -> u32 {
+        let mut given_up = 0;
+        while self.gaps.front().is_some_and(|gap| gap.deadline < now) {
+            given_up += self.pop();
+        }
+        given_up
+    }
+
+    /// Gives up everything: how many packets.
+    pub(super) fn clear(&mut self) -> u32 {
+        self.gaps.clear();
+        std::mem::take(&mut self.missing)
+    }
+
+    /// Where the first gap is that does not end before that packet.
+    fn find(&self, sequence: SeqNumber) -> usize {
+        self.gaps
+            .partition_point(|gap| gap.range.last.is_before(sequence))
+    }
+
+    /// A packet came that is due then. Gives the gap that it was in, as that was, and how many
+    /// packets had to be given up because there are too many gaps now; none if it was not missing.
+    pub(super) fn fill(&mut self, sequence: SeqNumber, due: Time) -> Option<(Gap, u32)> {
+        let place = self.find(sequence);
+        let gap = self.gaps.get_mut(place)?;
+        let LossRange { first, last } = gap.range;
+        if sequence.is_before(first) {
+            return None;
+        }
+        let was = *gap;
+        self.missing -= 1;
+        // What is before it is given up as soon as it is due.
+        let before = Gap {
+            range: LossRange {
+                first,
+                last: sequence.minus(1),
+            },
+            deadline: was.deadline.min(due),
+            ..was
+        };
+        let behind = LossRange {
+            first: sequence.next(),
+            last,
+        };
+        match (sequence == first, sequence == last) {
+            (true, true) => {
+                self.gaps.remove(place);
+            }
+            (true, false) => gap.range = behind,
+            (false, true) => *gap = before,
+            (false, false) => {
+                gap.range = behind;
+                self.gaps.insert(place, before);
+            }
+        }
+        Some((was, self.bound()))
+    }
+
+    /// Gives up the missing ones of a range: how many packets.
+    pub(super) fn drop_range(&mut self, range: LossRange) -> u32 {
+        let mut given_up = 0;
+        let mut place = self.find(range.first);
+        while let Some(gap) = self.gaps.get_mut(place) {
+            let LossRange { first, last } = gap.range;
+            if range.last.is_before(first) {
+                break;
+            }
+            let (keeps_before, keeps_behind) =
+                (first.is_before(range.first), range.last.is_before(last));
+            let before = LossRange {
+                first,
+                last: range.first.minus(1),
+            };
+            let behind = LossRange {
+                first: range.last.next(),
+                last,
+            };
+            let count = gap.range.count();
+            match (keeps_before, keeps_behind) {
+                (false, false) => {
+                    given_up += count;
+                    self.gaps.remove(place);
+                    continue;
+                }
+                (true, false) => {
+                    gap.range = before;
+                    given_up += count - before.count();
+                }
+                (false, true) => {
+                    gap.range = behind;
+                    given_up += count - behind.count();
+                }
+                (true, true) => {
+                    given_up += range.count();
+                    let whole = *gap;
+                    gap.range = before;
+                    let range = behind;
+                    self.gaps.insert(place + 1, Gap { range, ..whole });
+                }
+            }
+            place += 1;
+        }
+        self.missing -= given_up;
+        given_up + self.bound()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: SeqNumber = SeqNumber::new(0x7fff_fff0);
+
+    fn seq(offset: u32) -> SeqNumber {
+        START.plus(offset)
+    }
+
+    fn listed(gaps: &Gaps) -> BTreeMap<u32, Time> {
+        let each = gaps.iter().flat_map(|gap| {
+            let first = gap.range.first.since(START) as u32;
+            (first..first + gap.range.count()).map(move |offset| (offset, gap.deadline))
+        });
+        each.collect()
+    }
+
+    proptest! {
+        /// Against a map of each packet, around the wrap of sequence numbers.
+        #[test]
+        fn gaps_are_what_a_map_of_all_packets_says(
+            steps in prop::collection::vec((0u8..4, 0u32..40, 1u32..6), 1..80),
+        ) {
+            let mut gaps = Gaps::new(usize::MAX);
+            let mut map: BTreeMap<u32, Time> = BTreeMap::new();
+            let mut next = 0;
+            for (kind, offset, count) in steps {
+                let first = next + offset % 3 + 1;
+                let deadline = |offset: u32| Time::from_nanos(u64::from(offset) * 10);
+                match kind {
+                    0 => {
+                        let range = LossRange { first: seq(first), last: seq(first + count - 1) };
+                        next = first + count;
+                        let gap = Gap { range, deadline: deadline(next), patience: 0, asked: false };
+                        prop_assert_eq!(gaps.push(gap), 0);
+                        map.extend((first..next).map(|offset| (offset, deadline(next))));
+                    }
+                    1 => {
+                        let was = map.remove(&offset);
+                        let filled = gaps.fill(seq(offset), deadline(offset));
+                        prop_assert_eq!(filled.map(|(gap, _)| gap.deadline), was);
+                        if was.is_some() {
+                            let mut before = offset;
+                            while before > 0 && map.contains_key(&(before - 1)) {
+                                before -= 1;
+                                let due = map.get_mut(&before).expect("it is there");
+                                *due = (*due).min(deadline(offset));
+                            }
+                        }
+                    }
+                    2 => {
+                        let range = LossRange { first: seq(offset), last: seq(offset + count - 1) };
+                        let before = map.len();
+                        map.retain(|at, _| !(offset..offset + count).contains(at));
+                        prop_assert_eq!(gaps.drop_range(range) as usize, before - map.len());
+                    }
+                    _ => {
+                        let now = deadline(offset);
+                        let before = map.len();
+                        map.retain(|_, due| *due >= now);
+                        prop_assert_eq!(gaps.expire(now) as usize, before - map.len());
+                    }
+                }
+                prop_assert_eq!(gaps.missing() as usize, map.len());
+                prop_assert_eq!(&listed(&gaps), &map);
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_given_up_where_there_are_too_many() {
+        let mut gaps = Gaps::new(2);
+        let gap = |first, last| Gap {
+            range: LossRange {
+                first: seq(first),
+                last: seq(last),
+            },
+            deadline: Time::NEVER,
+            patience: 0,
+            asked: false,
+        };
+        assert_eq!(gaps.push(gap(1, 3)), 0);
+        assert_eq!(gaps.push(gap(5, 9)), 0);
+        assert_eq!(gaps.push(gap(11, 11)), 3);
+        // One gap becomes two.
+        let (was, given_up) = gaps.fill(seq(7), Time::NEVER).expect("it is missing");
+        assert_eq!((was, given_up), (gap(5, 9), 2));
+        assert_eq!(gaps.missing(), 3);
+    }
+}

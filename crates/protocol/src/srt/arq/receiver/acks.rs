@@ -1,0 +1,147 @@
+//! When to acknowledge, which acknowledgements are not answered yet, and what rates they report.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{ACK_EVERY, AckRates, LIGHT_ACK_EVERY};
+use crate::srt::seq::SeqNumber;
+
+/// So many acknowledgements are remembered until they are answered: 1.2 s of them.
+const REMEMBERED: usize = 128;
+
+/// Over which time rates are measured.
+const RATES_EVERY: Duration = Duration::from_millis(500);
+
+/// Acknowledgements.
+#[derive(Debug)]
+pub(super) struct Acks {
+    /// The number of the last full one.
+    number: u32,
+    /// What the last full one acknowledged, and when it was sent.
+    last: SeqNumber,
+    at: Time,
+    /// The highest that the peer knows to be acknowledged.
+    answered: SeqNumber,
+    /// Packets since the last full one, and light ones.
+    pub(super) since: u32,
+    pub(super) light: u32,
+    unanswered: Box<[Unanswered; REMEMBERED]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unanswered {
+    /// 0 where there is none.
+    number: u32,
+    next: SeqNumber,
+    at: Time,
+}
+
+impl Acks {
+    pub(super) fn new(first: SeqNumber) -> Acks {
+        let none = Unanswered {
+            number: 0,
+            next: first,
+            at: Time::ZERO,
+        };
+        Acks {
+            number: 0,
+            last: first,
+            at: Time::ZERO,
+            answered: first,
+            since: 0,
+            light: 0,
+            unanswered: Box::new([none; REMEMBERED]),
+        }
+    }
+
+    /// After how many packets the next light one is due.
+    #[inline]
+    pub(super) fn light_at(&self) -> u32 {
+        LIGHT_ACK_EVERY * (self.light + 1)
+    }
+
+    /// When the next full one is due, if everything before `next` has come: not while the peer
+    /// knows that already, and not so soon again while its answer may be under way.
+    pub(super) fn due(&self, next: SeqNumber, patience: Duration) -> Time {
+        if next == self.answered {
+            return Time::NEVER;
+        }
+        let again = if next == self.last {
+            patience
+        } else {
+            Duration::ZERO
+        };
+        self.at + ACK_EVERY.max(again)
+    }
+
+    /// A full one is sent: its number.
+    pub(super) fn sent(&mut self, next: SeqNumber, now: Time) -> u32 {
+        self.number = self.number.checked_add(1).unwrap_or(1);
+        (self.last, self.at) = (next, now);
+        (self.since, self.light) = (0, 0);
+        let number = self.number;
+        self.unanswered[number as usize % REMEMBERED] = Unanswered {
+            number,
+            next,
+            at: now,
+        };
+        number
+    }
+
+    /// One was answered: how long that took. None where that one is not known.
+    pub(super) fn answered(&mut self, number: u32, at: Time) -> Option<Duration> {
+        let place = &mut self.unanswered[number as usize % REMEMBERED];
+        if number == 0 || place.number != number {
+            return None;
+        }
+        place.number = 0;
+        if self.answered.is_before(place.next) {
+            self.answered = place.next;
+        }
+        Some(at.since(place.at))
+    }
+
+    /// Bytes that it takes behind a pointer.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.unanswered)
+    }
+}
+
+/// How much comes in a second.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    since: Time,
+    packets: u64,
+    bytes: u64,
+    last: AckRates,
+}
+
+impl Rates {
+    #[inline]
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// The rates of the last half second that is over. The capacity of the link is not measured:
+    /// it is said to be what comes, which live senders do not look at.
+    pub(super) fn at(&mut self, now: Time) -> AckRates {
+        let span = now.since(self.since);
+        if span >= RATES_EVERY {
+            let nanos = span.as_nanos();
+            let a_second = |count: u64| {
+                let rate = u128::from(count) * 1_000_000_000 / nanos;
+                u32::try_from(rate).unwrap_or(u32::MAX)
+            };
+            self.last = AckRates {
+                packets: a_second(self.packets),
+                capacity: a_second(self.packets),
+                bytes: a_second(self.bytes),
+            };
+            (self.since, self.packets, self.bytes) = (now, 0, 0);
+        }
+        self.last
+    }
+}

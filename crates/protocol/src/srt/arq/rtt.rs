@@ -1,0 +1,96 @@
+//! The round-trip time and its variance, as both sides reckon with them (SRT, 4.10).
+
+use std::time::Duration;
+
+/// Before anything is measured (SRT, 4.10): 100 ms, with a variance of 50 ms.
+const FIRST: (u32, u32) = (100_000, 50_000);
+
+/// The highest that a peer is believed, in microseconds.
+const MOST: u32 = 60_000_000;
+
+/// A smoothed RTT and its variance, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rtt {
+    smoothed: u32,
+    variance: u32,
+    measured: bool,
+}
+
+impl Default for Rtt {
+    fn default() -> Rtt {
+        Rtt {
+            smoothed: FIRST.0,
+            variance: FIRST.1,
+            measured: false,
+        }
+    }
+}
+
+impl Rtt {
+    /// The smoothed RTT, in microseconds.
+    pub(super) fn smoothed(&self) -> u32 {
+        self.smoothed
+    }
+
+    /// Its variance, in microseconds.
+    pub(super) fn variance(&self) -> u32 {
+        self.variance
+    }
+
+    /// Takes a measurement in. The first one counts as it is, as libsrt has it.
+    pub(super) fn measure(&mut self, rtt: Duration) {
+        let sample = u32::try_from(rtt.as_micros()).unwrap_or(MOST).min(MOST);
+        if std::mem::replace(&mut self.measured, true) {
+            let off = self.smoothed.abs_diff(sample);
+            self.variance = (3 * self.variance + off) / 4;
+            self.smoothed = (7 * self.smoothed + sample) / 8;
+        } else {
+            self.smoothed = sample;
+            self.variance = sample / 2;
+        }
+    }
+
+    /// Takes over what the peer has measured.
+    pub(super) fn told(&mut self, smoothed: u32, variance: u32) {
+        self.smoothed = smoothed.min(MOST);
+        self.variance = variance.min(MOST);
+        self.measured = true;
+    }
+
+    /// After what time an answer is overdue: the RTT and four times its variance.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_micros(u64::from(self.smoothed) + 4 * u64::from(self.variance))
+    }
+
+    /// Within what time an answer is surely under way: the RTT less four times its variance.
+    pub(super) fn at_least(&self) -> Duration {
+        let variance = self.variance.saturating_mul(4);
+        Duration::from_micros(self.smoothed.saturating_sub(variance).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_measurement_counts_whole_and_later_ones_in_part() {
+        let mut rtt = Rtt::default();
+        assert_eq!((rtt.smoothed(), rtt.variance()), (100_000, 50_000));
+        rtt.measure(Duration::from_millis(20));
+        assert_eq!((rtt.smoothed(), rtt.variance()), (20_000, 10_000));
+        rtt.measure(Duration::from_millis(28));
+        assert_eq!((rtt.smoothed(), rtt.variance()), (21_000, 9_500));
+        assert_eq!(rtt.patience(), Duration::from_millis(59));
+        assert_eq!(rtt.at_least(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_peer_is_believed_within_reason() {
+        let mut rtt = Rtt::default();
+        rtt.told(u32::MAX, u32::MAX);
+        assert_eq!(rtt.smoothed(), MOST);
+        rtt.measure(Duration::MAX);
+        assert_eq!(rtt.smoothed(), MOST);
+    }
+}

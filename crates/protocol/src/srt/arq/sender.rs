@@ -1,0 +1,573 @@
+//! The sending side of a live transmission.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use measure::Time;
+use thiserror::Error;
+
+use super::pacing::Pacing;
+use super::rtt::Rtt;
+use super::statistics::SenderStatistics;
+use crate::srt::codec::packet::{
+    Ack, Control, ControlHeader, DataHeader, HEADER, Key, LossList, LossRange, MESSAGE_MAX,
+    PAYLOAD_MAX, Position,
+};
+use crate::srt::seq::{SeqNumber, SocketClock};
+
+pub use super::pacing::Bandwidth;
+
+/// Unacknowledged packets are dropped after the peer's latency, but not before this, and 20 ms more
+/// (SRT, 4.6, and libsrt).
+const TOO_LATE_MIN: Duration = Duration::from_secs(1);
+const TOO_LATE_MORE: Duration = Duration::from_millis(20);
+
+/// The most answers that wait to be sent.
+const ANSWERS_MAX: usize = 64;
+
+/// Memory for encrypted copies is taken for so many at once.
+const CHUNK: usize = 32 * PAYLOAD_MAX;
+
+/// Encrypts payloads.
+pub trait PayloadCipher: fmt::Debug + Send {
+    /// Encrypts a payload in place, of a packet with that header, and says with which key. May
+    /// append a tag, as long as it stays within [`PAYLOAD_MAX`]. Called once for each packet, in
+    /// order: a retransmission is sent as the first copy was.
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key;
+
+    /// Takes in what the peer says of keys ([`Control::UserDefined`]).
+    fn control(&mut self, _control: &Control<'_>, _at: Time) {}
+
+    /// When [`PayloadCipher::write_next`] has something to say.
+    fn due(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// Appends the next control packet about keys, as one datagram; says whether there was one.
+    fn write_next(&mut self, _now: Time, _header: ControlHeader, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+
+/// What a sender has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    /// The sequence number of the first packet, as our handshake said it.
+    pub first_sequence: SeqNumber,
+    /// The peer's socket id.
+    pub peer: u32,
+    /// The clock of what is sent.
+    pub clock: SocketClock,
+    /// The latency that the peer receives with.
+    pub latency: Duration,
+    /// Whether unacknowledged packets are dropped that are too late (`SRTO_TLPKTDROP`).
+    pub too_late_drop: bool,
+    /// How fast packets may leave.
+    pub bandwidth: Bandwidth,
+    /// How many packets may be unacknowledged, as the peer's handshake says (`SRTO_FC`).
+    pub flow_window: u32,
+    /// How many packets are kept, sent or not (`SRTO_SNDBUF`).
+    pub packets_max: u32,
+}
+
+impl SenderConfig {
+    /// As libsrt sends live streams by default.
+    pub fn live(
+        first_sequence: SeqNumber,
+        peer: u32,
+        clock: SocketClock,
+        latency: Duration,
+    ) -> SenderConfig {
+        SenderConfig {
+            first_sequence,
+            peer,
+            clock,
+            latency,
+            too_late_drop: true,
+            bandwidth: Bandwidth::Unlimited,
+            flow_window: 8192,
+            packets_max: 8192,
+        }
+    }
+}
+
+/// Why a payload was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// The buffer is full of packets that are neither acknowledged nor too late.
+    #[error("the send buffer is full")]
+    Full,
+    /// It is longer than [`PAYLOAD_MAX`].
+    #[error("a payload of {0} bytes does not fit into a packet")]
+    TooLong(usize),
+}
+
+/// A packet that leaves.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// When it was due.
+    pub due: Time,
+    /// Its header.
+    pub header: [u8; HEADER],
+    /// What follows.
+    pub payload: Bytes,
+    /// Its sequence number.
+    pub sequence: SeqNumber,
+    /// Whether it was sent before.
+    pub retransmitted: bool,
+}
+
+/// The sending side.
+#[derive(Debug)]
+pub struct Sender {
+    peer: u32,
+    clock: SocketClock,
+    too_late_after: Option<Duration>,
+    flow_window: u32,
+    window: u32,
+    packets_max: usize,
+    cipher: Option<Box<dyn PayloadCipher>>,
+    room: BytesMut,
+    /// From the first unacknowledged packet on.
+    slots: VecDeque<Slot>,
+    first: SeqNumber,
+    /// How many of them were sent.
+    sent: usize,
+    /// How many of these are to be sent again, before which place there is none, and since when.
+    wanted: usize,
+    wanted_from: usize,
+    wanted_since: Time,
+    bytes: usize,
+    message: u32,
+    pacing: Pacing,
+    rtt: Rtt,
+    answers: VecDeque<Answer>,
+    statistics: SenderStatistics,
+}
+
+#[derive(Debug)]
+struct Slot {
+    payload: Bytes,
+    /// When it was handed in.
+    origin: Time,
+    /// When it was sent again last.
+    again: Time,
+    timestamp: u32,
+    message: u32,
+    key: Key,
+    wanted: bool,
+}
+
+/// What is to be said.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    AckAck(u32),
+    Drop(LossRange),
+}
+
+impl Sender {
+    /// A sender that has nothing to send.
+    pub fn new(config: SenderConfig) -> Sender {
+        Sender {
+            peer: config.peer,
+            clock: config.clock,
+            too_late_after: config
+                .too_late_drop
+                .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_MORE),
+            flow_window: config.flow_window.max(1),
+            window: config.flow_window.max(1),
+            packets_max: config.packets_max.max(1) as usize,
+            cipher: None,
+            room: BytesMut::new(),
+            slots: VecDeque::new(),
+            first: config.first_sequence,
+            sent: 0,
+            wanted: 0,
+            wanted_from: 0,
+            wanted_since: Time::NEVER,
+            bytes: 0,
+            message: 0,
+            pacing: Pacing::new(config.bandwidth),
+            rtt: Rtt::default(),
+            answers: VecDeque::new(),
+            statistics: SenderStatistics::default(),
+        }
+    }
+
+    /// Encrypts payloads from now on.
+    pub fn set_cipher(&mut self, cipher: Box<dyn PayloadCipher>) {
+        self.cipher = Some(cipher);
+    }
+
+    /// The cipher, where there is one: to announce a key to it.
+    pub fn cipher(&mut self) -> Option<&mut dyn PayloadCipher> {
+        self.cipher.as_deref_mut().map(|cipher| cipher as _)
+    }
+
+    /// Takes a payload to be sent, whose time is `at`. It is shared; only where it is encrypted it
+    /// is copied.
+    ///
+    /// # Errors
+    /// If it is too long, or the buffer is full.
+    pub fn push(&mut self, at: Time, payload: Bytes) -> Result<SeqNumber, Refused> {
+        if self.cipher.is_none() {
+            self.accepts(at, payload.len())?;
+            return Ok(self.keep(at, payload, Key::None));
+        }
+        self.accepts(at, payload.len())?;
+        let mut room = std::mem::take(&mut self.room);
+        if room.capacity() < PAYLOAD_MAX {
+            room.reserve(CHUNK);
+        }
+        room.extend_from_slice(&payload);
+        let (sequence, room) = self.encrypt(at, room);
+        self.room = room;
+        Ok(sequence)
+    }
+
+    /// The same, of a payload that nobody else has. It is encrypted where it lies.
+    ///
+    /// # Errors
+    /// If it is too long, or the buffer is full.
+    pub fn push_made(&mut self, at: Time, payload: BytesMut) -> Result<SeqNumber, Refused> {
+        self.accepts(at, payload.len())?;
+        if self.cipher.is_none() {
+            return Ok(self.keep(at, payload.freeze(), Key::None));
+        }
+        Ok(self.encrypt(at, payload).0)
+    }
+
+    /// Encrypts and keeps a payload, and gives back the room behind it.
+    fn encrypt(&mut self, at: Time, mut payload: BytesMut) -> (SeqNumber, BytesMut) {
+        let header = DataHeader {
+            sequence: self.first.plus(self.slots.len() as u32),
+            position: Position::Solo,
+            in_order: false,
+            key: Key::None,
+            retransmitted: false,
+            message: next_message(self.message),
+            timestamp: self.clock.timestamp(at),
+            destination: self.peer,
+        };
+        let cipher = self.cipher.as_mut();
+        let key = cipher.map_or(Key::None, |cipher| cipher.encrypt(&header, &mut payload));
+        let whole = payload.split();
+        (self.keep(at, whole.freeze(), key), payload)
+    }
+
+    /// Whether a payload of that length is taken.
+    fn accepts(&mut self, at: Time, length: usize) -> Result<(), Refused> {
+        if length > PAYLOAD_MAX {
+            return Err(Refused::TooLong(length));
+        }
+        self.drop_late(at);
+        if self.slots.len() >= self.packets_max {
+            self.statistics.pkt_snd_refused += 1;
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, at: Time, payload: Bytes, key: Key) -> SeqNumber {
+        self.pacing.input(at, payload.len());
+        self.message = next_message(self.message);
+        self.bytes += payload.len();
+        let sequence = self.first.plus(self.slots.len() as u32);
+        self.slots.push_back(Slot {
+            payload,
+            origin: at,
+            again: Time::ZERO,
+            timestamp: self.clock.timestamp(at),
+            message: self.message,
+            key,
+            wanted: false,
+        });
+        sequence
+    }
+
+    /// Forgets the first packet.
+    fn forget_first(&mut self) -> bool {
+        let Some(slot) = self.slots.pop_front() else {
+            return false;
+        };
+        self.bytes -= slot.payload.len();
+        self.first = self.first.next();
+        self.wanted -= usize::from(slot.wanted);
+        self.wanted_from = self.wanted_from.saturating_sub(1);
+        let sent = self.sent > 0;
+        self.sent = self.sent.saturating_sub(1);
+        sent
+    }
+
+    /// Drops what is unacknowledged for too long.
+    fn drop_late(&mut self, now: Time) {
+        let Some(after) = self.too_late_after else {
+            return;
+        };
+        while self
+            .slots
+            .front()
+            .is_some_and(|slot| slot.origin + after < now)
+        {
+            let sent = self.forget_first();
+            self.statistics.pkt_snd_drop += 1;
+            self.statistics.pkt_snd_drop_unsent += u64::from(!sent);
+        }
+    }
+
+    /// Takes a control packet in that arrived then. Only ACKs, NAKs and what is said of keys are a
+    /// sender's; it passes over all others.
+    pub fn control(&mut self, control: &Control<'_>, at: Time) {
+        match control {
+            Control::Ack(ack) => self.acknowledged(ack),
+            Control::Nak(list) => self.asked(list, at),
+            Control::UserDefined { .. } => {
+                if let Some(cipher) = &mut self.cipher {
+                    cipher.control(control, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn acknowledged(&mut self, ack: &Ack) {
+        self.statistics.pkt_recv_ack += 1;
+        let ahead = ack.next.since(self.first);
+        if usize::try_from(ahead).is_ok_and(|ahead| ahead > self.sent) {
+            self.statistics.pkt_recv_future_ack += 1;
+            return;
+        }
+        for _ in 0..ahead.max(0) {
+            self.forget_first();
+        }
+        if let Some(report) = ack.report {
+            self.rtt.told(report.rtt, report.rtt_variance);
+            self.window = report.room.clamp(1, self.flow_window);
+            if ack.number > 0 {
+                self.answer(Answer::AckAck(ack.number));
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push_back(answer);
+        } else {
+            self.statistics.pkt_unanswered += 1;
+        }
+    }
+
+    fn asked(&mut self, list: &LossList<'_>, at: Time) {
+        self.statistics.pkt_recv_nak += 1;
+        // A list that names each packet once names no more than were sent.
+        let mut left = self.sent;
+        for LossRange { first, last } in list.ranges() {
+            let begin = first.since(self.first);
+            let end = last.since(self.first);
+            let Some(end) = usize::try_from(end).ok().map(|end| end + 1) else {
+                // All of it was acknowledged or dropped.
+                self.answer(Answer::Drop(LossRange { first, last }));
+                continue;
+            };
+            let begin = match usize::try_from(begin) {
+                Ok(begin) => begin,
+                Err(_) => {
+                    let last = self.first.minus(1);
+                    self.answer(Answer::Drop(LossRange { first, last }));
+                    0
+                }
+            };
+            if end > self.sent || end - begin > left {
+                self.statistics.pkt_recv_lying_ranges += 1;
+                continue;
+            }
+            left -= end - begin;
+            self.statistics.pkt_snd_loss += (end - begin) as u64;
+            if self.wanted == 0 {
+                (self.wanted_from, self.wanted_since) = (begin, at);
+            }
+            self.wanted_from = self.wanted_from.min(begin);
+            for slot in self.slots.range_mut(begin..end) {
+                self.wanted += usize::from(!std::mem::replace(&mut slot.wanted, true));
+            }
+        }
+    }
+
+    /// Whether a packet may be sent for the first time.
+    fn may_send_new(&self) -> bool {
+        self.sent < self.slots.len() && self.sent < self.window as usize
+    }
+
+    /// When the next packet is due; [`Time::NEVER`] while none is. What comes from the peer may make
+    /// that earlier.
+    #[inline]
+    pub fn next_due(&self) -> Time {
+        let again = (self.wanted > 0).then_some(self.wanted_since);
+        let new = self.slots.get(self.sent).map(|slot| slot.origin);
+        let new = new.filter(|_| self.may_send_new());
+        let due = again.into_iter().chain(new).min();
+        due.map_or(Time::NEVER, |due| due.max(self.pacing.free_at()))
+    }
+
+    /// The next packet, if it is due. What was asked for goes first.
+    pub fn next_packet(&mut self, now: Time) -> Option<Outgoing> {
+        self.drop_late(now);
+        if self.next_due() > now {
+            return None;
+        }
+        let free_at = self.pacing.free_at();
+        while let Some(place) = self.next_wanted() {
+            let slot = &mut self.slots[place];
+            // It may be under way still, as libsrt has it (`SRTO_RETRANSMITALGO` 1).
+            if slot.again != Time::ZERO && slot.again + self.rtt.at_least() >= now {
+                self.statistics.pkt_snd_loss_repeated += 1;
+                continue;
+            }
+            slot.again = now;
+            let due = self.wanted_since.max(free_at);
+            return Some(self.outgoing(place, due, true));
+        }
+        if !self.may_send_new() {
+            return None;
+        }
+        let place = self.sent;
+        let due = self.slots[place].origin.max(free_at);
+        if due > now {
+            return None;
+        }
+        self.sent += 1;
+        Some(self.outgoing(place, due, false))
+    }
+
+    /// Takes the first packet that is to be sent again: where it stands.
+    fn next_wanted(&mut self) -> Option<usize> {
+        if self.wanted == 0 {
+            return None;
+        }
+        let mut slots = self.slots.range_mut(self.wanted_from..);
+        let offset = slots.position(|slot| std::mem::take(&mut slot.wanted))?;
+        let place = self.wanted_from + offset;
+        self.wanted -= 1;
+        self.wanted_from = place + 1;
+        Some(place)
+    }
+
+    fn outgoing(&mut self, place: usize, due: Time, retransmitted: bool) -> Outgoing {
+        let slot = &self.slots[place];
+        let sequence = self.first.plus(place as u32);
+        let header = DataHeader {
+            sequence,
+            position: Position::Solo,
+            in_order: false,
+            key: slot.key,
+            retransmitted,
+            message: slot.message,
+            timestamp: slot.timestamp,
+            destination: self.peer,
+        };
+        let payload = slot.payload.clone();
+        let length = payload.len();
+        self.pacing.leaves(due, length);
+        let count = &mut self.statistics;
+        count.pkt_sent += 1;
+        count.byte_sent += (HEADER + length) as u64;
+        if retransmitted {
+            count.pkt_retrans += 1;
+            count.byte_retrans += length as u64;
+        } else {
+            count.pkt_sent_unique += 1;
+            count.byte_sent_unique += length as u64;
+        }
+        Outgoing {
+            due,
+            header: header.write(),
+            payload,
+            sequence,
+            retransmitted,
+        }
+    }
+
+    /// When [`Sender::write_next`] has something to say; [`Time::NEVER`] while it has not.
+    pub fn control_due(&self) -> Time {
+        match &self.cipher {
+            _ if !self.answers.is_empty() => Time::ZERO,
+            Some(cipher) => cipher.due(),
+            None => Time::NEVER,
+        }
+    }
+
+    /// Appends the next control packet that is due, as one datagram; says whether there was one.
+    pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let header = ControlHeader {
+            timestamp: self.clock.timestamp(now),
+            destination: self.peer,
+        };
+        let Some(answer) = self.answers.pop_front() else {
+            let cipher = self.cipher.as_mut();
+            return cipher.is_some_and(|cipher| cipher.write_next(now, header, out));
+        };
+        let control = match answer {
+            Answer::AckAck(number) => {
+                self.statistics.pkt_sent_ackack += 1;
+                Control::AckAck { number }
+            }
+            Answer::Drop(LossRange { first, last }) => {
+                self.statistics.pkt_sent_drop_request += 1;
+                Control::DropRequest {
+                    message: 0,
+                    first,
+                    last,
+                }
+            }
+        };
+        control.write(header, out);
+        true
+    }
+
+    /// When the oldest packet is too late to be sent again, and is dropped by the next call; none
+    /// where nothing is kept, or nothing dropped.
+    pub fn drops_at(&self) -> Option<Time> {
+        let oldest = self.slots.front()?.origin;
+        Some(oldest + self.too_late_after? + Duration::from_nanos(1))
+    }
+
+    /// How many packets are not sent, or not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The sequence number of the next payload that is handed in.
+    pub fn next_sequence(&self) -> SeqNumber {
+        self.first.plus(self.slots.len() as u32)
+    }
+
+    /// What it has counted, and how things stand.
+    pub fn statistics(&self) -> SenderStatistics {
+        let span = self.slots.front().zip(self.slots.back());
+        let span = span.map_or(Duration::ZERO, |(first, last)| {
+            last.origin.since(first.origin)
+        });
+        SenderStatistics {
+            pkt_snd_buf: self.slots.len() as u64,
+            pkt_flight_size: self.sent as u64,
+            byte_snd_buf: self.bytes as u64,
+            ms_snd_buf: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+            pkt_flow_window: self.window.into(),
+            bps_max_bandwidth: self.pacing.bits_per_second(),
+            us_rtt: self.rtt.smoothed().into(),
+            us_rtt_var: self.rtt.variance().into(),
+            ..self.statistics
+        }
+    }
+}
+
+/// The message number after that one: 0 is none.
+fn next_message(message: u32) -> u32 {
+    if message >= MESSAGE_MAX {
+        1
+    } else {
+        message + 1
+    }
+}

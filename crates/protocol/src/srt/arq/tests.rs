@@ -1,0 +1,366 @@
+//! Sender and receiver against each other in virtual time, over a link that loses, reorders and
+//! doubles packets; and against a model that knows of packets only when they arrived.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use link::{Jitter, Link, Loss, Settings};
+use measure::Time;
+use proptest::prelude::*;
+
+use super::TsbpdConfig;
+use super::receiver::{Delivery, Receiver, ReceiverConfig, Verdict};
+use super::sender::{Sender, SenderConfig};
+use super::statistics::{ReceiverStatistics, SenderStatistics};
+use crate::srt::codec::packet::{Control, DataHeader, Packet};
+use crate::srt::seq::{SeqNumber, SocketClock};
+
+mod hostile;
+mod model;
+
+const CONFIG_FIRST: SeqNumber = SeqNumber::MAX.minus(300);
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// One transmission.
+#[derive(Clone)]
+struct Case {
+    seed: u64,
+    media: Settings,
+    back: Settings,
+    latency: Duration,
+    packets: u32,
+    every: Duration,
+    delivery: Delivery,
+    tolerance: u32,
+    first: SeqNumber,
+}
+
+impl Case {
+    fn new(seed: u64, link: Settings) -> Case {
+        Case {
+            seed,
+            media: link.clone(),
+            back: link,
+            latency: millis(120),
+            packets: 250,
+            every: millis(2),
+            delivery: Delivery::Counting,
+            tolerance: 0,
+            first: CONFIG_FIRST,
+        }
+    }
+}
+
+/// What came of it.
+struct Outcome {
+    sent: SenderStatistics,
+    received: ReceiverStatistics,
+    /// The number of each packet in the order in which they count as delivered, and its verdicts.
+    delivered: Vec<(u32, Time)>,
+    new: Vec<u32>,
+    /// Each copy of a data packet that arrived: its number, when, whether it was sent again.
+    arrived: Vec<(u32, Time, bool)>,
+    /// When each packet is due.
+    due: Vec<Time>,
+    /// Data packets that the link took, and lost, and made twice.
+    offered: u64,
+    lost: u64,
+    doubled: u64,
+}
+
+fn run(case: &Case) -> Outcome {
+    let start = Time::from_start(Duration::from_secs(1));
+    let clock = SocketClock::new(start);
+    let delay = case.media.delay;
+    let mut sender = Sender::new(SenderConfig::live(case.first, 7, clock, case.latency));
+    let tsbpd = TsbpdConfig {
+        reference: start + delay,
+        timestamp: 0,
+        latency: case.latency,
+    };
+    let config = ReceiverConfig::live(case.first, 8, clock, tsbpd);
+    let mut receiver = Receiver::new(ReceiverConfig {
+        delivery: case.delivery,
+        reorder_tolerance_max: case.tolerance,
+        ..config
+    });
+    let mut media: Link<Vec<u8>> = Link::new(case.media.clone(), Vec::new(), case.seed);
+    let mut back: Link<Vec<u8>> = Link::new(case.back.clone(), Vec::new(), case.seed + 1);
+    let mut outcome = Outcome {
+        sent: SenderStatistics::default(),
+        received: ReceiverStatistics::default(),
+        delivered: Vec::new(),
+        new: Vec::new(),
+        arrived: Vec::new(),
+        due: Vec::new(),
+        offered: 0,
+        lost: 0,
+        doubled: 0,
+    };
+    let number = |sequence: SeqNumber| sequence.since(case.first) as u32;
+    let (mut made, mut buffer) = (0, Vec::new());
+    let mut now = start;
+    let end = start + case.every * case.packets + case.latency + Duration::from_secs(3);
+    while now < end {
+        while made < case.packets && start + case.every * made <= now {
+            let at = start + case.every * made;
+            let payload = Bytes::copy_from_slice(&made.to_be_bytes());
+            assert_eq!(sender.push(at, payload), Ok(case.first.plus(made)));
+            outcome.due.push(at + delay + case.latency);
+            made += 1;
+        }
+        while let Some(packet) = sender.next_packet(now) {
+            assert!(packet.due <= now);
+            let datagram = [&packet.header[..], &packet.payload].concat();
+            outcome.offered += 1;
+            let taken = media.send(now, datagram.len() + 28, datagram);
+            outcome.lost += u64::from(taken.is_err());
+        }
+        buffer.clear();
+        while sender.write_next(now, &mut buffer) {
+            let _ = media.send(now, buffer.len() + 28, buffer.clone());
+            buffer.clear();
+        }
+        while let Some(delivery) = media.take(now) {
+            match Packet::parse(&delivery.packet).expect("it is one") {
+                Packet::Data(header, payload) => {
+                    outcome.doubled += u64::from(delivery.copy);
+                    let at = delivery.due;
+                    let number = number(header.sequence);
+                    outcome.arrived.push((number, at, header.retransmitted));
+                    assert_eq!(payload, number.to_be_bytes());
+                    let verdict = receiver.data(&header, payload, at);
+                    if let Verdict::New { due, .. } = verdict {
+                        assert_eq!(due, Some(outcome.due[number as usize]));
+                        outcome.new.push(number);
+                    }
+                }
+                Packet::Control(header, control) => {
+                    receiver.control(&control, header.timestamp, delivery.due);
+                }
+            }
+        }
+        while let Some(packet) = receiver.deliver(now) {
+            assert_eq!(packet.payload, number(packet.sequence).to_be_bytes());
+            outcome.delivered.push((number(packet.sequence), now));
+        }
+        buffer.clear();
+        while receiver.write_next(now, &mut buffer) {
+            let _ = back.send(now, buffer.len() + 28, buffer.clone());
+            buffer.clear();
+        }
+        while let Some(delivery) = back.take(now) {
+            let Ok(Packet::Control(_, control)) = Packet::parse(&delivery.packet) else {
+                panic!("a receiver sends control packets");
+            };
+            sender.control(&control, delivery.due);
+        }
+        // To whichever comes next.
+        let next = [
+            (made < case.packets).then(|| start + case.every * made),
+            Some(sender.next_due()),
+            Some(sender.control_due()),
+            Some(receiver.due()),
+            receiver.delivery_due(),
+            media.next(),
+            back.next(),
+        ];
+        let next = next.into_iter().flatten().min().unwrap_or(end);
+        // Nothing may be due that is not done: that would go on for ever.
+        now = next.max(now + Duration::from_micros(1));
+    }
+    receiver.finish(now);
+    outcome.sent = sender.statistics();
+    outcome.received = receiver.statistics();
+    assert!(receiver.bytes() < 24 * 1024);
+    outcome
+}
+
+/// The packets that could be delivered, out of nothing but when the first copy of each arrived: one
+/// is given up when any behind it is there and due.
+fn could_arrive(outcome: &Outcome) -> Vec<u32> {
+    let mut first: BTreeMap<u32, Time> = BTreeMap::new();
+    for &(number, at, _) in &outcome.arrived {
+        first.entry(number).or_insert(at);
+    }
+    let mut given_up = Time::NEVER;
+    let mut could = Vec::new();
+    for (&number, &at) in first.iter().rev() {
+        if at <= given_up {
+            could.push(number);
+        }
+        given_up = given_up.min(at.max(outcome.due[number as usize]));
+    }
+    could.reverse();
+    could
+}
+
+/// Demands that each packet is accounted for, and that both sides counted what the network did.
+fn check(case: &Case, outcome: &Outcome) {
+    let seed = case.seed;
+    let (sent, received) = (&outcome.sent, &outcome.received);
+    let could = could_arrive(outcome);
+    let mut new = outcome.new.clone();
+    new.sort_unstable();
+    assert_eq!(new, could, "{seed}");
+    if case.delivery == Delivery::InOrder {
+        let delivered: Vec<u32> = outcome
+            .delivered
+            .iter()
+            .map(|&(number, _)| number)
+            .collect();
+        assert_eq!(delivered, could, "{seed}");
+        for &(number, at) in &outcome.delivered {
+            assert!(at >= outcome.due[number as usize], "{seed} {number}");
+        }
+    }
+    // The sender's.
+    let again = outcome.arrived.iter().filter(|copy| copy.2).count() as u64;
+    assert_eq!(sent.pkt_sent, outcome.offered, "{seed}");
+    assert_eq!(sent.pkt_sent, sent.pkt_sent_unique + sent.pkt_retrans);
+    assert_eq!(sent.pkt_sent_unique, u64::from(case.packets), "{seed}");
+    assert_eq!(sent.pkt_recv_lying_ranges, 0, "{seed}");
+    assert_eq!(sent.pkt_recv_future_ack, 0, "{seed}");
+    // The receiver's.
+    let arrived = outcome.arrived.len() as u64;
+    assert_eq!(arrived, outcome.offered - outcome.lost + outcome.doubled);
+    assert_eq!(received.pkt_recv, arrived, "{seed}");
+    assert_eq!(received.pkt_rcv_retrans, again, "{seed}");
+    assert_eq!(received.pkt_recv_unique, could.len() as u64, "{seed}");
+    let useless = received.pkt_rcv_belated + received.pkt_rcv_duplicate;
+    assert_eq!(received.pkt_recv_unique + useless, arrived, "{seed}");
+    let found = received.pkt_rcv_recovered + received.pkt_rcv_reordered;
+    assert_eq!(received.pkt_rcv_loss, found + received.pkt_rcv_drop);
+    // The last ones that nothing came after are missed by nobody.
+    let known = 1 + u64::from(outcome.arrived.iter().map(|copy| copy.0).max().unwrap_or(0));
+    assert_eq!(received.pkt_recv_unique + received.pkt_rcv_drop, known);
+}
+
+fn bad(loss: f64) -> Settings {
+    Settings {
+        delay: millis(20),
+        jitter: Jitter {
+            spread: millis(5),
+            reorders: true,
+            ..Jitter::default()
+        },
+        loss: Loss::Random(loss),
+        duplicate: 0.02,
+        reorder: 0.02,
+        held_back: millis(15),
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn on_a_perfect_link_everything_is_sent_once_and_delivered_when_due() {
+    for delivery in [Delivery::Counting, Delivery::InOrder] {
+        let link = Settings {
+            delay: millis(20),
+            ..Settings::default()
+        };
+        let case = Case {
+            delivery,
+            ..Case::new(1, link)
+        };
+        let outcome = run(&case);
+        check(&case, &outcome);
+        assert_eq!(outcome.new.len(), 250);
+        assert_eq!(outcome.sent.pkt_sent, 250);
+        assert_eq!(outcome.received.pkt_rcv_loss, 0);
+        assert_eq!(outcome.sent.pkt_snd_buf, 0);
+        // Time goes on by steps of a microsecond at least.
+        assert!(outcome.received.us_rtt.abs_diff(40_000) < 5);
+        assert!(outcome.sent.us_rtt.abs_diff(40_000) < 5);
+        // One every 10 ms, and none more when all is known to be acknowledged.
+        let acks = outcome.received.pkt_sent_ack;
+        assert!((45..=65).contains(&acks), "{acks}");
+        assert_eq!(outcome.sent.pkt_recv_ack, acks);
+        assert_eq!(outcome.received.pkt_recv_ackack, acks);
+        for (number, at) in outcome.delivered {
+            assert_eq!(at, outcome.due[number as usize]);
+        }
+    }
+}
+
+#[test]
+fn on_bad_links_exactly_that_arrives_which_could_within_the_latency() {
+    let mut dropped = 0;
+    for seed in 0..1500 {
+        let loss = [0.0, 0.01, 0.05, 0.2, 0.5][seed as usize % 5];
+        let delivery = match seed % 2 {
+            0 => Delivery::Counting,
+            _ => Delivery::InOrder,
+        };
+        let case = Case {
+            latency: millis([60, 120, 300][seed as usize % 3]),
+            delivery,
+            tolerance: if seed % 7 == 0 { 8 } else { 0 },
+            ..Case::new(seed, bad(loss))
+        };
+        let outcome = run(&case);
+        check(&case, &outcome);
+        dropped += outcome.received.pkt_rcv_drop;
+    }
+    // Both happens, or nothing was shown.
+    assert!(dropped > 1000, "{dropped}");
+}
+
+#[test]
+fn in_bursts_too_and_over_slow_links() {
+    for seed in 0..400 {
+        let media = Settings {
+            loss: Loss::Bursts {
+                share: 0.1,
+                length: 12.0,
+            },
+            rate: Some(2_000_000),
+            ..bad(0.0)
+        };
+        let case = Case {
+            media,
+            latency: millis(200),
+            ..Case::new(seed, bad(0.02))
+        };
+        check(&case, &run(&case));
+    }
+}
+
+#[test]
+fn everything_arrives_with_a_latency_of_many_round_trips() {
+    for seed in 0..200 {
+        let case = Case {
+            latency: Duration::from_secs(2),
+            ..Case::new(seed, bad(0.1))
+        };
+        let outcome = run(&case);
+        check(&case, &outcome);
+        assert_eq!(outcome.received.pkt_rcv_drop, 0, "{seed}");
+        assert!(outcome.received.pkt_rcv_recovered > 10, "{seed}");
+    }
+}
+
+#[test]
+fn patience_with_reordered_packets_saves_retransmissions() {
+    let link = Settings {
+        delay: millis(20),
+        reorder: 0.1,
+        held_back: millis(7),
+        ..Settings::default()
+    };
+    let retransmitted = |tolerance| {
+        let case = Case {
+            tolerance,
+            ..Case::new(3, link.clone())
+        };
+        let outcome = run(&case);
+        check(&case, &outcome);
+        outcome.sent.pkt_retrans
+    };
+    let (without, with) = (retransmitted(0), retransmitted(10));
+    assert!(without > 20 && with == 0, "{without} {with}");
+}

@@ -1,0 +1,324 @@
+//! What a peer that lies can do: be counted.
+
+use super::*;
+use crate::srt::arq::sender::{Bandwidth, Refused};
+use crate::srt::codec::packet::{Ack, AckReport, ControlHeader, LossRange, PAYLOAD_MAX, write_nak};
+
+const START: Time = Time::from_nanos(1_000_000_000);
+const HEAD: ControlHeader = ControlHeader {
+    timestamp: 0,
+    destination: 7,
+};
+
+fn at(millis: u64) -> Time {
+    START + Duration::from_millis(millis)
+}
+
+fn sender() -> Sender {
+    let clock = SocketClock::new(START);
+    Sender::new(SenderConfig::live(CONFIG_FIRST, 7, clock, millis(120)))
+}
+
+/// A sender that has sent so many packets, one a millisecond.
+fn sent(count: u32) -> Sender {
+    let mut sender = sender();
+    for number in 0..count {
+        let at = at(number.into());
+        sender.push(at, Bytes::from_static(b"media")).expect("room");
+        assert!(sender.next_packet(at).is_some());
+    }
+    sender
+}
+
+fn ack(number: u32, next: u32, report: Option<AckReport>) -> Control<'static> {
+    Control::Ack(Ack {
+        number,
+        next: CONFIG_FIRST.plus(next),
+        report,
+    })
+}
+
+fn range(first: u32, last: u32) -> LossRange {
+    LossRange {
+        first: CONFIG_FIRST.plus(first),
+        last: CONFIG_FIRST.plus(last),
+    }
+}
+
+/// Gives a sender a loss list.
+fn ask(sender: &mut Sender, at: Time, ranges: &[LossRange]) {
+    let mut bytes = Vec::new();
+    write_nak(HEAD, ranges.iter().copied(), &mut bytes);
+    let Ok(Packet::Control(_, control)) = Packet::parse(&bytes) else {
+        panic!("it is sound");
+    };
+    sender.control(&control, at);
+}
+
+#[test]
+fn an_acknowledgement_of_the_future_is_refused_and_counted() {
+    let mut sender = sent(10);
+    sender.push(at(10), Bytes::new()).expect("room");
+    sender.control(&ack(1, 11, None), at(10));
+    sender.control(&ack(1, 1_000_000_000, None), at(10));
+    assert_eq!(sender.statistics().pkt_recv_future_ack, 2);
+    assert_eq!(sender.unacknowledged(), 11);
+    assert!(!sender.write_next(at(10), &mut Vec::new()));
+    sender.control(&ack(1, 10, None), at(10));
+    assert_eq!(sender.unacknowledged(), 1);
+    // An old one is nothing new.
+    sender.control(&ack(2, 3, None), at(10));
+    assert_eq!(sender.unacknowledged(), 1);
+}
+
+#[test]
+fn loss_lists_that_lie_are_counted_and_cost_no_more_than_what_was_sent() {
+    let mut sender = sent(10);
+    ask(
+        &mut sender,
+        at(20),
+        &[range(8, 10), range(10, 10), range(5, 5)],
+    );
+    assert_eq!(sender.statistics().pkt_recv_lying_ranges, 2);
+    assert_eq!(sender.statistics().pkt_snd_loss, 1);
+    let again = sender.next_packet(at(20)).expect("it was asked for");
+    assert_eq!(again.sequence, CONFIG_FIRST.plus(5));
+    assert!(sender.next_packet(at(20)).is_none());
+    // The same ones over and over.
+    let all = vec![range(0, 9); 180];
+    ask(&mut sender, at(500), &all);
+    assert_eq!(sender.statistics().pkt_recv_lying_ranges, 2 + 179);
+    let count = std::iter::from_fn(|| sender.next_packet(at(500))).count();
+    assert_eq!(count, 10);
+    assert_eq!(sender.next_due(), Time::NEVER);
+}
+
+#[test]
+fn what_is_gone_is_answered_with_a_drop_request() {
+    let mut sender = sent(10);
+    sender.control(&ack(0, 4, None), at(10));
+    ask(&mut sender, at(10), &[range(0, 1), range(3, 5)]);
+    let mut said = Vec::new();
+    let mut dropped = Vec::new();
+    while sender.write_next(at(10), &mut said) {
+        match Packet::parse(&said) {
+            Ok(Packet::Control(_, Control::DropRequest { first, last, .. })) => {
+                dropped.push(LossRange { first, last });
+            }
+            other => panic!("{other:?}"),
+        }
+        said.clear();
+    }
+    assert_eq!(dropped, [range(0, 1), range(3, 3)]);
+    let again: Vec<SeqNumber> = std::iter::from_fn(|| sender.next_packet(at(10)))
+        .map(|packet| packet.sequence)
+        .collect();
+    assert_eq!(again, [CONFIG_FIRST.plus(4), CONFIG_FIRST.plus(5)]);
+    // Answers that wait are bounded.
+    let gone = vec![range(0, 1); 180];
+    ask(&mut sender, at(11), &gone);
+    assert!(sender.statistics().pkt_unanswered > 100);
+}
+
+#[test]
+fn a_sender_drops_what_is_too_late_and_refuses_what_has_no_room() {
+    let clock = SocketClock::new(START);
+    let config = SenderConfig {
+        packets_max: 5,
+        flow_window: 3,
+        ..SenderConfig::live(CONFIG_FIRST, 7, clock, millis(120))
+    };
+    let mut sender = Sender::new(config);
+    for number in 0..5 {
+        let pushed = sender.push(at(number), Bytes::from_static(b"media"));
+        assert_eq!(pushed, Ok(CONFIG_FIRST.plus(number as u32)));
+    }
+    assert_eq!(sender.push(at(5), Bytes::new()), Err(Refused::Full));
+    let long = Bytes::from(vec![0; PAYLOAD_MAX + 1]);
+    assert_eq!(
+        sender.push(at(5), long),
+        Err(Refused::TooLong(PAYLOAD_MAX + 1))
+    );
+    // No more than the flow window at a time.
+    let sent = std::iter::from_fn(|| sender.next_packet(at(6))).count();
+    assert_eq!((sent, sender.next_due()), (3, Time::NEVER));
+    // 1 s and 20 ms, as the latency is less.
+    assert!(sender.next_packet(at(1020)).is_none());
+    assert_eq!(sender.unacknowledged(), 5);
+    assert!(sender.next_packet(at(1022)).is_some());
+    let count = sender.statistics();
+    assert_eq!((count.pkt_snd_drop, count.pkt_snd_drop_unsent), (2, 0));
+    assert!(sender.next_packet(at(5000)).is_none());
+    let count = sender.statistics();
+    assert_eq!((count.pkt_snd_drop, count.pkt_snd_drop_unsent), (5, 1));
+    assert_eq!(count.pkt_snd_refused, 1);
+    assert_eq!((count.byte_snd_buf, count.pkt_flight_size), (0, 0));
+}
+
+#[test]
+fn what_was_just_sent_again_is_not_sent_a_third_time() {
+    let mut sender = sent(10);
+    let report = AckReport {
+        rtt: 100_000,
+        rtt_variance: 5_000,
+        room: 8000,
+        rates: None,
+    };
+    sender.control(&ack(1, 2, Some(report)), at(20));
+    for (millis, leaves) in [(20, true), (60, false), (100, false), (101, true)] {
+        ask(&mut sender, at(millis), &[range(5, 5)]);
+        assert_eq!(sender.next_packet(at(millis)).is_some(), leaves, "{millis}");
+    }
+    assert_eq!(sender.statistics().pkt_snd_loss_repeated, 2);
+}
+
+#[test]
+fn a_sender_keeps_within_its_bandwidth() {
+    let clock = SocketClock::new(START);
+    let mut sender = Sender::new(SenderConfig {
+        bandwidth: Bandwidth::Most(1_000_000),
+        ..SenderConfig::live(CONFIG_FIRST, 7, clock, millis(120))
+    });
+    for _ in 0..100 {
+        sender
+            .push(START, Bytes::from_static(&[0; 1206]))
+            .expect("room");
+    }
+    let mut left = 0;
+    for millis in 0..=500 {
+        left += std::iter::from_fn(|| sender.next_packet(at(millis))).count();
+    }
+    // 1,250 bytes with headers, 10 ms each, the first at once.
+    assert_eq!(left, 51);
+}
+
+fn receiver(delivery: Delivery) -> Receiver {
+    let tsbpd = TsbpdConfig {
+        reference: START,
+        timestamp: 0,
+        latency: millis(120),
+    };
+    let config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(START), tsbpd);
+    Receiver::new(ReceiverConfig { delivery, ..config })
+}
+
+fn data(number: u32, millis: u32) -> DataHeader {
+    let mut bytes = [0; 16];
+    bytes[0..4].copy_from_slice(&CONFIG_FIRST.plus(number).value().to_be_bytes());
+    bytes[8..12].copy_from_slice(&(millis * 1000).to_be_bytes());
+    match Packet::parse(&bytes) {
+        Ok(Packet::Data(header, _)) => header,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_drop_request_ends_the_wait() {
+    for delivery in [Delivery::Counting, Delivery::InOrder] {
+        let mut receiver = receiver(delivery);
+        receiver.data(&data(0, 0), b"", at(0));
+        receiver.data(&data(5, 5), b"", at(5));
+        let drop = |first, last| Control::DropRequest {
+            message: 0,
+            first: CONFIG_FIRST.plus(first),
+            last: CONFIG_FIRST.plus(last),
+        };
+        receiver.control(&drop(2, 3), 0, at(6));
+        let count = receiver.statistics();
+        assert_eq!((count.pkt_rcv_drop, count.pkt_rcv_missing), (2, 2));
+        // Of those that never came nothing was known.
+        receiver.control(&drop(4, 8), 0, at(7));
+        let count = receiver.statistics();
+        assert_eq!((count.pkt_rcv_loss, count.pkt_rcv_drop), (7, 6));
+        // The next one is in order, and the last one missing is given up when its time has come.
+        receiver.data(&data(9, 9), b"", at(9));
+        assert_eq!(receiver.statistics().pkt_rcv_missing, 1);
+        // A gap is not made by it, nor is anything far ahead believed.
+        receiver.control(&drop(20, 21), 0, at(10));
+        receiver.control(&drop(10, 100_000), 0, at(10));
+        let count = receiver.statistics();
+        assert_eq!(count.pkt_recv_refused_drop_request, 2);
+        assert_eq!(count.pkt_recv_drop_request, 4);
+        if delivery == Delivery::InOrder {
+            let mut delivered = Vec::new();
+            while let Some(packet) = receiver.deliver(at(200)) {
+                delivered.push(packet.sequence.since(CONFIG_FIRST));
+            }
+            assert_eq!(delivered, [0, 5, 9]);
+        }
+    }
+}
+
+#[test]
+fn packets_far_ahead_are_refused() {
+    let mut receiver = receiver(Delivery::InOrder);
+    assert!(matches!(
+        receiver.data(&data(8191, 0), b"", at(0)),
+        Verdict::New { .. }
+    ));
+    assert_eq!(
+        receiver.data(&data(8192, 0), b"", at(0)),
+        Verdict::BeyondWindow
+    );
+    assert_eq!(receiver.statistics().pkt_rcv_beyond_window, 1);
+    assert_eq!(receiver.statistics().pkt_rcv_loss, 8191);
+}
+
+#[test]
+fn answers_to_what_was_never_said_are_counted() {
+    let mut receiver = receiver(Delivery::Counting);
+    receiver.data(&data(0, 0), b"", at(0));
+    receiver.control(&Control::AckAck { number: 1 }, 0, at(1));
+    assert!(receiver.write_next(at(20), &mut Vec::new()));
+    for number in [0, 2, 129, 1, 1] {
+        receiver.control(&Control::AckAck { number }, 0, at(30));
+    }
+    let count = receiver.statistics();
+    assert_eq!(count.pkt_recv_ackack, 6);
+    assert_eq!(count.pkt_recv_foreign_ackack, 5);
+    assert_eq!(count.us_rtt, 10_000);
+}
+
+#[test]
+fn a_light_acknowledgement_comes_after_64_packets() {
+    let mut receiver = receiver(Delivery::Counting);
+    let mut out = Vec::new();
+    for number in 0..200 {
+        receiver.data(&data(number, 0), b"", at(20));
+        while receiver.write_next(at(20), &mut out) {}
+    }
+    let count = receiver.statistics();
+    // A full one for the first packet, then one for each 64.
+    assert_eq!((count.pkt_sent_ack, count.pkt_sent_light_ack), (4, 3));
+}
+
+proptest! {
+    /// Whatever comes, a sender keeps its books.
+    #[test]
+    fn a_sender_takes_anything(
+        steps in prop::collection::vec((0u8..5, 0u32..60, 0u32..20, 0u64..400), 1..100),
+    ) {
+        let mut sender = sender();
+        let (mut now, mut pushed) = (START, 0u64);
+        for (kind, number, count, millis) in steps {
+            match kind {
+                0 => for _ in 0..count {
+                    pushed += u64::from(sender.push(now, Bytes::from_static(b"x")).is_ok());
+                },
+                1 => while let Some(packet) = sender.next_packet(now) {
+                    prop_assert!(packet.due <= now);
+                },
+                2 => sender.control(&ack(number, number, None), now),
+                3 => ask(&mut sender, now, &[range(number, number + count), range(count, number.max(count))]),
+                _ => now += Duration::from_millis(millis),
+            }
+            let count = sender.statistics();
+            prop_assert!(count.pkt_flight_size <= count.pkt_snd_buf);
+            prop_assert_eq!(count.byte_snd_buf, count.pkt_snd_buf);
+            prop_assert!(count.pkt_sent_unique <= pushed);
+        }
+        now += Duration::from_secs(10);
+        while sender.next_packet(now).is_some() {}
+        prop_assert_eq!(sender.unacknowledged(), 0);
+    }
+}

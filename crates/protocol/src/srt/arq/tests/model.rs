@@ -1,0 +1,61 @@
+//! A receiver against a model of it, with packets that nobody sane would send.
+
+use super::*;
+
+proptest! {
+    /// Whatever comes, every packet is accounted for, and what is held is bounded.
+    #[test]
+    fn a_receiver_takes_anything(
+        in_order in any::<bool>(),
+        tolerance in 0u32..5,
+        packets in prop::collection::vec((0u32..600, any::<u32>(), any::<bool>(), 0u64..30), 1..200),
+    ) {
+        let start = Time::from_start(Duration::from_secs(1));
+        let tsbpd = TsbpdConfig { reference: start, timestamp: 0, latency: millis(120) };
+        let config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(start), tsbpd);
+        let mut receiver = Receiver::new(ReceiverConfig {
+            delivery: if in_order { Delivery::InOrder } else { Delivery::Counting },
+            reorder_tolerance_max: tolerance,
+            window: 256,
+            ..config
+        });
+        let (mut now, mut out) = (start, Vec::new());
+        for (number, timestamp, control, millis) in packets {
+            now += Duration::from_millis(millis);
+            if control {
+                let first = CONFIG_FIRST.plus(number);
+                let last = first.plus(timestamp % 50);
+                let drop = Control::DropRequest { message: 0, first, last };
+                receiver.control(&drop, timestamp, now);
+            } else {
+                let mut header = [0; 16];
+                let sequence = CONFIG_FIRST.plus(number);
+                header[..4].copy_from_slice(&sequence.value().to_be_bytes());
+                header[8..12].copy_from_slice(&timestamp.to_be_bytes());
+                let Ok(Packet::Data(header, _)) = Packet::parse(&header) else {
+                    return Err(TestCaseError::fail("it is data"));
+                };
+                receiver.data(&header, b"payload", now);
+            }
+            let mut last = None;
+            while let Some(packet) = receiver.deliver(now) {
+                prop_assert_eq!(packet.payload, b"payload");
+                let number = packet.sequence.since(CONFIG_FIRST);
+                prop_assert!(last.is_none_or(|last| last < number));
+                last = Some(number);
+            }
+            let mut said = 0;
+            out.clear();
+            while receiver.write_next(now, &mut out) {
+                said += 1;
+            }
+            prop_assert!(said <= 3, "{}", said);
+            let count = receiver.statistics();
+            prop_assert!(count.pkt_rcv_buf <= 256);
+            let useless = count.pkt_rcv_belated + count.pkt_rcv_duplicate + count.pkt_rcv_beyond_window;
+            prop_assert_eq!(count.pkt_recv, count.pkt_recv_unique + useless);
+            let found = count.pkt_rcv_recovered + count.pkt_rcv_reordered;
+            prop_assert_eq!(count.pkt_rcv_loss, found + count.pkt_rcv_drop + count.pkt_rcv_missing);
+        }
+    }
+}

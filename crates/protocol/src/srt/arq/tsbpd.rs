@@ -1,0 +1,208 @@
+//! When packets are due: timestamp-based packet delivery (SRT, 4.5).
+
+use std::time::Duration;
+
+use measure::Time;
+
+/// Around the wrap of timestamps, so long before and behind it, both kinds may come (SRT, 4.5.1).
+const WRAP_PERIOD: u32 = 30_000_000;
+
+/// Over how many samples the drift is averaged, and beyond what of it the base moves, as libsrt has
+/// it (SRT, 4.7).
+const DRIFT_SAMPLES: i64 = 1000;
+const DRIFT_MAX: i64 = 5_000_000;
+
+/// How the peer's clock is tied to ours.
+#[derive(Clone, Copy, Debug)]
+pub struct TsbpdConfig {
+    /// When the peer's HSREQ or HSRSP arrived.
+    pub reference: Time,
+    /// The timestamp in the header of the handshake that bore it.
+    pub timestamp: u32,
+    /// The latency that both have agreed upon.
+    pub latency: Duration,
+}
+
+/// Tells when packets are due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tsbpd {
+    /// When the peer's clock showed 0, as far as is known; in nanoseconds from the run's beginning,
+    /// which it may be before.
+    base: i64,
+    wrapping: bool,
+    latency: i64,
+    drift: i64,
+    sum: i64,
+    samples: i64,
+    first_rtt: Option<Duration>,
+}
+
+/// A span in nanoseconds.
+fn nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A point in time that is not before the run.
+fn point(nanos: i64) -> Time {
+    Time::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+fn micros(timestamp: u32) -> i64 {
+    i64::from(timestamp) * 1000
+}
+
+/// What all timestamps take, in nanoseconds.
+const ROUND: i64 = (1 << 32) * 1000;
+
+impl Tsbpd {
+    pub(super) fn new(config: &TsbpdConfig) -> Tsbpd {
+        let reference = i64::try_from(config.reference.as_nanos()).unwrap_or(i64::MAX);
+        Tsbpd {
+            base: reference - micros(config.timestamp),
+            // As libsrt: a handshake shortly before the wrap is one too.
+            wrapping: config.timestamp > u32::MAX - WRAP_PERIOD,
+            latency: nanos(config.latency),
+            drift: 0,
+            sum: 0,
+            samples: 0,
+            first_rtt: None,
+        }
+    }
+
+    /// Looks whether timestamps wrap; to be called with that of each packet of media.
+    #[inline]
+    pub(super) fn follow(&mut self, timestamp: u32) {
+        if self.wrapping {
+            if (WRAP_PERIOD..=2 * WRAP_PERIOD).contains(&timestamp) {
+                self.wrapping = false;
+                self.base = self.base.saturating_add(ROUND);
+            }
+        } else if timestamp > u32::MAX - WRAP_PERIOD {
+            self.wrapping = true;
+        }
+    }
+
+    /// When a packet was sent, by our clock, if it took as long as the handshake.
+    #[inline]
+    fn sent(&self, timestamp: u32) -> i64 {
+        let wrapped = self.wrapping && timestamp <= 2 * WRAP_PERIOD;
+        let round = if wrapped { ROUND } else { 0 };
+        self.base.saturating_add(round + micros(timestamp))
+    }
+
+    /// When a packet is due.
+    #[inline]
+    pub(super) fn due(&self, timestamp: u32) -> Time {
+        let due = self.sent(timestamp).saturating_add(self.latency);
+        point(due.saturating_add(self.drift))
+    }
+
+    /// Takes in when an ACKACK came, and the RTT that it showed. Half of what the RTT has changed
+    /// by is the network's, and no drift.
+    pub(super) fn measure(&mut self, timestamp: u32, at: Time, rtt: Duration) {
+        let first = *self.first_rtt.get_or_insert(rtt);
+        let by_network = (nanos(rtt) - nanos(first)) / 2;
+        let at = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
+        let off = at.saturating_sub(self.sent(timestamp));
+        self.sum = self.sum.saturating_add(off.saturating_sub(by_network));
+        self.samples += 1;
+        if self.samples < DRIFT_SAMPLES {
+            return;
+        }
+        self.drift = self.sum / self.samples;
+        (self.sum, self.samples) = (0, 0);
+        if self.drift.saturating_abs() > DRIFT_MAX {
+            let moved = DRIFT_MAX * self.drift.signum();
+            self.drift -= moved;
+            self.base = self.base.saturating_add(moved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY: Duration = Duration::from_millis(120);
+
+    fn tsbpd(reference: Time, timestamp: u32) -> Tsbpd {
+        Tsbpd::new(&TsbpdConfig {
+            reference,
+            timestamp,
+            latency: LATENCY,
+        })
+    }
+
+    #[test]
+    fn a_packet_is_due_a_latency_after_it_was_sent() {
+        let reference = Time::from_start(Duration::from_secs(9));
+        let tsbpd = tsbpd(reference, 5_000);
+        assert_eq!(tsbpd.due(5_000), reference + LATENCY);
+        let later = Duration::from_micros(777);
+        assert_eq!(tsbpd.due(5_777), reference + later + LATENCY);
+    }
+
+    #[test]
+    fn a_peer_may_be_older_than_the_run() {
+        let tsbpd = tsbpd(Time::ZERO, 50_000_000);
+        assert_eq!(tsbpd.due(50_000_000), Time::ZERO + LATENCY);
+        assert_eq!(tsbpd.due(0), Time::ZERO);
+    }
+
+    #[test]
+    fn timestamps_wrap_and_stragglers_come_from_before_it() {
+        // Ten hours of packets every 10 ms, some 40 ms late.
+        let start = u64::from(u32::MAX) - 100_000_000;
+        let mut tsbpd = tsbpd(Time::ZERO, start as u32);
+        for step in 0..3_600_000u64 {
+            let late = if step % 7 == 0 { 4 } else { 0 };
+            let sent = step.saturating_sub(late) * 10_000;
+            let timestamp = (start + sent) as u32;
+            tsbpd.follow(timestamp);
+            let due = Time::from_start(Duration::from_micros(sent)) + LATENCY;
+            assert_eq!(tsbpd.due(timestamp), due, "{step}");
+        }
+    }
+
+    #[test]
+    fn drift_is_followed_by_thousands_of_samples() {
+        let mut tsbpd = tsbpd(Time::ZERO, 0);
+        let rtt = Duration::from_millis(10);
+        let due = |tsbpd: &Tsbpd| tsbpd.due(1_000_000).nanos_from(Time::ZERO) - 1_120_000_000;
+        // The peer's clock is 3 ms behind what the handshake told.
+        for step in 0..1000u32 {
+            assert_eq!(due(&tsbpd), 0);
+            let timestamp = step * 10_000;
+            let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 3_000));
+            tsbpd.measure(timestamp, at, rtt);
+        }
+        assert_eq!(due(&tsbpd), 3_000_000);
+        // What the network takes longer is none: 8 ms there and back.
+        for step in 0..1000u32 {
+            let timestamp = step * 10_000;
+            let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 7_000));
+            tsbpd.measure(timestamp, at, rtt + Duration::from_millis(8));
+        }
+        assert_eq!(due(&tsbpd), 3_000_000);
+        // Beyond 5 ms the base moves, and the rest stays.
+        for _ in 0..2 {
+            for step in 0..1000u32 {
+                let timestamp = step * 10_000;
+                let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 7_000));
+                tsbpd.measure(timestamp, at, rtt);
+            }
+            assert_eq!(due(&tsbpd), 7_000_000);
+        }
+    }
+
+    #[test]
+    fn no_timestamp_overflows_anything() {
+        let mut tsbpd = tsbpd(Time::NEVER, 0);
+        for timestamp in [0, 1, u32::MAX, 30_000_000, u32::MAX, 60_000_000] {
+            tsbpd.follow(timestamp);
+            tsbpd.due(timestamp);
+            tsbpd.measure(timestamp, Time::ZERO, Duration::MAX);
+            tsbpd.measure(timestamp, Time::NEVER, Duration::ZERO);
+        }
+    }
+}

@@ -5,4 +5,5 @@
 
 pub mod arq;
 pub mod codec;
+pub mod crypto;
 pub mod seq;

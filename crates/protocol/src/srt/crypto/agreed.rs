@@ -1,0 +1,30 @@
+//! The keys that two sides agreed on, from which both halves are made.
+
+use super::cipher::Parity;
+use super::key_material::{Keys, SALT};
+use super::mode::CipherMode;
+use super::secret::{KeyLength, Passphrase};
+
+/// What both halves begin with.
+pub(super) struct Agreed {
+    pub(super) passphrase: Passphrase,
+    pub(super) mode: CipherMode,
+    pub(super) key_length: KeyLength,
+    pub(super) salt: [u8; SALT],
+    pub(super) wrapping: Vec<u8>,
+    pub(super) keys: Keys,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Agreed {
+    /// Those keys that there are, with their places.
+    pub(super) fn each(&self) -> impl Iterator<Item = (Parity, &[u8])> {
+        let places: &[Parity] = match self.keys {
+            Keys::Even => &[Parity::Even],
+            Keys::Odd => &[Parity::Odd],
+            Keys::Both => &[Parity::Even, Parity::Odd],
+        };
+        let keys = self.bytes.chunks(self.key_length.bytes());
+        places.iter().copied().zip(keys)
+    }
+}

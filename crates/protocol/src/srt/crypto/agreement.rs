@@ -1,0 +1,104 @@
+//! Keys of a handshake: made here and taken by the peer, or the other way.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::agreed::Agreed;
+use super::decryptor::Decryptor;
+use super::encryptor::Encryptor;
+use super::key_material::{KeyMaterial, Keys, SALT};
+use super::key_wrap;
+use super::mode::{CipherMode, GcmForm};
+use super::secret::Secret;
+use crate::srt::codec::handshake::KmState;
+
+/// Keys that were made here and are on their way to the peer.
+pub(crate) struct Offer {
+    agreed: Agreed,
+    seed: u64,
+    message: Vec<u8>,
+}
+
+impl Offer {
+    /// Makes a key.
+    pub(crate) fn new(secret: &Secret, seed: u64) -> Offer {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut salt = [0; SALT];
+        random.fill_bytes(&mut salt);
+        let mut bytes = vec![0; secret.key_length.bytes()];
+        random.fill_bytes(&mut bytes);
+        let wrapping = secret.passphrase.wrapping_key(&salt, secret.key_length);
+        let mode = match secret.cipher {
+            CipherMode::Auto => CipherMode::Ctr,
+            decided => decided,
+        };
+        let wrapped = key_wrap::wrap(&wrapping, &bytes);
+        let message = KeyMaterial {
+            keys: Keys::Even,
+            mode,
+            key_length: secret.key_length,
+            salt,
+            wrapped: &wrapped,
+        }
+        .write();
+        let agreed = Agreed {
+            passphrase: secret.passphrase.clone(),
+            mode,
+            key_length: secret.key_length,
+            salt,
+            wrapping,
+            keys: Keys::Even,
+            bytes,
+        };
+        Offer {
+            agreed,
+            seed: random.next_u64(),
+            message,
+        }
+    }
+
+    /// The message that carries it.
+    pub(crate) fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The peer, of that version, took it.
+    pub(crate) fn taken(self, peer_version: u32) -> (Encryptor, Decryptor) {
+        halves(&self.agreed, &self.message, peer_version, self.seed)
+    }
+}
+
+/// Takes keys that the peer made.
+///
+/// # Errors
+/// The state to answer with.
+pub(crate) fn take(
+    secret: Option<&Secret>,
+    message: &[u8],
+    peer_version: u32,
+    seed: u64,
+) -> Result<(Encryptor, Decryptor), KmState> {
+    let secret = secret.ok_or(KmState::NoSecret)?;
+    let read = KeyMaterial::parse(message).map_err(|_| KmState::BadSecret)?;
+    if secret.cipher != CipherMode::Auto && secret.cipher != read.mode {
+        return Err(KmState::BadCryptoMode);
+    }
+    let wrapping = secret.passphrase.wrapping_key(&read.salt, read.key_length);
+    let bytes = read.unwrap_with(&wrapping).ok_or(KmState::BadSecret)?;
+    let agreed = Agreed {
+        passphrase: secret.passphrase.clone(),
+        mode: read.mode,
+        key_length: read.key_length,
+        salt: read.salt,
+        wrapping,
+        keys: read.keys,
+        bytes,
+    };
+    Ok(halves(&agreed, message, peer_version, seed))
+}
+
+fn halves(agreed: &Agreed, message: &[u8], peer_version: u32, seed: u64) -> (Encryptor, Decryptor) {
+    let form = GcmForm::of_peer(peer_version);
+    let encryptor = Encryptor::new(agreed, form, seed);
+    (encryptor, Decryptor::new(agreed, form, message))
+}

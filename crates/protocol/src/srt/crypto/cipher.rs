@@ -1,0 +1,154 @@
+//! One key of a stream: payloads are encrypted and decrypted where they lie.
+
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::cipher::{EncryptingKey, EncryptionContext};
+use aws_lc_rs::iv::FixedLength;
+
+use super::key_material::SALT;
+use super::key_wrap;
+use super::mode::{CipherMode, GcmForm};
+use super::secret::KeyLength;
+use crate::srt::codec::packet::{DataHeader, Key};
+
+/// Bytes of the tag behind a payload in GCM.
+pub const GCM_TAG: usize = 16;
+
+/// One key of the stream.
+pub(super) enum StreamKey {
+    Ctr(Box<EncryptingKey>),
+    Gcm(Box<LessSafeKey>),
+}
+
+impl StreamKey {
+    /// Of those bytes; GCM where it is asked for, else AES-CTR.
+    pub(super) fn new(key: &[u8], mode: CipherMode) -> StreamKey {
+        if mode == CipherMode::Gcm {
+            let algorithm = match KeyLength::of_bytes(key.len()) {
+                Some(KeyLength::Aes192) => &aead::AES_192_GCM,
+                Some(KeyLength::Aes256) => &aead::AES_256_GCM,
+                _ => &aead::AES_128_GCM,
+            };
+            let key = UnboundKey::new(algorithm, key).expect("keys have a length of AES");
+            return StreamKey::Gcm(Box::new(LessSafeKey::new(key)));
+        }
+        let key = EncryptingKey::ctr(key_wrap::unbound(key));
+        StreamKey::Ctr(Box::new(key.expect("AES has a counter mode")))
+    }
+
+    /// Applies counter mode, which is its own inverse.
+    fn count(key: &EncryptingKey, salt: &[u8; SALT], sequence: u32, payload: &mut [u8]) {
+        let context = EncryptionContext::Iv128(FixedLength::from(counter(salt, sequence)));
+        key.less_safe_encrypt(payload, context)
+            .expect("counter mode takes any length");
+    }
+
+    /// Encrypts; gives the tag of GCM.
+    pub(super) fn encrypt(
+        &self,
+        salt: &[u8; SALT],
+        header: &DataHeader,
+        form: GcmForm,
+        payload: &mut [u8],
+    ) -> Option<[u8; GCM_TAG]> {
+        let sequence = header.sequence.value();
+        match self {
+            StreamKey::Ctr(key) => {
+                StreamKey::count(key, salt, sequence, payload);
+                None
+            }
+            StreamKey::Gcm(key) => {
+                let (nonce, aad) = (nonce(salt, sequence, form), aad(header, form));
+                let tag = key
+                    .seal_in_place_separate_tag(nonce, Aad::from(aad), payload)
+                    .expect("a packet is short enough for GCM");
+                Some(tag.as_ref().try_into().expect("tags have 16 bytes"))
+            }
+        }
+    }
+
+    /// Decrypts; gives the number of bytes of media, or none where the tag is wrong.
+    pub(super) fn decrypt(
+        &self,
+        salt: &[u8; SALT],
+        header: &DataHeader,
+        form: GcmForm,
+        payload: &mut [u8],
+    ) -> Option<usize> {
+        let sequence = header.sequence.value();
+        match self {
+            StreamKey::Ctr(key) => {
+                StreamKey::count(key, salt, sequence, payload);
+                Some(payload.len())
+            }
+            StreamKey::Gcm(key) => {
+                let (nonce, aad) = (nonce(salt, sequence, form), aad(header, form));
+                let opened = key.open_in_place(nonce, Aad::from(aad), payload).ok()?;
+                Some(opened.len())
+            }
+        }
+    }
+}
+
+/// Where the counter of a packet begins (SRT, 6.2.2): the salt without its last two bytes, with
+/// the sequence number on its last four, and 16 bits that count blocks.
+fn counter(salt: &[u8; SALT], sequence: u32) -> [u8; 16] {
+    let salt = u128::from_be_bytes(*salt) >> 16 << 16;
+    (salt ^ u128::from(sequence) << 16).to_be_bytes()
+}
+
+/// The nonce of a packet: the first twelve bytes of the salt, with the sequence number on the last
+/// four of them.
+fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmForm) -> Nonce {
+    let made = match form {
+        GcmForm::Before154 => counter(salt, sequence),
+        GcmForm::Current => (u128::from_be_bytes(*salt) ^ u128::from(sequence) << 32).to_be_bytes(),
+    };
+    let nonce = made.first_chunk().expect("16 bytes are more than 12");
+    Nonce::assume_unique_for_key(*nonce)
+}
+
+/// What is authenticated beside the payload: the header as it is first sent.
+fn aad(header: &DataHeader, form: GcmForm) -> [u8; 16] {
+    let first = DataHeader {
+        retransmitted: false,
+        ..*header
+    };
+    let mut bytes = first.write();
+    if form == GcmForm::Before154 {
+        for word in bytes.as_chunks_mut::<4>().0 {
+            word.reverse();
+        }
+    }
+    bytes
+}
+
+/// Which of two keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parity {
+    Even,
+    Odd,
+}
+
+impl Parity {
+    pub(super) fn of(key: Key) -> Option<Parity> {
+        match key {
+            Key::Even => Some(Parity::Even),
+            Key::Odd => Some(Parity::Odd),
+            Key::None | Key::Both => None,
+        }
+    }
+
+    pub(super) fn other(self) -> Parity {
+        match self {
+            Parity::Even => Parity::Odd,
+            Parity::Odd => Parity::Even,
+        }
+    }
+
+    pub(super) fn key(self) -> Key {
+        match self {
+            Parity::Even => Key::Even,
+            Parity::Odd => Key::Odd,
+        }
+    }
+}

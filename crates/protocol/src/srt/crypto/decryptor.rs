@@ -1,0 +1,164 @@
+//! The receiving half: decrypts with the key that a packet names, and takes new ones.
+
+use thiserror::Error;
+
+use super::agreed::Agreed;
+use super::cipher::{Parity, StreamKey};
+use super::key_material::{KeyMaterial, Keys, SALT};
+use super::mode::{CipherMode, GcmForm};
+use super::secret::{KeyLength, Passphrase};
+use crate::srt::codec::handshake::KmState;
+use crate::srt::codec::packet::DataHeader;
+
+/// Why a payload cannot be decrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Undecryptable {
+    /// Its key was never announced.
+    #[error("encrypted with a key that was not announced")]
+    NoKey,
+    /// It was damaged, or is not the peer's (GCM).
+    #[error("its tag is wrong")]
+    BadTag,
+    /// It is not encrypted, although the connection is.
+    #[error("not encrypted, although the connection is")]
+    Clear,
+    /// It is longer than a datagram.
+    #[error("a payload of {0} bytes")]
+    Long(usize),
+}
+
+struct Slot {
+    salt: [u8; SALT],
+    key: StreamKey,
+}
+
+/// The receiving half of an encrypted connection.
+pub struct Decryptor {
+    passphrase: Passphrase,
+    mode: CipherMode,
+    form: GcmForm,
+    /// What unwraps keys, of that salt and length: it takes a millisecond to make.
+    wrapping: (Vec<u8>, [u8; SALT], KeyLength),
+    even: Option<Slot>,
+    odd: Option<Slot>,
+    /// The message that was taken last, which is answered again without work.
+    taken: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl std::fmt::Debug for Decryptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decryptor")
+            .field("mode", &self.mode)
+            .field("even", &self.even.is_some())
+            .field("odd", &self.odd.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The most bytes that [`Decryptor::open`] takes.
+const PAYLOAD_MAX: usize = 2048;
+
+impl Decryptor {
+    pub(super) fn new(agreed: &Agreed, form: GcmForm, message: &[u8]) -> Decryptor {
+        let wrapping = (agreed.wrapping.clone(), agreed.salt, agreed.key_length);
+        let mut decryptor = Decryptor {
+            passphrase: agreed.passphrase.clone(),
+            mode: agreed.mode,
+            form,
+            wrapping,
+            even: None,
+            odd: None,
+            taken: message.to_vec(),
+            scratch: Vec::with_capacity(PAYLOAD_MAX),
+        };
+        for (place, bytes) in agreed.each() {
+            decryptor.set(place, agreed.salt, bytes);
+        }
+        decryptor
+    }
+
+    fn set(&mut self, place: Parity, salt: [u8; SALT], bytes: &[u8]) {
+        let key = StreamKey::new(bytes, self.mode);
+        let slot = match place {
+            Parity::Even => &mut self.even,
+            Parity::Odd => &mut self.odd,
+        };
+        *slot = Some(Slot { salt, key });
+    }
+
+    /// Which cipher.
+    pub fn mode(&self) -> CipherMode {
+        self.mode
+    }
+
+    /// Decrypts a payload where it lies; gives how many bytes of media are at its beginning.
+    ///
+    /// # Errors
+    /// If that cannot be: see [`Undecryptable`]. The payload is undefined then.
+    pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, Undecryptable> {
+        let place = Parity::of(header.key).ok_or(Undecryptable::Clear)?;
+        let slot = match place {
+            Parity::Even => &self.even,
+            Parity::Odd => &self.odd,
+        };
+        let slot = slot.as_ref().ok_or(Undecryptable::NoKey)?;
+        let decrypted = slot.key.decrypt(&slot.salt, header, self.form, payload);
+        decrypted.ok_or(Undecryptable::BadTag)
+    }
+
+    /// Decrypts a payload into a buffer of its own, which is allocated once.
+    ///
+    /// # Errors
+    /// If that cannot be: see [`Undecryptable`].
+    pub fn open(&mut self, header: &DataHeader, payload: &[u8]) -> Result<&[u8], Undecryptable> {
+        if payload.len() > PAYLOAD_MAX {
+            return Err(Undecryptable::Long(payload.len()));
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(payload);
+        let decrypted = self.decrypt(header, &mut scratch);
+        self.scratch = scratch;
+        decrypted.map(|length| &self.scratch[..length])
+    }
+
+    /// Takes new keys from a KMREQ within the connection, and appends what its KMRSP says: the same
+    /// message, or why not (SRT, 3.2.2). Says whether they were taken.
+    pub fn key_request(&mut self, message: &[u8], reply: &mut Vec<u8>) -> bool {
+        if message != self.taken {
+            if let Err(state) = self.take(message) {
+                reply.extend_from_slice(&state.to_wire());
+                return false;
+            }
+            self.taken.clear();
+            self.taken.extend_from_slice(message);
+        }
+        reply.extend_from_slice(message);
+        true
+    }
+
+    fn take(&mut self, message: &[u8]) -> Result<(), KmState> {
+        let read = KeyMaterial::parse(message).map_err(|_| KmState::BadSecret)?;
+        if read.mode != self.mode {
+            return Err(KmState::BadCryptoMode);
+        }
+        if (self.wrapping.1, self.wrapping.2) != (read.salt, read.key_length) {
+            let wrapping = self.passphrase.wrapping_key(&read.salt, read.key_length);
+            self.wrapping = (wrapping, read.salt, read.key_length);
+        }
+        let keys = read
+            .unwrap_with(&self.wrapping.0)
+            .ok_or(KmState::BadSecret)?;
+        let length = read.key_length.bytes();
+        match read.keys {
+            Keys::Even => self.set(Parity::Even, read.salt, &keys),
+            Keys::Odd => self.set(Parity::Odd, read.salt, &keys),
+            Keys::Both => {
+                self.set(Parity::Even, read.salt, &keys[..length]);
+                self.set(Parity::Odd, read.salt, &keys[length..]);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The sending half: encrypts, and changes its key after so many packets.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::agreed::Agreed;
+use super::cipher::{GCM_TAG, Parity, StreamKey};
+use super::key_material::{KeyMaterial, Keys, SALT};
+use super::key_wrap;
+use super::mode::{CipherMode, GcmForm};
+use super::secret::KeyLength;
+use crate::srt::codec::handshake::Extension;
+use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Key};
+
+/// How long after an announcement that was not answered the next one follows.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often a key is announced at most (libsrt).
+const ANNOUNCE_MAX: u32 = 10;
+
+/// When a key is changed, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// So many packets have one key. Default: 2^24.
+    pub every: u64,
+    /// So many packets before a change the next key is announced, and so many after it the former
+    /// one is dropped. At most half of `every`. Default: 2^16 (libsrt).
+    pub announced_before: u64,
+}
+
+impl Default for Refresh {
+    fn default() -> Self {
+        Refresh {
+            every: 1 << 24,
+            announced_before: 1 << 16,
+        }
+    }
+}
+
+struct Slot {
+    bytes: Vec<u8>,
+    key: StreamKey,
+}
+
+struct Announcement {
+    message: Vec<u8>,
+    left: u32,
+    due: Time,
+}
+
+/// The sending half of an encrypted connection.
+pub struct Encryptor {
+    mode: CipherMode,
+    form: GcmForm,
+    key_length: KeyLength,
+    salt: [u8; SALT],
+    wrapping: Vec<u8>,
+    active: Parity,
+    current: Slot,
+    next: Option<Slot>,
+    /// Packets with the current key.
+    count: u64,
+    refresh: Refresh,
+    random: Pcg64,
+    announcement: Option<Announcement>,
+}
+
+impl std::fmt::Debug for Encryptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encryptor")
+            .field("mode", &self.mode)
+            .field("active", &self.active)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Encryptor {
+    pub(super) fn new(agreed: &Agreed, form: GcmForm, seed: u64) -> Encryptor {
+        let (active, bytes) = agreed.each().next().expect("there is a key at least");
+        Encryptor {
+            mode: agreed.mode,
+            form,
+            key_length: agreed.key_length,
+            salt: agreed.salt,
+            wrapping: agreed.wrapping.clone(),
+            active,
+            current: Slot {
+                bytes: bytes.to_vec(),
+                key: StreamKey::new(bytes, agreed.mode),
+            },
+            next: None,
+            count: 0,
+            refresh: Refresh::default(),
+            random: Pcg64::seed_from_u64(seed),
+            announcement: None,
+        }
+    }
+
+    /// Changes keys so often.
+    pub fn set_refresh(&mut self, refresh: Refresh) {
+        self.refresh = Refresh {
+            announced_before: refresh.announced_before.min(refresh.every / 2),
+            ..refresh
+        };
+    }
+
+    /// Which cipher.
+    pub fn mode(&self) -> CipherMode {
+        self.mode
+    }
+
+    /// How long the keys are.
+    pub fn key_length(&self) -> KeyLength {
+        self.key_length
+    }
+
+    /// By how many bytes a payload becomes longer.
+    pub fn overhead(&self) -> usize {
+        match self.mode {
+            CipherMode::Gcm => GCM_TAG,
+            CipherMode::Ctr | CipherMode::Auto => 0,
+        }
+    }
+
+    /// Encrypts the payload of a packet that is sent for the first time, where it lies; GCM
+    /// appends its tag. Gives the key that the packet's header has to name. The header's own key
+    /// is not looked at, and everything else must be as it is sent.
+    pub fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
+        self.advance();
+        let header = DataHeader {
+            key: self.active.key(),
+            ..*header
+        };
+        let slot = &self.current;
+        if let Some(tag) = slot.key.encrypt(&self.salt, &header, self.form, payload) {
+            payload.extend_from_slice(&tag);
+        }
+        header.key
+    }
+
+    /// Counts a packet, and changes keys when it is time (SRT, 6.1.6).
+    fn advance(&mut self) {
+        if self.count >= self.refresh.every
+            && let Some(next) = self.next.take()
+        {
+            self.current = next;
+            self.active = self.active.other();
+            self.count = 0;
+        }
+        self.count += 1;
+        if self.next.is_none() && self.count > self.refresh.every - self.refresh.announced_before {
+            self.prepare();
+        }
+    }
+
+    /// Makes the next key, and the message that announces it beside the current one.
+    fn prepare(&mut self) {
+        let mut bytes = vec![0; self.key_length.bytes()];
+        self.random.fill_bytes(&mut bytes);
+        let both = match self.active {
+            Parity::Even => [self.current.bytes.as_slice(), &bytes].concat(),
+            Parity::Odd => [bytes.as_slice(), &self.current.bytes].concat(),
+        };
+        let wrapped = key_wrap::wrap(&self.wrapping, &both);
+        let message = KeyMaterial {
+            keys: Keys::Both,
+            mode: self.mode,
+            key_length: self.key_length,
+            salt: self.salt,
+            wrapped: &wrapped,
+        }
+        .write();
+        let key = StreamKey::new(&bytes, self.mode);
+        self.next = Some(Slot { bytes, key });
+        self.announcement = Some(Announcement {
+            message,
+            left: ANNOUNCE_MAX,
+            due: Time::ZERO,
+        });
+    }
+
+    /// A control packet has come: the answer to an announcement ends it. All others are ignored.
+    pub fn control(&mut self, control: &Control<'_>) {
+        let Control::UserDefined { subtype, cif, .. } = *control else {
+            return;
+        };
+        if subtype == Extension::KM_RESPONSE
+            && self
+                .announcement
+                .as_ref()
+                .is_some_and(|announced| announced.message == cif)
+        {
+            self.announcement = None;
+        }
+    }
+
+    /// When [`Encryptor::write_next`] has something to say.
+    pub fn due(&self) -> Time {
+        match &self.announcement {
+            Some(announced) if announced.left > 0 => announced.due,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Appends the datagram that announces the next key; false where none is due.
+    pub fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
+        let Some(announced) = &mut self.announcement else {
+            return false;
+        };
+        if announced.left == 0 || now < announced.due {
+            return false;
+        }
+        announced.left -= 1;
+        announced.due = now + ANNOUNCE_AGAIN;
+        Control::UserDefined {
+            subtype: Extension::KM_REQUEST,
+            info: 0,
+            cif: &announced.message,
+        }
+        .write(header, out);
+        true
+    }
+}

@@ -6,4 +6,5 @@
 pub mod arq;
 pub mod codec;
 pub mod crypto;
+pub mod handshake;
 pub mod seq;

@@ -1,0 +1,182 @@
+//! A caller (SRT, 4.3.1): an induction, which brings the listener's cookie, and a conclusion.
+
+use measure::Time;
+
+use super::failure::Failure;
+use super::negotiated::Negotiated;
+use super::parts::{self, AGAIN, Said};
+use super::settings::Settings;
+use crate::srt::codec::handshake::{DATAGRAM, HandshakeError, Kind, MAGIC, VERSION_4, VERSION_5};
+use crate::srt::codec::packet::{Control, Packet};
+use crate::srt::codec::stream_id::StreamId;
+use crate::srt::crypto::Offer;
+
+enum Stage {
+    /// The induction is sent until it is answered.
+    Induction,
+    /// The conclusion is.
+    Conclusion,
+    /// There is an outcome.
+    Ended,
+}
+
+/// A caller.
+pub struct Caller {
+    settings: Settings,
+    stream_id: Option<StreamId>,
+    stage: Stage,
+    /// What is sent now, without its header.
+    cif: Vec<u8>,
+    offer: Option<Offer>,
+    next: Time,
+    deadline: Time,
+    heard: bool,
+    /// The first malformed answer: it is named where no good one follows.
+    malformed: Option<HandshakeError>,
+    outcome: Option<Result<Negotiated, Failure>>,
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stage = match self.stage {
+            Stage::Induction => "induction",
+            Stage::Conclusion => "conclusion",
+            Stage::Ended => "ended",
+        };
+        f.debug_struct("Caller")
+            .field("stage", &stage)
+            .field("socket_id", &self.settings.socket_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Caller {
+    /// Begins at that time.
+    pub fn new(settings: Settings, stream_id: Option<StreamId>, now: Time) -> Caller {
+        let mut cif = Vec::new();
+        let mut first = parts::fixed(&settings, Kind::Induction, 0);
+        (first.version, first.extension) = (VERSION_4, DATAGRAM);
+        first.write(&mut cif);
+        Caller {
+            deadline: now + settings.timeout,
+            settings,
+            stream_id,
+            stage: Stage::Induction,
+            cif,
+            offer: None,
+            next: now,
+            heard: false,
+            malformed: None,
+            outcome: None,
+        }
+    }
+
+    /// A datagram has come. What is not for this caller, or out of turn, is ignored.
+    pub fn handle(&mut self, datagram: &[u8], at: Time) {
+        if matches!(self.stage, Stage::Ended) {
+            return;
+        }
+        let Ok(Packet::Control(header, control)) = Packet::parse(datagram) else {
+            return;
+        };
+        if header.destination != self.settings.socket_id {
+            return;
+        }
+        match control {
+            Control::Handshake(cif) => {
+                self.heard = true;
+                match Said::read(header, cif, at) {
+                    Ok(said) => self.answered(&said, at),
+                    Err(error) => self.malformed(error),
+                }
+            }
+            Control::Shutdown => self.end(Err(Failure::Shutdown)),
+            _ => {}
+        }
+    }
+
+    /// Somebody else's damage must not end a connection that is still to come.
+    fn malformed(&mut self, error: HandshakeError) {
+        self.malformed.get_or_insert(error);
+    }
+
+    fn answered(&mut self, said: &Said, at: Time) {
+        match (&self.stage, said.fixed.kind) {
+            (_, Kind::Rejected(rejection)) => {
+                let has_passphrase = self.settings.secret.is_some();
+                self.end(Err(Failure::of_rejection(rejection, has_passphrase)));
+            }
+            (Stage::Induction, Kind::Induction) => self.induced(said, at),
+            // The induction's answer, again.
+            (Stage::Conclusion, Kind::Induction) => {}
+            (Stage::Conclusion, Kind::Conclusion) => {
+                if said.fixed.version < VERSION_5 {
+                    return self.end(Err(Failure::Version(said.fixed.version)));
+                }
+                let concluded = parts::conclude(said, &self.settings, &mut self.offer);
+                let concluded = concluded.map(|negotiated| Negotiated {
+                    stream_id: self.stream_id.clone(),
+                    ..negotiated
+                });
+                self.end(concluded);
+            }
+            (_, other) => self.malformed(HandshakeError::OutOfTurn(other.to_wire())),
+        }
+    }
+
+    fn induced(&mut self, said: &Said, at: Time) {
+        let fixed = &said.fixed;
+        if fixed.version < VERSION_5 {
+            return self.end(Err(Failure::Version(fixed.version)));
+        }
+        if fixed.extension != MAGIC {
+            return self.malformed(HandshakeError::Magic(fixed.extension));
+        }
+        let secret = self.settings.secret.as_ref();
+        self.offer = secret.map(|secret| Offer::new(secret, self.settings.seed));
+        let (offer, stream_id) = (self.offer.as_ref(), self.stream_id.as_ref());
+        self.cif = parts::request(&self.settings, fixed.cookie, offer, stream_id);
+        self.stage = Stage::Conclusion;
+        self.next = at;
+    }
+
+    fn end(&mut self, outcome: Result<Negotiated, Failure>) {
+        self.stage = Stage::Ended;
+        self.outcome = Some(outcome);
+    }
+
+    /// Appends the datagram that is due; false where none is. Past the deadline, it ends.
+    pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if matches!(self.stage, Stage::Ended) {
+            return false;
+        }
+        if now >= self.deadline {
+            let heard = self.heard;
+            let failure = match self.malformed {
+                Some(error) => Failure::Malformed(error),
+                None => Failure::TimedOut { heard },
+            };
+            self.end(Err(failure));
+            return false;
+        }
+        if now < self.next {
+            return false;
+        }
+        self.next = now + AGAIN;
+        parts::send(self.settings.clock, now, 0, &self.cif, out);
+        true
+    }
+
+    /// When [`Caller::write_next`] is to be called again.
+    pub fn due(&self) -> Time {
+        match self.stage {
+            Stage::Ended => Time::NEVER,
+            _ => self.next.min(self.deadline),
+        }
+    }
+
+    /// How it ended, once.
+    pub fn outcome(&mut self) -> Option<Result<Negotiated, Failure>> {
+        self.outcome.take()
+    }
+}

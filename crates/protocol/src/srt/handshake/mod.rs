@@ -1,0 +1,19 @@
+//! How a connection comes about (SRT, 4.3): a caller against a listener, or two ends that call each
+//! other (rendezvous).
+//!
+//! Datagrams and times go in; datagrams, the next deadline and one end come out.
+
+mod caller;
+mod failure;
+mod listener;
+mod negotiated;
+mod parts;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use caller::Caller;
+pub use failure::Failure;
+pub use listener::{Heard, Listener, ListenerConfig, Request, Responder};
+pub use negotiated::{Negotiated, Security};
+pub use settings::Settings;

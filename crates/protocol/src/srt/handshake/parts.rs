@@ -1,0 +1,395 @@
+//! What callers, listeners and rendezvous have in common: reading and writing conclusions.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::failure::Failure;
+use super::negotiated::{Negotiated, Security};
+use super::settings::Settings;
+use crate::srt::codec::handshake::{
+    Extension, Flags, HAS_CONFIG, HAS_HS, HAS_KM, Handshake, HandshakeError, HsMessage, Kind,
+    KmState, VERSION_5, write_extension, write_text,
+};
+use crate::srt::codec::packet::{Control, ControlHeader, Packet};
+use crate::srt::codec::stream_id::StreamId;
+use crate::srt::crypto::key_material::MESSAGE_MAX;
+use crate::srt::crypto::{Decryptor, Encryptor, Offer, take};
+use crate::srt::seq::SocketClock;
+
+/// How long after a handshake that was not answered the next one follows (libsrt).
+pub(super) const AGAIN: Duration = Duration::from_millis(250);
+
+/// The only congestion control of live media.
+const LIVE: &str = "live";
+
+/// A handshake with its extensions, which keeps nothing of the datagram.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) fixed: Handshake,
+    pub(super) timestamp: u32,
+    pub(super) at: Time,
+    pub(super) request: Option<HsMessage>,
+    pub(super) response: Option<HsMessage>,
+    pub(super) km_request: Option<Vec<u8>>,
+    pub(super) km_response: Option<Vec<u8>>,
+    pub(super) stream_id: Option<StreamId>,
+    pub(super) congestion: Option<String>,
+    pub(super) filter: Option<String>,
+}
+
+/// The handshake in a datagram, with its header; none where it is something else.
+pub(super) fn handshake_of(datagram: &[u8]) -> Option<(ControlHeader, &[u8])> {
+    match Packet::parse(datagram) {
+        Ok(Packet::Control(header, Control::Handshake(cif))) => Some((header, cif)),
+        _ => None,
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, kind: u16) -> Result<(), HandshakeError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(HandshakeError::Repeated(kind)),
+    }
+}
+
+fn key_bytes(kind: u16, bytes: &[u8]) -> Result<Vec<u8>, HandshakeError> {
+    match bytes.len() {
+        length if length > MESSAGE_MAX => Err(HandshakeError::ExtensionContent { kind, length }),
+        _ => Ok(bytes.to_vec()),
+    }
+}
+
+impl Said {
+    /// Reads a handshake, of a conclusion or agreement its extensions too.
+    pub(super) fn read(
+        header: ControlHeader,
+        cif: &[u8],
+        at: Time,
+    ) -> Result<Said, HandshakeError> {
+        let (fixed, extensions) = Handshake::parse(cif)?;
+        let mut said = Said {
+            fixed,
+            timestamp: header.timestamp,
+            at,
+            request: None,
+            response: None,
+            km_request: None,
+            km_response: None,
+            stream_id: None,
+            congestion: None,
+            filter: None,
+        };
+        let carries = matches!(fixed.kind, Kind::Conclusion | Kind::Agreement);
+        if !carries || fixed.version < VERSION_5 || fixed.extension == 0 {
+            return Ok(said);
+        }
+        for extension in extensions {
+            let extension = extension?;
+            let kind = extension.kind();
+            match extension {
+                Extension::HsRequest(hs) => once(&mut said.request, hs, kind)?,
+                Extension::HsResponse(hs) => once(&mut said.response, hs, kind)?,
+                Extension::KmRequest(bytes) => {
+                    once(&mut said.km_request, key_bytes(kind, bytes)?, kind)?;
+                }
+                Extension::KmResponse(bytes) => {
+                    once(&mut said.km_response, key_bytes(kind, bytes)?, kind)?;
+                }
+                Extension::StreamId(text) => {
+                    // A text of zeros alone says nothing.
+                    if let Ok(id) = StreamId::new(text) {
+                        once(&mut said.stream_id, id, kind)?;
+                    }
+                }
+                Extension::Congestion(text) => once(&mut said.congestion, text, kind)?,
+                Extension::Filter(text) => once(&mut said.filter, text, kind)?,
+                Extension::Group(_) | Extension::Unknown(_) => {}
+            }
+        }
+        let has = |flag: u16| fixed.extension & flag != 0;
+        if has(HAS_HS) && said.request.is_none() && said.response.is_none() {
+            return Err(HandshakeError::Missing(Extension::HS_REQUEST));
+        }
+        if has(HAS_KM) && said.km_request.is_none() && said.km_response.is_none() {
+            return Err(HandshakeError::Missing(Extension::KM_REQUEST));
+        }
+        Ok(said)
+    }
+
+    /// Whether the peer's side is one that this one can connect to.
+    fn check(&self, hs: &HsMessage, settings: &Settings) -> Result<(), Failure> {
+        if hs.version < settings.minimum_version {
+            return Err(Failure::OldVersion(hs.version));
+        }
+        if hs.flags.has(Flags::STREAM) != settings.flags.has(Flags::STREAM) {
+            return Err(Failure::MessageApi);
+        }
+        if self.congestion.as_deref().is_some_and(|name| name != LIVE) {
+            return Err(Failure::Congestion);
+        }
+        if self.filter.is_some() {
+            return Err(Failure::Filter);
+        }
+        Ok(())
+    }
+
+    /// What is agreed on, apart from keys; `hs` is the peer's message.
+    fn agree(&self, hs: &HsMessage, settings: &Settings, latencies: Latencies) -> Negotiated {
+        let both = |own: Flags, peer: Flags| settings.flags.has(own) && hs.flags.has(peer);
+        Negotiated {
+            peer_socket_id: self.fixed.socket_id,
+            initial_sequence: settings.initial_sequence,
+            peer_initial_sequence: self.fixed.initial_sequence(),
+            receive_latency: latencies.receive,
+            send_latency: latencies.send,
+            tsbpd_receiving: both(Flags::TSBPDRCV, Flags::TSBPDSND),
+            tsbpd_sending: both(Flags::TSBPDSND, Flags::TSBPDRCV),
+            mtu: self.fixed.mtu.min(settings.mtu),
+            flow_window: self.fixed.flow_window,
+            stream_id: None,
+            flags: hs.flags,
+            version: hs.version,
+            reference: self.at,
+            timestamp: self.timestamp,
+            security: Security::Clear,
+            encryptor: None,
+            decryptor: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Latencies {
+    receive: Duration,
+    send: Duration,
+}
+
+fn millis(latency: Duration) -> u16 {
+    u16::try_from(latency.as_millis()).unwrap_or(u16::MAX)
+}
+
+/// What this side says of itself in an HSREQ.
+fn own_hs(settings: &Settings) -> HsMessage {
+    HsMessage {
+        version: settings.version,
+        flags: settings.flags,
+        receive_latency_ms: millis(settings.receive_latency),
+        send_latency_ms: millis(settings.send_latency),
+    }
+}
+
+/// An address in a handshake: words in the order of the host, which is little-endian everywhere
+/// where libsrt runs.
+pub(super) fn peer_ip(address: IpAddr) -> [u8; 16] {
+    let mut bytes = match address {
+        IpAddr::V4(ip) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&ip.octets());
+            bytes
+        }
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    for word in bytes.as_chunks_mut::<4>().0 {
+        word.reverse();
+    }
+    bytes
+}
+
+/// The fixed part of what this side says.
+pub(super) fn fixed(settings: &Settings, kind: Kind, cookie: u32) -> Handshake {
+    Handshake {
+        version: VERSION_5,
+        encryption: 0,
+        extension: 0,
+        initial_sequence: settings.initial_sequence.value(),
+        mtu: settings.mtu,
+        flow_window: settings.flow_window,
+        kind,
+        socket_id: settings.socket_id,
+        cookie,
+        peer_ip: peer_ip(settings.peer_ip),
+    }
+}
+
+fn advertised(settings: &Settings) -> u16 {
+    let secret = settings.secret.as_ref();
+    secret.map_or(0, |secret| secret.key_length.advertised())
+}
+
+/// The conclusion of an initiator, with what it wants.
+pub(super) fn request(
+    settings: &Settings,
+    cookie: u32,
+    offer: Option<&Offer>,
+    stream_id: Option<&StreamId>,
+) -> Vec<u8> {
+    let mut extension = HAS_HS;
+    if offer.is_some() {
+        extension |= HAS_KM;
+    }
+    if stream_id.is_some() {
+        extension |= HAS_CONFIG;
+    }
+    let mut cif = Vec::new();
+    Handshake {
+        encryption: advertised(settings),
+        extension,
+        ..fixed(settings, Kind::Conclusion, cookie)
+    }
+    .write(&mut cif);
+    own_hs(settings).write(Extension::HS_REQUEST, &mut cif);
+    if let Some(offer) = offer {
+        write_extension(Extension::KM_REQUEST, offer.message(), &mut cif);
+    }
+    if let Some(id) = stream_id {
+        write_text(Extension::STREAM_ID, id.as_str(), &mut cif);
+    }
+    cif
+}
+
+/// Appends a handshake as a datagram.
+pub(super) fn send(clock: SocketClock, now: Time, destination: u32, cif: &[u8], out: &mut Vec<u8>) {
+    let timestamp = clock.timestamp(now);
+    let header = ControlHeader {
+        timestamp,
+        destination,
+    };
+    Control::Handshake(cif).write(header, out);
+}
+
+/// The responder's half: judges a conclusion with requests; gives what is agreed on, and the
+/// conclusion that answers. `cookie` and `kind` are those of the answer.
+///
+/// # Errors
+/// Why it is to be rejected.
+pub(super) fn respond(
+    said: &Said,
+    settings: &Settings,
+    cookie: u32,
+) -> Result<(Negotiated, Vec<u8>), Failure> {
+    said.fixed.check()?;
+    let missing = HandshakeError::Missing(Extension::HS_REQUEST);
+    let hs = said.request.ok_or(missing)?;
+    said.check(&hs, settings)?;
+    let latency = |own: Duration, peer: u16| own.max(Duration::from_millis(peer.into()));
+    let latencies = Latencies {
+        receive: latency(settings.receive_latency, hs.send_latency_ms),
+        send: latency(settings.send_latency, hs.receive_latency_ms),
+    };
+    let mut negotiated = said.agree(&hs, settings, latencies);
+    negotiated.stream_id.clone_from(&said.stream_id);
+
+    let secret = settings.secret.as_ref();
+    let mut km_response = None;
+    let state = match (&said.km_request, secret) {
+        (None, None) => None,
+        (None, Some(_)) => Some(KmState::Unsecured),
+        (Some(message), _) => match take(secret, message, hs.version, settings.seed) {
+            Ok((encryptor, decryptor)) => {
+                secure(&mut negotiated, encryptor, decryptor);
+                km_response = Some(message.clone());
+                None
+            }
+            Err(state) => Some(state),
+        },
+    };
+    if let Some(state) = state {
+        if settings.enforced_encryption {
+            return Err(Failure::of_state(state, false));
+        }
+        negotiated.security = Security::Mismatch(state);
+        km_response = Some(state.to_wire().to_vec());
+    }
+
+    let mut cif = Vec::new();
+    Handshake {
+        encryption: advertised(settings),
+        extension: HAS_HS | if km_response.is_some() { HAS_KM } else { 0 },
+        mtu: negotiated.mtu,
+        ..fixed(settings, Kind::Conclusion, cookie)
+    }
+    .write(&mut cif);
+    let mut flags = settings.flags;
+    // It receives by timestamps if the peer does not send by them, too; it cannot send by them to
+    // one that does not receive so.
+    if !hs.flags.has(Flags::TSBPDRCV) {
+        flags = flags.without(Flags::TSBPDSND);
+    }
+    HsMessage {
+        version: settings.version,
+        flags,
+        receive_latency_ms: millis(latencies.receive),
+        send_latency_ms: millis(latencies.send),
+    }
+    .write(Extension::HS_RESPONSE, &mut cif);
+    if let Some(message) = km_response {
+        write_extension(Extension::KM_RESPONSE, &message, &mut cif);
+    }
+    Ok((negotiated, cif))
+}
+
+/// The initiator's half: judges a conclusion with responses.
+///
+/// # Errors
+/// Why there is no connection.
+pub(super) fn conclude(
+    said: &Said,
+    settings: &Settings,
+    offer: &mut Option<Offer>,
+) -> Result<Negotiated, Failure> {
+    said.fixed.check()?;
+    let missing = HandshakeError::Missing(Extension::HS_RESPONSE);
+    let hs = said.response.ok_or(missing)?;
+    said.check(&hs, settings)?;
+    let declared = |flag: Flags, millis: u16, own: Duration| match hs.flags.has(flag) {
+        true => Duration::from_millis(millis.into()),
+        false => own,
+    };
+    let latencies = Latencies {
+        receive: declared(
+            Flags::TSBPDSND,
+            hs.send_latency_ms,
+            settings.receive_latency,
+        ),
+        send: declared(
+            Flags::TSBPDRCV,
+            hs.receive_latency_ms,
+            settings.send_latency,
+        ),
+    };
+    let mut negotiated = said.agree(&hs, settings, latencies);
+
+    let response = said.km_response.as_deref();
+    let state = match (offer.take(), response) {
+        (None, None) => return Ok(negotiated),
+        (Some(offer), Some(message)) if message == offer.message() => {
+            let (encryptor, decryptor) = offer.taken(hs.version);
+            secure(&mut negotiated, encryptor, decryptor);
+            return Ok(negotiated);
+        }
+        // It is older than encryption, or has none.
+        (Some(_), None) => KmState::NoSecret,
+        (had, Some(message)) => {
+            let state = message.first_chunk().copied().and_then(KmState::from_wire);
+            match (message.len(), state) {
+                (4, Some(state)) => state,
+                _ if had.is_some() => KmState::BadSecret,
+                _ => KmState::Unsecured,
+            }
+        }
+    };
+    // A peer that has a passphrase and does not insist lets those in that have none.
+    if settings.enforced_encryption && settings.secret.is_some() {
+        return Err(Failure::of_state(state, true));
+    }
+    negotiated.security = Security::Mismatch(state);
+    Ok(negotiated)
+}
+
+fn secure(negotiated: &mut Negotiated, encryptor: Encryptor, decryptor: Decryptor) {
+    negotiated.security = Security::Encrypted;
+    negotiated.encryptor = Some(encryptor);
+    negotiated.decryptor = Some(decryptor);
+}

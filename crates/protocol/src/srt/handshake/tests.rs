@@ -1,0 +1,4 @@
+//! Two ends in virtual time, over a network that loses, repeats and reorders.
+
+mod caller_and_listener;
+mod network;

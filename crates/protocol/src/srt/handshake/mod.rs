@@ -8,6 +8,7 @@ mod failure;
 mod listener;
 mod negotiated;
 mod parts;
+mod rendezvous;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -16,4 +17,5 @@ pub use caller::Caller;
 pub use failure::Failure;
 pub use listener::{Heard, Listener, ListenerConfig, Request, Responder};
 pub use negotiated::{Negotiated, Security};
+pub use rendezvous::Rendezvous;
 pub use settings::Settings;

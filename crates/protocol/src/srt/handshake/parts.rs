@@ -213,7 +213,7 @@ pub(super) fn fixed(settings: &Settings, kind: Kind, cookie: u32) -> Handshake {
     }
 }
 
-fn advertised(settings: &Settings) -> u16 {
+pub(super) fn advertised(settings: &Settings) -> u16 {
     let secret = settings.secret.as_ref();
     secret.map_or(0, |secret| secret.key_length.advertised())
 }
@@ -305,7 +305,6 @@ pub(super) fn respond(
 
     let mut cif = Vec::new();
     Handshake {
-        encryption: advertised(settings),
         extension: HAS_HS | if km_response.is_some() { HAS_KM } else { 0 },
         mtu: negotiated.mtu,
         ..fixed(settings, Kind::Conclusion, cookie)

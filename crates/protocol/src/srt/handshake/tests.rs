@@ -2,3 +2,4 @@
 
 mod caller_and_listener;
 mod network;
+mod rendezvous;

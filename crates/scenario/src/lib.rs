@@ -8,6 +8,7 @@
 //! its keys are read through its entry in [`protocol::registry`].
 
 mod apply;
+mod axes;
 mod collector;
 mod describe;
 mod emulated_link;

@@ -69,8 +69,8 @@ pub(crate) struct ScenarioKeys {
     workers: Key<Whole<1, 1_024>>,
     tester: Key<TesterKeys>,
     /// Several runs: dotted keys of this file, each with a list of the values it takes, such as
-    /// `clients.viewers.load.clients: [50, 100]`; one run for each combination, the first key
-    /// changing slowest.
+    /// `clients.viewers.load.clients: [50, 100]`; and `cases`, of which each sets several keys. One
+    /// run for each combination, the first key changing slowest.
     #[schemars(schema_with = "vary_schema")]
     vary: Raw,
     /// With `vary`: the time between two runs. Default 5s.
@@ -87,6 +87,22 @@ fn vary_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "minProperties": 1,
+        "properties": {
+            "cases": {
+                "description": "Cases with a name, each of which sets several dotted keys.",
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["name", "set"],
+                    "properties": {
+                        "name": { "type": "string" },
+                        "set": { "type": "object", "minProperties": 1 }
+                    },
+                    "additionalProperties": false
+                }
+            }
+        },
         "additionalProperties": { "anyOf": [
             { "type": "array", "minItems": 1 },
             { "type": "object", "minProperties": 1 }

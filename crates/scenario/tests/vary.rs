@@ -204,3 +204,90 @@ proptest! {
         let _ = plan(BASE, &[&format!("vary.{key}={value}")]);
     }
 }
+
+const CASES: &str = "link: {rtt: 1ms}
+server: {command: [s]}
+vary:
+  clients.viewers.load.clients: [10, 20]
+  cases:
+    - {name: Frankfurt, set: {link.rtt: 17ms, link.loss: 0.1%}}
+    - name: Singapore
+      set: {link.rtt: 178ms, link.down: {rate: 20Mbps}}
+";
+
+#[test]
+fn a_case_sets_several_keys_and_is_crossed_with_others() {
+    let series = series(CASES, &[]);
+    assert_eq!(
+        values(&series),
+        [
+            ["10", "Frankfurt"],
+            ["10", "Singapore"],
+            ["20", "Frankfurt"],
+            ["20", "Singapore"]
+        ]
+    );
+    assert_eq!(series.settings(0)[1].key, "case");
+    let line = |run: usize| {
+        let scenario = series.scenario(run).expect("it was checked");
+        scenario.link.expect("it has one").line()
+    };
+    assert_eq!(line(2), "RTT 17ms, loss 0.1%");
+    assert_eq!(line(3), "RTT 178ms, down: rate 20Mbps");
+    let lines = series.lines().join("\n");
+    assert!(
+        lines.contains("varies: case: Frankfurt (link.rtt: 17ms, link.loss: 0.1%), Singapore"),
+        "{lines}"
+    );
+    let text = format!("{BASE}{CASES}");
+    let Plan::Run(one) = plan(&text, &["vary="]).expect("it can be") else {
+        panic!("one run");
+    };
+    assert_eq!(one.link.expect("it has one").line(), "RTT 1ms");
+}
+
+#[test]
+fn what_is_wrong_with_cases_is_said_at_its_place() {
+    for (vary, said) in [
+        ("vary: {cases: 3}", "must be a list of cases"),
+        ("vary: {cases: []}", "must be a list of cases"),
+        (
+            "vary: {cases: [{set: {duration: 1s}}]}",
+            "`name` is missing",
+        ),
+        ("vary: {cases: [{name: a}]}", "`set` is missing"),
+        ("vary: {cases: [{name: a, set: {}}]}", "a mapping of keys"),
+        (
+            "vary: {cases: [{name: a, set: {settle: 1s}}]}",
+            "`settle` cannot be varied",
+        ),
+        ("vary: {cases: [{name: a, sett: {}}]}", "unknown key `sett`"),
+        (
+            "vary: {cases: [{name: a, set: {duration: 1s}}, {name: a, set: {duration: 2s}}]}",
+            "two cases `a`",
+        ),
+        (
+            "vary: {duration: [1s], cases: [{name: a, set: {duration: 1s}}]}",
+            "`duration` is varied with `duration` already",
+        ),
+        (
+            "vary: {cases: [{name: a, set: {clients.viewers: 1, clients.viewers.load: 1}}]}",
+            "is set with `clients.viewers` already",
+        ),
+        (
+            "vary: {cases: [{name: a, set: {duration: soon}}, {name: b, set: {duration: 9s}}]}",
+            "s.yaml:3:42",
+        ),
+    ] {
+        let text = refused(&format!("{vary}\n"), &[]);
+        assert!(text.contains(said), "{vary}: {text}");
+    }
+    let text = refused(
+        "vary: {cases: [{name: a, set: {duration: 9s}}]}\n",
+        &["duration=3s"],
+    );
+    assert!(
+        text.contains("`duration` is varied, and set here"),
+        "{text}"
+    );
+}

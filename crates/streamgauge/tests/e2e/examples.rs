@@ -70,7 +70,7 @@ const LINKS: [Example; 3] = [
         set: &[
             "duration=4s",
             "clients.viewers.load={clients: 4, ramp: 500ms}",
-            "vary.link.rtt=[178ms]",
+            "vary.clients.viewers.transport=[udp]",
             LATE_LINK,
         ],
     },

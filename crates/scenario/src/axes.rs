@@ -1,0 +1,431 @@
+//! What `vary` names: keys with the values they take, and cases of which each sets several keys.
+
+use serde::Deserialize;
+
+use crate::apply::{MAX_PLACES, Place};
+use crate::collector::Form;
+use crate::error::Problem;
+use crate::fields::wrong_type;
+use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
+use crate::node::{Entry, Node, Value, shown};
+use crate::section::{self, Key, Raw};
+use crate::source::{Origin, SourceKind};
+
+/// The most keys that are varied in one series.
+const MAX_KEYS: usize = 16;
+
+/// The keys that make a series of a scenario.
+pub(crate) const KEYS: [&str; 3] = ["vary", "settle", "stop_at"];
+
+/// The key under `vary` that has cases, and what a case is called among what is varied.
+const CASES: &str = "cases";
+const CASE: &str = "case";
+
+const CASES_FORM: &str = "write each case with its name and the keys that it sets, such as `cases: [{name: Frankfurt, \
+     set: {link.rtt: 17ms, link.loss: 0.1%}}]`";
+
+const FORM: &str = "write each key with the values it takes, such as `vary: {clients.viewers.load.clients: [50, 100]}`";
+
+/// A key and the values it takes, or cases of which each sets several keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    /// The dotted key, or [`CASE`].
+    pub(crate) key: String,
+    pub(crate) values: Vec<Choice>,
+    /// Where it was written.
+    pub(crate) origin: Origin,
+}
+
+/// One of the values that an axis takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    /// What was written for it.
+    pub(crate) node: Node,
+    /// What it is called, where it is a case.
+    name: Option<String>,
+    /// What it sets: one key, or those of a case.
+    pub(crate) sets: Vec<Assignment>,
+}
+
+/// A key, and what it is set to.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    key: String,
+    pub(crate) places: Vec<Place>,
+    pub(crate) value: Node,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CaseKeys {
+    name: Key<String>,
+    set: Key<Raw>,
+}
+
+const CASE_FORMS: &[Form] = &[(
+    "CaseKeys",
+    CASES_FORM,
+    &[("name", CASES_FORM), ("set", CASES_FORM)],
+)];
+
+/// Whether a place is within what was written for a node.
+pub(crate) fn within(node: &Node, origin: &Origin) -> bool {
+    node.origin.contains(origin)
+        || match &node.value {
+            Value::Null | Value::Scalar { .. } => false,
+            Value::List(items) => items.iter().any(|item| within(item, origin)),
+            Value::Map(entries) => entries
+                .iter()
+                .any(|entry| entry.key_origin.contains(origin) || within(&entry.node, origin)),
+        }
+}
+
+/// The axes that `vary` names.
+pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
+    let Value::Map(entries) = &entry.node.value else {
+        problems.push(wrong_type(&entry.node, "vary", "a mapping").help(FORM));
+        return Vec::new();
+    };
+    let mut axes = Vec::new();
+    flatten(entries, &[], &mut axes, problems);
+    if axes.is_empty() && problems.is_empty() {
+        problems.push(Problem::new(&entry.node.origin, "`vary` names no key").help(FORM));
+    }
+    if let Some(one) = axes.get(MAX_KEYS) {
+        problems.push(
+            Problem::new(&one.origin, "too many keys are varied")
+                .help(format!("at most {MAX_KEYS} are possible")),
+        );
+    }
+    for (index, axis) in axes.iter().enumerate() {
+        let twice = |other: &Axis| {
+            let keys = axis.sets().map(|set| &set.key);
+            let mut pairs = keys.flat_map(|one| other.sets().map(move |other| (one, &other.key)));
+            let (one, other) = pairs.find(|(one, other)| overlap(one, other))?;
+            Some((one.clone(), other.clone()))
+        };
+        let found = axes[..index]
+            .iter()
+            .find_map(|other| Some((other, twice(other)?)));
+        if let Some((other, (own, others))) = found {
+            problems.push(
+                Problem::new(
+                    &axis.origin,
+                    format!(
+                        "`{}` is varied with `{}` already",
+                        shown(&own),
+                        shown(&others)
+                    ),
+                )
+                .label("and again here")
+                .other(&other.origin, "first here")
+                .help("take one of them out"),
+            );
+        }
+    }
+    axes
+}
+
+/// Every list is a key's values; mappings on the way are part of the key, as `--set vary.KEY=[...]`
+/// makes them.
+fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &mut Vec<Problem>) {
+    for entry in entries {
+        let mut path = above.to_vec();
+        path.extend(places(entry));
+        let key = path
+            .iter()
+            .map(|place| place.key.as_str())
+            .collect::<Vec<_>>()
+            .join(".");
+        if path.len() > MAX_PLACES {
+            problems.push(Problem::new(&entry.key_origin, "this path is too long"));
+            continue;
+        }
+        if is_of_the_series(&path, problems) {
+            continue;
+        }
+        if key == CASES {
+            axes.extend(cases(entry, problems));
+            continue;
+        }
+        match &entry.node.value {
+            Value::Map(inner) if !inner.is_empty() => flatten(inner, &path, axes, problems),
+            Value::List(values) if !values.is_empty() => {
+                let choice = |value: &Node| Choice {
+                    node: value.clone(),
+                    name: None,
+                    sets: vec![Assignment {
+                        key: key.clone(),
+                        places: path.clone(),
+                        value: value.clone(),
+                    }],
+                };
+                let axis = Axis {
+                    values: values.iter().map(choice).collect(),
+                    key: key.clone(),
+                    origin: entry.key_origin.clone(),
+                };
+                // A setting of the command line or the environment takes the place of the file's.
+                let known = axes.iter_mut().find(|known| known.key == axis.key);
+                match known {
+                    Some(known) if axis.origin.source.kind != SourceKind::File => {
+                        known.values = axis.values;
+                    }
+                    _ => axes.push(axis),
+                }
+            }
+            Value::List(_) => problems.push(
+                Problem::new(
+                    &entry.node.origin,
+                    format!("`vary.{}` has no value", shown(&key)),
+                )
+                .help(FORM),
+            ),
+            _ => problems.push(
+                wrong_type(
+                    &entry.node,
+                    &format!("vary.{}", shown(&key)),
+                    "a list of values",
+                )
+                .help(FORM),
+            ),
+        }
+    }
+}
+
+/// Whether a key is one that all runs of a series share, which is said.
+fn is_of_the_series(path: &[Place], problems: &mut Vec<Problem>) -> bool {
+    let Some(first) = path.first() else {
+        return false;
+    };
+    let key = first.key.as_str();
+    let is = KEYS.contains(&key) || key == "name";
+    if is {
+        problems.push(
+            Problem::new(&first.origin, format!("`{key}` cannot be varied"))
+                .help("it is the same for all runs of a series; vary what one run is told"),
+        );
+    }
+    is
+}
+
+/// Whether setting one of two keys sets the other too.
+fn overlap(one: &str, other: &str) -> bool {
+    one == other || one.starts_with(&format!("{other}.")) || other.starts_with(&format!("{one}."))
+}
+
+/// The cases of a series, each a name and what it sets.
+fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
+    let items = match &entry.node.value {
+        Value::List(items) if !items.is_empty() => items,
+        _ => {
+            problems
+                .push(wrong_type(&entry.node, "vary.cases", "a list of cases").help(CASES_FORM));
+            return None;
+        }
+    };
+    let mut values: Vec<Choice> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("vary.cases.{index}");
+        let keys: Option<CaseKeys> = section::read(item, &path, CASE_FORMS, problems);
+        let (Some(name), Some(set)) = (keys.and_then(|keys| keys.name.0), item.entry("set")) else {
+            continue;
+        };
+        if let Some(other) = values
+            .iter()
+            .find(|other| other.name.as_ref() == Some(&name))
+        {
+            let text = format!("there are two cases `{}`", shown(&name));
+            let problem = Problem::new(&item.origin, text).other(&other.node.origin, "the first");
+            problems.push(
+                problem.help("tables could not tell them apart: give each a name of its own"),
+            );
+        }
+        values.push(Choice {
+            node: item.clone(),
+            name: Some(name),
+            sets: sets(set, &path, problems),
+        });
+    }
+    Some(Axis {
+        key: CASE.to_owned(),
+        values,
+        origin: entry.key_origin.clone(),
+    })
+}
+
+/// What a case sets: dotted keys and their values.
+fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment> {
+    let entries = match &set.node.value {
+        Value::Map(entries) if !entries.is_empty() => entries,
+        _ => {
+            let wanted = "a mapping of keys to values";
+            problems.push(wrong_type(&set.node, &format!("{path}.set"), wanted).help(CASES_FORM));
+            return Vec::new();
+        }
+    };
+    let mut found: Vec<Assignment> = Vec::new();
+    for entry in entries {
+        let places = places(entry);
+        if places.len() > MAX_PLACES {
+            problems.push(Problem::new(&entry.key_origin, "this path is too long"));
+            continue;
+        }
+        if is_of_the_series(&places, problems) {
+            continue;
+        }
+        let keys: Vec<&str> = places.iter().map(|place| place.key.as_str()).collect();
+        let key = keys.join(".");
+        if let Some(other) = found.iter().find(|other| overlap(&other.key, &key)) {
+            let text = format!(
+                "`{}` is set with `{}` already",
+                shown(&key),
+                shown(&other.key)
+            );
+            problems.push(Problem::new(&entry.key_origin, text).help("take one of them out"));
+        }
+        found.push(Assignment {
+            key,
+            places,
+            value: entry.node.clone(),
+        });
+    }
+    found
+}
+
+/// The parts of a dotted key, each with its place.
+fn places(entry: &Entry) -> Vec<Place> {
+    let origin = &entry.key_origin;
+    // Quotes stand before it, and escapes leave no place for a part.
+    let begin = origin.text().find(&entry.key);
+    let mut at = 0;
+    entry
+        .key
+        .split('.')
+        .map(|part| {
+            let place = match begin {
+                Some(begin) => origin.part(begin + at, part.len().max(1)),
+                None => origin.clone(),
+            };
+            at += part.len() + 1;
+            Place {
+                key: part.trim().to_owned(),
+                origin: place,
+            }
+        })
+        .collect()
+}
+
+/// A key that is varied and set from outside: one of them would win without a word.
+pub(crate) fn set_elsewhere(axis: &Axis, root: &Node) -> Option<Problem> {
+    axis.sets().find_map(|set| set_outside(set, root))
+}
+
+fn set_outside(set: &Assignment, root: &Node) -> Option<Problem> {
+    let mut node = root;
+    for place in &set.places {
+        let inner = match &node.value {
+            Value::Map(entries) => entries
+                .iter()
+                .find(|entry| entry.key == place.key)
+                .map(|entry| &entry.node),
+            Value::List(items) => place.key.parse::<usize>().ok().and_then(|at| items.get(at)),
+            _ => None,
+        };
+        node = inner?;
+    }
+    let origin = outside(node)?;
+    Some(
+        Problem::new(
+            origin,
+            format!("`{}` is varied, and set here", shown(&set.key)),
+        )
+        .help(
+            "for one run with this value, take the rest out: `--set vary=`; for other values, \
+             set those: `--set vary.KEY=[...]`",
+        ),
+    )
+}
+
+/// The place of what does not come from the file.
+fn outside(node: &Node) -> Option<&Origin> {
+    if node.origin.source.kind != SourceKind::File {
+        return Some(&node.origin);
+    }
+    match &node.value {
+        Value::Null | Value::Scalar { .. } => None,
+        Value::List(items) => items.iter().find_map(outside),
+        Value::Map(entries) => entries.iter().find_map(|entry| outside(&entry.node)),
+    }
+}
+
+impl Axis {
+    /// One of its values as tables, file names and the index show it. Secrets are numbered, so that
+    /// runs can still be told apart.
+    pub(crate) fn shown(&self, value: &Choice) -> String {
+        if let Some(name) = &value.name {
+            return shown(&mask_text(name));
+        }
+        if is_secret_key(&self.key) {
+            let at = self
+                .values
+                .iter()
+                .position(|other| other.node.origin == value.node.origin);
+            return format!("{MASK}{}", at.map_or(0, |at| at + 1));
+        }
+        value_text(&value.node, &self.key)
+    }
+
+    /// The same, and of a case what it sets.
+    pub(crate) fn line(&self, value: &Choice) -> String {
+        let line = self.shown(value);
+        if value.name.is_none() {
+            return line;
+        }
+        let sets = value.sets.iter();
+        let sets: Vec<String> = sets
+            .map(|set| format!("{}: {}", set.key, value_text(&set.value, &set.key)))
+            .collect();
+        format!("{line} ({})", sets.join(", "))
+    }
+
+    /// All that any of its values sets.
+    fn sets(&self) -> impl Iterator<Item = &Assignment> {
+        self.values.iter().flat_map(|value| &value.sets)
+    }
+}
+
+/// A value of that dotted key in one line, without secrets.
+fn value_text(node: &Node, key: &str) -> String {
+    let text = match &node.value {
+        Value::Null => "-".to_owned(),
+        _ if is_secret_key(key) => MASK.to_owned(),
+        Value::Scalar { text, .. } => mask_text(text),
+        Value::List(items) => {
+            let items: Vec<String> = items
+                .iter()
+                .take(10)
+                .enumerate()
+                .map(|(index, item)| value_text(item, &format!("{key}.{index}")))
+                .collect();
+            // Those of a command: an option's value is the next word.
+            let items = match key {
+                "server.command" => mask_command(&items),
+                _ => items,
+            };
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(entries) => {
+            let entries: Vec<String> = entries
+                .iter()
+                .take(10)
+                .map(|entry| {
+                    let key = format!("{key}.{}", entry.key);
+                    format!("{}: {}", entry.key, value_text(&entry.node, &key))
+                })
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    };
+    shown(&text)
+}

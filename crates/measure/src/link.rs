@@ -57,9 +57,10 @@ crate::metrics! {
         /// How long each packet was to take, from when it came to when it was to leave: queue,
         /// serialisation, propagation and jitter.
         PLANNED_DELAY = "planned_delay", Seconds, "";
-        /// How long it took.
+        /// How long it took: where the emulator was kept from its work, at most.
         DELAY = "delay", Seconds, "";
-        /// How much later than planned it left.
+        /// How much later than planned it left; where the emulator was kept from its work, with the
+        /// longest that it may have waited to be taken in.
         LATENESS = "lateness", Seconds, "";
     }
     derived {

@@ -2,6 +2,7 @@
 //! other.
 
 use std::io;
+use std::time::Duration;
 
 use link::{Counts, Course, Delivery, Link, Lost};
 use measure::link::{
@@ -26,12 +27,20 @@ const SPARE: usize = 4096;
 /// what comes then is dropped as overload. With packets of 1,500 bytes these are 300 MB.
 const MOST_HELD: usize = 200_000;
 
+/// A packet on its way.
+#[derive(Clone, Debug)]
+struct Packet {
+    bytes: Vec<u8>,
+    /// How long at most it had waited to be read when it came to the link.
+    waited: Duration,
+}
+
 /// One direction, as far as it has come.
 #[derive(Debug)]
 pub(super) struct Direction {
-    model: Link<Vec<u8>>,
+    model: Link<Packet>,
     /// What came before the record began. It still arrives, and is in no record.
-    before: Option<Link<Vec<u8>>>,
+    before: Option<Link<Packet>>,
     recorder: Recorder,
     /// What the recorder has of the model's counts.
     recorded: Counts,
@@ -81,15 +90,17 @@ impl Direction {
             };
             any = true;
             let (came, due, copy) = (delivery.came, delivery.due, delivery.copy);
+            let waited = delivery.packet.waited;
             if self.write(delivery, far).is_err() {
                 self.recorder.add(OVERLOAD, 1);
             }
             if !copy {
                 let recorder = &mut self.recorder;
-                recorder.record_together(PLANNED_DELAY, nanos(due, came));
-                recorder.record_together(DELAY, nanos(now, came));
+                recorder.record_together(PLANNED_DELAY, nanos(due.since(came)));
+                recorder.record_together(DELAY, nanos(now.since(came) + waited));
             }
-            self.recorder.record_together(LATENESS, nanos(now, due));
+            let late = nanos(now.since(due) + waited);
+            self.recorder.record_together(LATENESS, late);
         }
         any
     }
@@ -109,8 +120,8 @@ impl Direction {
         false
     }
 
-    fn write(&mut self, delivery: Delivery<Vec<u8>>, far: &Tun) -> io::Result<()> {
-        let mut packet = delivery.packet;
+    fn write(&mut self, delivery: Delivery<Packet>, far: &Tun) -> io::Result<()> {
+        let mut packet = delivery.packet.bytes;
         if let Some(draw) = delivery.wrong_bit
             && !packet.is_empty()
         {
@@ -133,12 +144,13 @@ impl Direction {
         written
     }
 
-    /// Takes in packets that have come, some at a time: now, or by then. Gives whether any had.
+    /// Takes in packets that have come, some at a time, and have waited so long at most. Gives
+    /// whether any had.
     pub(super) fn take_in(
         &mut self,
         clock: &Clock,
         near: &Tun,
-        by: Option<Time>,
+        waited: Duration,
     ) -> io::Result<bool> {
         for number in 0..BURST {
             let length = match near.read(&mut self.buffer) {
@@ -150,12 +162,11 @@ impl Direction {
                 self.recorder.add(OVERLOAD, 1);
                 continue;
             }
-            let mut packet = self.spare.pop().unwrap_or_default();
-            packet.extend_from_slice(&self.buffer[..length]);
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.extend_from_slice(&self.buffer[..length]);
+            let packet = Packet { bytes, waited };
             // What is lost is counted by the model.
-            let _: Result<(), Lost> =
-                self.model
-                    .send(by.unwrap_or_else(|| clock.now()), length, packet);
+            let _: Result<(), Lost> = self.model.send(clock.now(), length, packet);
             self.queue_bytes = self.queue_bytes.max(self.model.queued_bytes());
         }
         Ok(true)
@@ -209,6 +220,6 @@ impl Direction {
     }
 }
 
-fn nanos(later: Time, earlier: Time) -> u64 {
-    u64::try_from(later.since(earlier).as_nanos()).unwrap_or(u64::MAX)
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -256,20 +256,21 @@ impl Carrier {
             }
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
-            if self.clock.now().since(look) > KEPT {
+            let kept = self.clock.now().since(look);
+            if kept > KEPT {
                 // Nobody knows when packets came in the meantime. That they came at its beginning
-                // is the worst, and what they are late for then is in the record.
+                // is the worst, so that is how late they are in the record.
                 for _ in 0..ROUNDS {
-                    let more = up.take_in(&self.clock, near, Some(look))?;
-                    if !(down.take_in(&self.clock, far, Some(look))? || more) {
+                    let more = up.take_in(&self.clock, near, kept)?;
+                    if !(down.take_in(&self.clock, far, kept)? || more) {
                         break;
                     }
                 }
             }
             let mut busy = up.deliver(&self.clock, far);
             busy |= down.deliver(&self.clock, near);
-            busy |= up.take_in(&self.clock, near, None)?;
-            busy |= down.take_in(&self.clock, far, None)?;
+            busy |= up.take_in(&self.clock, near, Duration::ZERO)?;
+            busy |= down.take_in(&self.clock, far, Duration::ZERO)?;
             let now = self.clock.now();
             look = now;
             if now >= self.next_window {

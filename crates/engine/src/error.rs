@@ -80,6 +80,18 @@ pub enum EngineError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// TCP cannot control congestion as the scenario wants it.
+    #[error(
+        "`network.congestion: {name}`: {error}\n  this kernel has {there}; others may be modules, such as tcp_{name}"
+    )]
+    Congestion {
+        /// What is wanted.
+        name: String,
+        /// What the kernel has.
+        there: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
     /// The emulated link that a scenario wants cannot be made.
     #[error("`link`: {error}{}", what_a_link_takes(error))]
     Link {

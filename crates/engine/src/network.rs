@@ -22,6 +22,11 @@ const PREFIX: u8 = 24;
 /// The same of IPv6.
 const PREFIX_V6: u8 = 64;
 
+/// TCP's congestion control of the calling thread's namespace, and those that the kernel has loaded
+/// (tcp(7)).
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const CONGESTIONS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
 /// The namespaces of a run.
 #[derive(Debug)]
 pub(crate) struct Networks {
@@ -50,12 +55,31 @@ impl Networks {
             network: scenario.network.name(),
             error,
         })?;
+        if let Some(congestion) = &scenario.congestion {
+            made.control_congestion_by(congestion)?;
+        }
         for placed in scenario.links() {
             let courses = placed.link.courses().map_err(EngineError::LinkPlan)?;
             let tied = made.link(placed, courses, scenario.seed);
             tied.map_err(|error| EngineError::Link { error })?;
         }
         Ok(Some(made))
+    }
+
+    /// Has TCP of clients and server control congestion so. It holds for connections to come.
+    fn control_congestion_by(&self, name: &str) -> Result<(), EngineError> {
+        for space in [&self.clients, &self.server] {
+            let set = space.within(|| std::fs::write(CONGESTION, name));
+            set.map_err(|error| EngineError::Congestion {
+                name: name.to_owned(),
+                there: std::fs::read_to_string(CONGESTIONS)
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned(),
+                error,
+            })?;
+        }
+        Ok(())
     }
 
     /// Ties clients and server by an emulated link.

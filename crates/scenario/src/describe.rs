@@ -147,6 +147,9 @@ impl Scenario {
             }
         }
         lines.extend(self.network.line().map(str::to_owned));
+        if let Some(congestion) = &self.congestion {
+            lines.push(format!("network: TCP's congestion control: {congestion}"));
+        }
         for placed in self.links() {
             let whose = match placed.population {
                 Some(population) => format!("{population} alone, to "),

@@ -24,6 +24,7 @@ mod model;
 mod names;
 mod nearest;
 mod network;
+mod network_keys;
 mod node;
 mod one_liner;
 mod open;

@@ -40,6 +40,9 @@ pub struct Scenario {
     /// The network that clients, sources and the server are in. Default: this machine's own.
     #[serde(skip_serializing_if = "is_own")]
     pub network: Network,
+    /// TCP's congestion control in the networks that are made for the run. Default: the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// The emulated link that clients and server are tied by, but for populations that have their
     /// own. Only in a [`Network::Veth`]. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::server::{self, ServerKeys};
 use crate::source::{Origin, SourceKind};
 use crate::tester::{self, TesterKeys};
-use crate::{population, sources};
+use crate::{network_keys, population, sources};
 
 /// What a run is to do: whom it measures, with how many clients, and what must hold.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -38,8 +38,10 @@ pub(crate) struct ScenarioKeys {
     server: Key<Raw>,
     /// The network of clients, sources and server: this machine's `own` (default); a namespace with
     /// a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the
-    /// server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
-    network: Key<Network>,
+    /// server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN. With keys:
+    /// `{kind: veth, congestion: bbr}`.
+    #[schemars(schema_with = "network_keys::schema")]
+    network: Key<Raw>,
     /// An emulated link between clients and server, which are in networks that are made for the
     /// run (`network: veth`): delay, loss, rate, queue.
     #[schemars(with = "LinkKeys")]
@@ -181,7 +183,7 @@ pub(crate) fn scenario(
         Some(_) => Network::Veth,
         None => Network::default(),
     };
-    let network = keys.network.or(usual);
+    let (network, congestion) = network_keys::read(root, usual, problems);
     let link = root
         .get("link")
         .and_then(|node| link_keys::read(node, "link", problems));
@@ -253,6 +255,7 @@ pub(crate) fn scenario(
         name: keys.name.0.unwrap_or_else(|| name.to_owned()),
         server,
         network,
+        congestion,
         link,
         sources,
         populations,

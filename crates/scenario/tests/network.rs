@@ -182,3 +182,63 @@ fn the_schema_knows_them() {
     let bad = serde_json::json!({"to": "udp://239.81.0.1:1", "rate": "1Mbps"});
     assert!(!validator.is_valid(&scenario("own", bad)));
 }
+
+#[test]
+fn the_congestion_control_of_a_network_is_read_and_varied() {
+    let server = "server: {command: [relay]}\n";
+    let read = parse(&format!("{server}network: {{congestion: bbr}}"));
+    assert_eq!(read.network, Network::Veth);
+    assert_eq!(read.congestion.as_deref(), Some("bbr"));
+    let lines = read.describe().lines().join("\n");
+    assert!(lines.contains("TCP's congestion control: bbr"), "{lines}");
+    let read = parse(&format!("{server}network: {{kind: loopback}}"));
+    assert_eq!((read.network, read.congestion), (Network::Loopback, None));
+    for (text, message, place) in [
+        (
+            "network: {kind: own, congestion: bbr}",
+            "stays as it is",
+            (1, 22),
+        ),
+        (
+            "network: {kind: vlan}",
+            "`network.kind` cannot be `vlan`",
+            (1, 17),
+        ),
+        (
+            "network: {congestion: 'b b r'}",
+            "no name of a congestion control",
+            (1, 23),
+        ),
+        (
+            "network: {control: bbr}",
+            "unknown key `control` in `network`",
+            (1, 11),
+        ),
+    ] {
+        let problem = wrong(&format!("{text}\n{server}"));
+        assert!(problem.message().contains(message), "{problem:#?}");
+        assert_eq!(problem.line_column(), Some(place), "{text}");
+    }
+    let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
+    let scenario = |network: serde_json::Value| {
+        serde_json::json!({
+            "network": network,
+            "clients": {"viewers": {"urls": ["http://{server}:1/a"], "load": {"clients": 1}}},
+        })
+    };
+    for (network, good) in [
+        (serde_json::json!("veth"), true),
+        (
+            serde_json::json!({"kind": "veth", "congestion": "bbr"}),
+            true,
+        ),
+        (serde_json::json!({"congestion": "b b r"}), false),
+        (serde_json::json!({"kind": "bridge"}), false),
+    ] {
+        assert_eq!(
+            validator.is_valid(&scenario(network.clone())),
+            good,
+            "{network}"
+        );
+    }
+}

@@ -328,11 +328,17 @@ duration: 8s
     let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     let report = Report::read(&folder.path().join("x.json"));
-    let record = &link(&report, "downlink")["delay"];
-    let recorded = record["mean"].as_f64().expect("packets arrived");
+    let [recorded, late] = ["delay", "lateness"].map(|name| {
+        let mean = &link(&report, "downlink")[name]["mean"];
+        mean.as_f64().expect("packets arrived")
+    });
     // A capture has its time before the link takes a packet, and after it gave it away.
     assert!((0.05..0.051).contains(&least), "{least}");
-    assert!((mean - recorded).abs() < 0.002, "{mean} and {recorded}");
+    let differs = (mean - recorded).abs();
+    assert!(
+        differs <= 0.001 + late,
+        "{mean} and {recorded}, late {late}"
+    );
     // Of those that were captured at the server's end between two that arrived, every fiftieth of
     // all packets is lost, and nothing else.
     let first = arrived.values().copied().fold(f64::INFINITY, f64::min);
@@ -347,6 +353,55 @@ duration: 8s
     }
     let expected = f64::from(all) / 50.0;
     assert!((f64::from(lost) - expected).abs() <= 2.0, "{lost} of {all}");
+}
+
+#[test]
+fn tcp_of_both_sides_controls_congestion_as_the_scenario_says() {
+    if !may_make_links() || !have("ss") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    scenario(
+        folder.path(),
+        &format!(
+            "link: {{ rtt: 20ms }}
+network: {{ congestion: reno }}
+clients:
+  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }}, transport: tcp }}
+duration: 60s
+{}",
+            forgiving()
+        ),
+    );
+    let playing = Process::start(
+        streamgauge(["run", "link.yaml", "--out", "x.run"]),
+        folder.path(),
+    );
+    wait_for("the clients play", PATIENCE, || {
+        playing.said().contains("2 playing").then_some(())
+    });
+    let server = descendants(playing.id()).into_iter().find(|id| {
+        let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        command.contains("served.jsonl")
+    });
+    let server = server.expect("it runs");
+    for id in [playing.id(), server] {
+        let output = Command::new("nsenter")
+            .args(["--net", "--target", &id.to_string(), "--", "ss", "-tin"])
+            .output()
+            .expect("nsenter is there");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let of = |word: &str| said.split_whitespace().filter(|one| *one == word).count();
+        assert_eq!((of("ESTAB"), of("reno")), (2, 2), "{said}");
+    }
+    playing.signal("INT");
+    playing.finish(PATIENCE).expect(105);
+    let path = folder.path().join("link.yaml");
+    let text = fs::read_to_string(&path).expect("it was just written");
+    fs::write(&path, text.replace("reno", "nosuch")).expect("there is room");
+    let refused = run(folder.path(), ["run", "link.yaml", "--out", "y.run"]);
+    refused.expect(104).names("this kernel has ");
 }
 
 /// The processes that a process started, and those that they started.

@@ -1,5 +1,6 @@
 //! Packets that wait until they are due, each in its place.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use measure::Time;
@@ -24,9 +25,10 @@ pub struct Delivered<'a> {
     pub payload: &'a [u8],
 }
 
-/// A ring of packets by sequence number. Memory for payloads is kept and used again.
+/// Packets by sequence number. Memory grows with what waits at a time, and is used again.
 pub(super) struct Playout {
-    slots: Box<[Slot]>,
+    /// From the next packet on.
+    slots: VecDeque<Slot>,
     /// The packet that is delivered next.
     next: SeqNumber,
     held: u32,
@@ -65,20 +67,15 @@ impl fmt::Debug for Playout {
 }
 
 impl Playout {
-    pub(super) fn new(first: SeqNumber, window: u32) -> Playout {
+    pub(super) fn new(first: SeqNumber) -> Playout {
         Playout {
-            slots: vec![EMPTY; window.next_power_of_two() as usize].into(),
+            slots: VecDeque::new(),
             next: first,
             held: 0,
             buffers: Vec::new(),
             free: Vec::new(),
             out: None,
         }
-    }
-
-    fn place(&self, sequence: SeqNumber) -> usize {
-        // A power of two, so that the wrap of numbers is none of places.
-        sequence.value() as usize & (self.slots.len() - 1)
     }
 
     pub(super) fn next(&self) -> SeqNumber {
@@ -91,7 +88,12 @@ impl Playout {
 
     /// Keeps a packet that is not delivered yet, and is within the window from the next one.
     pub(super) fn keep(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
-        let place = self.place(header.sequence);
+        let Ok(place) = usize::try_from(header.sequence.since(self.next)) else {
+            return;
+        };
+        if self.slots.len() <= place {
+            self.slots.resize(place + 1, EMPTY);
+        }
         if self.slots[place].buffer.is_some() {
             return;
         }
@@ -114,14 +116,15 @@ impl Playout {
 
     /// Passes over packets that will not come, up to that one.
     pub(super) fn skip(&mut self, to: SeqNumber) {
-        while self.next.is_before(to) && self.slots[self.place(self.next)].buffer.is_none() {
+        while self.next.is_before(to) && self.due().is_none() {
+            self.slots.pop_front();
             self.next = self.next.next();
         }
     }
 
     /// When the next packet is due, where it is there.
     pub(super) fn due(&self) -> Option<Time> {
-        let slot = &self.slots[self.place(self.next)];
+        let slot = self.slots.front()?;
         slot.buffer.map(|_| slot.due)
     }
 
@@ -131,8 +134,7 @@ impl Playout {
         if self.due()? > now {
             return None;
         }
-        let place = self.place(self.next);
-        let slot = std::mem::replace(&mut self.slots[place], EMPTY);
+        let slot = self.slots.pop_front()?;
         let buffer = slot.buffer?;
         let sequence = self.next;
         self.next = sequence.next();
@@ -146,5 +148,13 @@ impl Playout {
             key: slot.key,
             payload: &self.buffers[buffer as usize],
         })
+    }
+
+    /// Bytes that it takes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let payloads: usize = self.buffers.iter().map(Vec::capacity).sum();
+        let lists = self.buffers.capacity() * size_of::<Vec<u8>>() + self.free.capacity() * 4;
+        self.slots.capacity() * size_of::<Slot>() + payloads + lists
     }
 }

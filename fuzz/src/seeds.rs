@@ -55,6 +55,9 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "scenario" => [files("examples"), testdata()].concat(),
         "sdp" => texts(SDP),
         "server_entry" => files("crates/sut/catalogue"),
+        "srt_packets" => srt_packets(),
+        "srt_receiver" => vec![srt_peer(0), srt_peer(2), srt_peer(0x3a)],
+        "srt_sender" => vec![srt_peer(0), srt_peer(0x11), srt_peer(0xfe)],
         "templates" => [
             "",
             "n={counter} {counter:4} at {time} {{x}} {random:3}!",
@@ -240,6 +243,37 @@ fn rtmp_session() -> Vec<Vec<u8>> {
         join(&[&[1, 9], &refused]),
         [2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0].to_vec(),
     ]
+}
+
+/// A data packet and one of each kind of control packet, by hand.
+fn srt_packets() -> Vec<Vec<u8>> {
+    let control = |kind: u8, info: u8, words: &[u32]| {
+        let mut packet = vec![0x80, kind, 0, 0, 0, 0, 0, info, 0, 0, 1, 0, 0, 0, 0, 8];
+        packet.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+        packet
+    };
+    let mut data = vec![0x7f, 0xff, 0xff, 0xeb, 0xc4, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 8];
+    data.extend(b"media");
+    let mut packets: Vec<Vec<u8>> = [0, 1, 4, 5, 6, 8, 9].map(|kind| control(kind, 1, &[0])).into();
+    packets.extend([
+        data,
+        control(2, 0, &[0x7fff_ffec]),
+        control(2, 1, &[0x7fff_fff0, 40_000, 5_000, 8000, 245, 900, 330_000]),
+        control(3, 0, &[0x7fff_ffed, 0xffff_ffee, 2, 0x7fff_ffec]),
+        control(7, 0, &[0x7fff_fff0, 3]),
+    ]);
+    packets
+}
+
+/// What a peer sends: settings, then a time, whether it is near, and a packet with its length.
+fn srt_peer(settings: u8) -> Vec<u8> {
+    let mut input = vec![settings];
+    for (number, packet) in (0u8..).zip(srt_packets().iter().cycle().take(40)) {
+        // A sender takes media first; to a receiver that is a time.
+        input.extend([3, 5, number << 1 | 1, packet.len() as u8]);
+        input.extend(packet);
+    }
+    input
 }
 
 fn http1() -> Vec<Vec<u8>> {

@@ -6,13 +6,14 @@ mod messages;
 mod rtmp;
 mod rtsp;
 mod runs;
+mod srt;
 mod texts;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 29] = [
+pub(crate) const TARGETS: [(&str, Target); 32] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -35,6 +36,9 @@ pub(crate) const TARGETS: [(&str, Target); 29] = [
     ("scenario", texts::scenario),
     ("sdp", rtsp::sdp),
     ("server_entry", texts::server_entry),
+    ("srt_packets", srt::packets),
+    ("srt_receiver", srt::receiver),
+    ("srt_sender", srt::sender),
     ("templates", messages::templates),
     ("thresholds", texts::thresholds),
     ("ts", media::ts),

@@ -1,0 +1,160 @@
+//! SRT: packets, and both sides of a transmission whose peer says anything.
+
+use std::time::Duration;
+
+use measure::Time;
+use protocol::srt::arq::TsbpdConfig;
+use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig};
+use protocol::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
+use protocol::srt::codec::packet::{Control, HEADER, LossRange, Packet, destination, is_data};
+use protocol::srt::seq::{SeqNumber, SocketClock};
+
+use crate::input::Input;
+
+const START: Time = Time::from_nanos(1_000_000_000);
+const FIRST: SeqNumber = SeqNumber::MAX.minus(20);
+const LATENCY: Duration = Duration::from_millis(120);
+
+/// What is read is written again as the same; a loss list is no longer than its bytes.
+pub(crate) fn packets(bytes: &[u8]) {
+    let Ok(packet) = Packet::parse(bytes) else {
+        return;
+    };
+    assert!(destination(bytes).is_some());
+    match packet {
+        Packet::Data(header, payload) => {
+            assert!(is_data(bytes));
+            assert_eq!((&header.write()[..], payload), bytes.split_at(HEADER));
+        }
+        Packet::Control(header, control) => {
+            assert!(!is_data(bytes));
+            let mut again = Vec::new();
+            control.write(header, &mut again);
+            assert_eq!(Packet::parse(&again), Ok(packet));
+            if let Control::Nak(list) = control {
+                let ranges: Vec<LossRange> = list.ranges().collect();
+                assert!(!ranges.is_empty() && ranges.len() <= bytes.len() / 4);
+                assert!(ranges.iter().all(|range| !range.last.is_before(range.first)));
+            }
+        }
+    }
+}
+
+/// Time goes on, and datagrams come: each with its length before it. Those of which the first byte
+/// says so are near to what is expected.
+fn datagrams(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
+    *now += Duration::from_millis(u64::from(input.byte()));
+    let near = input.byte();
+    let mut bytes = input.piece().to_vec();
+    if near & 1 != 0
+        && let Some(place) = bytes.first_chunk_mut::<4>()
+        && place[0] & 0x80 == 0
+    {
+        *place = FIRST.plus(u32::from(near >> 1)).value().to_be_bytes();
+    }
+    bytes
+}
+
+/// Every packet is accounted for; what is kept is bounded; what is delivered is in order and due.
+pub(crate) fn receiver(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let settings = input.byte();
+    let tsbpd = TsbpdConfig {
+        reference: START,
+        timestamp: if settings & 1 == 0 { 0 } else { u32::MAX - 1_000_000 },
+        latency: LATENCY,
+    };
+    let live = ReceiverConfig::live(FIRST, 8, SocketClock::new(START), tsbpd);
+    let mut receiver = Receiver::new(ReceiverConfig {
+        delivery: if settings & 2 == 0 { Delivery::Counting } else { Delivery::InOrder },
+        tsbpd: (settings & 4 == 0).then_some(tsbpd),
+        too_late_drop: settings & 8 == 0,
+        reorder_tolerance_max: u32::from(settings >> 4),
+        window: 64,
+        ..live
+    });
+    let (mut now, mut out) = (START, Vec::new());
+    let mut last: Option<SeqNumber> = None;
+    while !input.is_empty() {
+        let datagram = datagrams(&mut input, &mut now);
+        match Packet::parse(&datagram) {
+            Ok(Packet::Data(header, payload)) => {
+                receiver.data(&header, payload, now);
+            }
+            Ok(Packet::Control(header, control)) => {
+                receiver.control(&control, header.timestamp, now);
+            }
+            Err(_) => {}
+        }
+        while let Some(packet) = receiver.deliver(now) {
+            assert!(packet.due <= now);
+            assert!(last.is_none_or(|last| last.is_before(packet.sequence)));
+            last = Some(packet.sequence);
+        }
+        let mut said = 0;
+        loop {
+            out.clear();
+            if !receiver.write_next(now, &mut out) {
+                break;
+            }
+            assert!(matches!(Packet::parse(&out), Ok(Packet::Control(..))));
+            said += 1;
+            assert!(said <= 4, "one packet is answered by a few");
+        }
+        let _ = (receiver.due(), receiver.delivery_due());
+        let count = receiver.statistics();
+        assert!(count.pkt_rcv_buf <= 64);
+        let useless = count.pkt_rcv_belated + count.pkt_rcv_duplicate + count.pkt_rcv_beyond_window;
+        assert_eq!(count.pkt_recv, count.pkt_recv_unique + useless);
+        let found = count.pkt_rcv_recovered + count.pkt_rcv_reordered;
+        assert_eq!(count.pkt_rcv_loss, found + count.pkt_rcv_drop + count.pkt_rcv_missing);
+    }
+    receiver.finish(now);
+    assert_eq!(receiver.statistics().pkt_rcv_missing, 0);
+}
+
+/// Nothing is sent that was not handed in; what is kept is bounded, and forgotten in the end.
+pub(crate) fn sender(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let settings = input.byte();
+    let mut sender = Sender::new(SenderConfig {
+        bandwidth: match settings & 3 {
+            0 => Bandwidth::Unlimited,
+            1 => Bandwidth::Most(100_000),
+            _ => Bandwidth::Input {
+                least: 0,
+                overhead_percent: 25,
+            },
+        },
+        packets_max: 64,
+        flow_window: 1 + u32::from(settings >> 2),
+        ..SenderConfig::live(FIRST, 7, SocketClock::new(START), LATENCY)
+    });
+    let (mut now, mut out, mut taken) = (START, Vec::new(), 0);
+    while !input.is_empty() {
+        for _ in 0..input.byte() % 16 {
+            taken += u64::from(sender.push(now, vec![0x47; 5].into()).is_ok());
+        }
+        let datagram = datagrams(&mut input, &mut now);
+        if let Ok(Packet::Control(_, control)) = Packet::parse(&datagram) {
+            sender.control(&control, now);
+        }
+        let next = sender.next_sequence();
+        while let Some(packet) = sender.next_packet(now) {
+            assert!(packet.due <= now && packet.sequence.is_before(next));
+            let Ok(Packet::Data(header, _)) = Packet::parse(&packet.header) else {
+                panic!("it is data");
+            };
+            assert_eq!(header.retransmitted, packet.retransmitted);
+        }
+        while sender.write_next(now, &mut out) {}
+        let count = sender.statistics();
+        assert!(count.pkt_snd_buf <= 64 && count.pkt_flight_size <= count.pkt_snd_buf);
+        assert_eq!(count.byte_snd_buf, 5 * count.pkt_snd_buf);
+        assert!(count.pkt_sent_unique <= taken);
+        out.clear();
+    }
+    now += Duration::from_secs(60);
+    while sender.next_packet(now).is_some() {}
+    assert_eq!(sender.unacknowledged(), 0);
+}

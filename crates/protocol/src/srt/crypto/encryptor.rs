@@ -13,6 +13,7 @@ use super::key_material::{KeyMaterial, Keys, SALT};
 use super::key_wrap;
 use super::mode::{CipherMode, GcmForm};
 use super::secret::KeyLength;
+use crate::srt::arq::sender::PayloadCipher;
 use crate::srt::codec::handshake::Extension;
 use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Key};
 
@@ -224,5 +225,23 @@ impl Encryptor {
         }
         .write(header, out);
         true
+    }
+}
+
+impl PayloadCipher for Encryptor {
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
+        Encryptor::encrypt(self, header, payload)
+    }
+
+    fn control(&mut self, control: &Control<'_>, _at: Time) {
+        Encryptor::control(self, control);
+    }
+
+    fn due(&self) -> Time {
+        Encryptor::due(self)
+    }
+
+    fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
+        Encryptor::write_next(self, now, header, out)
     }
 }

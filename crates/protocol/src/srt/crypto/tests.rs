@@ -1,3 +1,5 @@
+mod with_sender;
+
 use bytes::BytesMut;
 use measure::Time;
 

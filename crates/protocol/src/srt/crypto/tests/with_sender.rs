@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+
+use super::super::{Offer, Refresh};
+use super::{CipherMode, secret};
+use crate::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
+use crate::srt::codec::handshake::Extension;
+use crate::srt::codec::packet::{Control, HEADER, Key, Packet};
+use crate::srt::seq::{SeqNumber, SocketClock};
+
+/// What a sender of media sends with an encryptor in it is what the decryptor opens, also where
+/// the key changes meanwhile.
+#[test]
+fn a_sender_changes_its_keys_without_loss() {
+    for mode in [CipherMode::Ctr, CipherMode::Gcm] {
+        let offer = Offer::new(&secret().with_cipher(mode), 3);
+        let (mut encryptor, mut decryptor) = offer.taken(0x0001_0505);
+        encryptor.set_refresh(Refresh {
+            every: 100,
+            announced_before: 20,
+        });
+        let clock = SocketClock::new(Time::ZERO);
+        let latency = Duration::from_millis(120);
+        let config = SenderConfig::live(SeqNumber::new(7), 9, clock, latency);
+        let mut sender = Sender::new(SenderConfig {
+            bandwidth: Bandwidth::Unlimited,
+            ..config
+        });
+        sender.set_cipher(Box::new(encryptor));
+        let (mut opened, mut announced) = (0, 0);
+        let (mut keys, mut now) = (Vec::new(), Time::ZERO);
+        for number in 0..500u32 {
+            now += Duration::from_millis(4);
+            let media = Bytes::from(vec![number as u8; 1316]);
+            sender.push(now, media).unwrap();
+            while let Some(outgoing) = sender.next_packet(now) {
+                let datagram = [&outgoing.header[..], &outgoing.payload].concat();
+                let Ok(Packet::Data(header, payload)) = Packet::parse(&datagram) else {
+                    panic!("no data")
+                };
+                let media = decryptor.open(&header, payload).unwrap();
+                assert_eq!(media, [opened as u8; 1316]);
+                opened += 1;
+                if keys.last() != Some(&header.key) {
+                    keys.push(header.key);
+                }
+            }
+            let mut out = Vec::new();
+            while sender.write_next(now, &mut out) {
+                if let Ok(Packet::Control(_, control)) = Packet::parse(&out)
+                    && let Control::UserDefined { subtype, cif, .. } = control
+                {
+                    assert_eq!(subtype, Extension::KM_REQUEST);
+                    announced += 1;
+                    let mut reply = Vec::new();
+                    assert!(decryptor.key_request(cif, &mut reply));
+                    let (subtype, info) = (Extension::KM_RESPONSE, 0);
+                    let cif = reply.as_slice();
+                    sender.control(&Control::UserDefined { subtype, info, cif }, now);
+                }
+                assert!(out.len() > HEADER);
+                out.clear();
+            }
+        }
+        assert_eq!(opened, 500);
+        assert_eq!(keys, [Key::Even, Key::Odd, Key::Even, Key::Odd, Key::Even]);
+        assert!((4..=5).contains(&announced), "{announced}");
+    }
+}

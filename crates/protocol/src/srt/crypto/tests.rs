@@ -1,3 +1,4 @@
+mod capture;
 mod with_sender;
 
 use bytes::BytesMut;

@@ -215,6 +215,15 @@ impl Sparse {
         Some(self.buckets[place].0.clamp(self.min, self.max))
     }
 
+    /// How many values are at most `value`, as exactly as buckets are narrow.
+    pub fn at_most(&self, value: u64) -> u64 {
+        let buckets = self
+            .buckets
+            .iter()
+            .take_while(|(bucket, _)| *bucket <= value);
+        buckets.map(|&(_, count)| count).sum()
+    }
+
     /// Adds all values of `other`; equal to having recorded both into one histogram.
     pub fn merge(&mut self, other: &Sparse) {
         if self.buckets.is_empty() {
@@ -266,6 +275,17 @@ impl Sparse {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn values_up_to_a_bound_are_counted() {
+        let mut histogram = Histogram::new();
+        for value in [1, 2, 2, 30, 1_000_000] {
+            histogram.record(value);
+        }
+        let sparse = histogram.to_sparse();
+        let counted = [0, 1, 2, 29, 30, u64::MAX].map(|bound| sparse.at_most(bound));
+        assert_eq!(counted, [0, 1, 3, 3, 4, 5]);
+    }
 
     proptest! {
         #[test]

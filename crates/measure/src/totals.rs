@@ -152,6 +152,15 @@ impl Totals {
         &self.failures
     }
 
+    /// The values of a distribution, in its recorded steps ([`crate::metric::Unit::scale`]). `None`
+    /// where there are none, or the metric is no distribution.
+    pub fn distribution(&self, metric: &Metric) -> Option<&Sparse> {
+        match metric.source {
+            MetricSource::Distribution(id) => self.histograms.get(&id),
+            _ => None,
+        }
+    }
+
     /// A figure in the metric's own unit (seconds, bit/s, a share from 0 to 1).
     ///
     /// `None` where there is no data (nothing expected, so no loss ratio; a distribution without

@@ -1,6 +1,6 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, and the HTML page. All text for a terminal goes through
-//! [`gate`], and so do the texts of a page.
+//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, and the text that
+//! Prometheus scrapes. All text for a terminal goes through [`gate`], and so do the texts of a page.
 
 mod cause;
 pub mod csv;
@@ -17,6 +17,7 @@ pub mod media;
 pub mod metrics;
 pub mod model;
 pub mod paint;
+pub mod prometheus;
 mod rows;
 pub mod schema;
 pub mod series;

@@ -24,8 +24,8 @@ use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
 
 /// The subjects that are no population.
-const SERVER: &str = "server";
-const TESTER: &str = "tester";
+pub(crate) const SERVER: &str = "server";
+pub(crate) const TESTER: &str = "tester";
 
 /// What each link of the run was asked to do, in words, by the names of its directions.
 const LINKS: &str = "links";

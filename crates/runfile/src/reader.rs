@@ -144,6 +144,15 @@ impl Reader {
         Rows::new(self, Reader::some_windows)
     }
 
+    /// The windows with a higher index than that, as [`Reader::windows`] gives them: what a run that
+    /// goes on has added since.
+    pub fn windows_after(&self, index: u64) -> Rows<'_, WindowRow> {
+        Rows {
+            last: i64::try_from(index).unwrap_or(i64::MAX),
+            ..self.windows()
+        }
+    }
+
     /// The figures of the run without its warm-up, of each subject by name.
     pub fn totals(&self) -> Result<BTreeMap<String, Totals>, RunFileError> {
         let mut all: BTreeMap<String, Totals> = self

@@ -2,13 +2,14 @@
 //! where results go.
 
 /// Options that say where results go, and take a value.
-const PLACES: [&str; 7] = [
+const PLACES: [&str; 8] = [
     "--out",
     "--json",
     "--html",
     "--junit",
     "--markdown",
     "--csv",
+    "--metrics",
     "-o",
 ];
 /// Those that take none.

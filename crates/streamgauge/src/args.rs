@@ -8,6 +8,7 @@ mod send;
 mod serve;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -182,6 +183,10 @@ pub(crate) struct Results {
     /// Keep no run file: the report is all there is
     #[arg(long, conflicts_with_all = ["out", "trace"])]
     pub(crate) no_run_file: bool,
+    /// Serve the figures of the run under way to Prometheus at this address, or at this port of
+    /// 127.0.0.1: http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::scrape::address, hide_short_help = true)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Begin without asking the server what the media of each URL is (its bit rate, length and
     /// codecs)
     #[arg(long, hide_short_help = true)]

@@ -12,6 +12,7 @@ mod force;
 mod output;
 mod place;
 mod progress;
+mod scrape;
 mod signals;
 
 use std::process::ExitCode;

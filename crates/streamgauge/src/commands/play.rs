@@ -16,6 +16,7 @@ use crate::force::Force;
 use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::Display;
+use crate::scrape::Scraped;
 use crate::signals::Watch;
 
 /// What to play, and where results go.
@@ -34,6 +35,10 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let name = &play.scenario.name;
     let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
     let outputs = claimed(play.results)?;
+    let scraped = scraped(play.results, console)?;
+    if let Some(scraped) = &scraped {
+        scraped.show(&place.path);
+    }
     let options = engine::Options {
         run_file: place.path.clone(),
         overwrite: place.overwrite,
@@ -75,6 +80,15 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
 /// The files of results, which can be written.
 pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
     Outputs::claim(&results.reports, Force::of(results.force))
+}
+
+/// What serves figures of runs, where that was asked for.
+pub(crate) fn scraped(results: &Results, console: Console) -> Result<Option<Scraped>, Failure> {
+    let scraped = results.metrics.map(Scraped::start).transpose()?;
+    if let Some(scraped) = &scraped {
+        console.say(&format!("metrics for Prometheus at {}", scraped.url()));
+    }
+    Ok(scraped)
 }
 
 fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {

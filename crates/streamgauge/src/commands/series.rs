@@ -14,13 +14,14 @@ use scenario::{Scenario, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
-use crate::commands::play::claimed;
+use crate::commands::play::{claimed, scraped};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
+use crate::scrape::Scraped;
 use crate::signals::Watch;
 
 /// How often it is looked whether the user wants the waiting between two runs to end.
@@ -56,6 +57,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console,
     )?;
     let outputs = claimed(play.results)?;
+    let scraped = scraped(play.results, console)?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -63,6 +65,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let mut course = Course {
         play,
         console,
+        scraped,
         control,
         watch,
         index: index(play.series, &first.name),
@@ -93,6 +96,7 @@ fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
 struct Course<'a> {
     play: &'a Play<'a>,
     console: Console,
+    scraped: Option<Scraped>,
     control: Control,
     watch: Watch,
     index: Index,
@@ -143,6 +147,9 @@ impl Course<'_> {
             describe: !self.play.results.no_describe,
             command: self.masked(again::command(scenario.seed)),
         };
+        if let Some(scraped) = &self.scraped {
+            scraped.show(&options.run_file);
+        }
         let finished = self.run(&scenario, &options);
         let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
         Ok(match finished {

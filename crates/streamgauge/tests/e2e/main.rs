@@ -29,6 +29,7 @@ mod relay;
 mod remote_receiver;
 mod rtmp;
 mod run_files;
+mod scrape;
 mod scripted;
 mod secrets;
 mod secure;

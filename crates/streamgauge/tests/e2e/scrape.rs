@@ -1,0 +1,121 @@
+//! A real Prometheus scrapes a run, and knows what the run file says.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, RUN_WITHIN, a_little, folder, free_port, run, streamgauge, wait_for,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// The answer to a request, if there is one.
+fn get(port: u16, target: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(SOON)).ok()?;
+    let request = format!("GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// What Prometheus knows of a metric: its last value, and when it was scraped.
+fn known(port: u16, name: &str) -> Option<(f64, f64)> {
+    // The stored sample with its own time: of an instant query that is the query's.
+    let answer = get(port, &format!("/api/v1/query?query={name}[1h]"))?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let body: Value = serde_json::from_str(body).ok()?;
+    let last = body["data"]["result"][0]["values"].as_array()?.last()?;
+    Some((last[0].as_f64()?, last[1].as_str()?.parse().ok()?))
+}
+
+/// The sum of a counter over the first windows of a run.
+fn counted(folder: &Path, metric: &str, windows: usize) -> f64 {
+    let table = fs::read_to_string(folder.join("tables/windows.csv")).expect("it was written");
+    let rows = table.lines().skip(1).map(|line| line.split(',').collect());
+    let rows: Vec<Vec<&str>> = rows.collect();
+    let mut starts: Vec<f64> = rows
+        .iter()
+        .map(|row| row[1].parse().expect("a number"))
+        .collect();
+    starts.dedup();
+    let within = starts.get(windows).copied().unwrap_or(f64::INFINITY);
+    rows.iter()
+        .filter(|row| row[3] == "viewers" && row[4] == metric)
+        .filter(|row| row[1].parse::<f64>().is_ok_and(|start| start < within))
+        .map(|row| row[6].parse::<f64>().expect("a number"))
+        .sum()
+}
+
+#[test]
+fn prometheus_knows_what_the_run_file_says() {
+    let _media = a_little();
+    let folder = folder();
+    let (metrics, own) = (free_port(), free_port());
+    let config = format!(
+        "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms }}\n\
+         scrape_configs: [{{ job_name: run, static_configs: [{{ targets: ['127.0.0.1:{metrics}'] }}] }}]\n"
+    );
+    fs::write(folder.path().join("prometheus.yml"), config).expect("it can be written");
+    let mut command = Command::new("prometheus");
+    command.args([
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        &format!("--web.listen-address=127.0.0.1:{own}"),
+    ]);
+    let _prometheus = Process::start(command, folder.path());
+    wait_for("Prometheus", SOON, || {
+        get(own, "/-/ready").filter(|answer| answer.contains(" 200 "))
+    });
+    let port = metrics.to_string();
+    let arguments = [
+        "demo",
+        "-c",
+        "5",
+        "--ramp",
+        "0s",
+        "-d",
+        "8s",
+        "-o",
+        "x.run",
+        "--metrics",
+        &port,
+    ];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    let (at, windows, received) = wait_for("three windows of one scrape", SOON, || {
+        let (at, windows) = known(own, "streamgauge_windows_total")?;
+        let (then, received) = known(own, "streamgauge_received_total")?;
+        (windows >= 3.0 && at == then).then_some((at, windows, received))
+    });
+    let other = get(metrics, "/else").expect("it answers");
+    assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
+    demo.finish(RUN_WITHIN).expect(0);
+    assert!(received > 0.0 && at > 0.0);
+    run(folder.path(), ["report", "x.run", "--csv", "tables"]).expect(0);
+    assert_eq!(
+        counted(folder.path(), "received", windows as usize),
+        received
+    );
+    // Nobody listens there once the run is over.
+    assert!(TcpStream::connect(("127.0.0.1", metrics)).is_err());
+}
+
+#[test]
+fn an_address_that_is_taken_is_said_before_the_run() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let folder = folder();
+    run(folder.path(), ["demo", "-d", "1s", "--metrics", &port])
+        .expect(104)
+        .names("--metrics");
+    run(folder.path(), ["demo", "-d", "1s", "--metrics", "here"])
+        .expect(104)
+        .names("127.0.0.1:9105");
+}

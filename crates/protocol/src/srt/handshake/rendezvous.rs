@@ -283,6 +283,8 @@ impl Rendezvous {
 
     fn fail(&mut self, failure: Failure) {
         self.state = State::Failed;
+        // An agreement that comes now is too late.
+        self.held = None;
         self.outcome = Some(Err(failure));
     }
 
@@ -344,7 +346,40 @@ impl Rendezvous {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::network::settings;
     use super::*;
+
+    #[test]
+    fn an_agreement_after_the_end_is_too_late() {
+        let start = Time::ZERO;
+        let mut ends = [1, 2].map(|id| Rendezvous::new(settings(id, id.into()), None, start));
+        // Nobody hears an agreement.
+        let mut agreement = Vec::new();
+        for round in 0..8 {
+            let (from, to) = (round % 2, 1 - round % 2);
+            let mut said = Vec::new();
+            while ends[from].write_next(start, &mut said) {
+                if ends[from].state == State::Connected {
+                    agreement = said.clone();
+                } else {
+                    ends[to].handle(&said, start);
+                }
+                said.clear();
+            }
+        }
+        let responder = ends
+            .iter_mut()
+            .find(|end| end.role == Some(Role::Responder));
+        let responder = responder.unwrap();
+        responder.write_next(start + Duration::from_secs(3), &mut Vec::new());
+        let timed_out = Failure::TimedOut { heard: true };
+        assert_eq!(responder.outcome().unwrap().unwrap_err(), timed_out);
+        assert!(!agreement.is_empty());
+        responder.handle(&agreement, start + Duration::from_secs(3));
+        assert!(responder.outcome().is_none());
+    }
 
     #[test]
     fn cookies_decide_as_in_libsrt() {

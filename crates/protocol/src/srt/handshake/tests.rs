@@ -1,5 +1,5 @@
 //! Two ends in virtual time, over a network that loses, repeats and reorders.
 
 mod caller_and_listener;
-mod network;
+pub(super) mod network;
 mod rendezvous;

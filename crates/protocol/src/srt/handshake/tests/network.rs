@@ -56,7 +56,7 @@ impl Network {
 
 pub(super) const CALLER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1111);
 
-pub(super) fn settings(socket_id: u32, seed: u64) -> Settings {
+pub(in crate::srt::handshake) fn settings(socket_id: u32, seed: u64) -> Settings {
     let clock = SocketClock::new(Time::ZERO);
     let ip = CALLER.ip();
     Settings::live(socket_id, SeqNumber::new(socket_id * 1000), clock, ip, seed)

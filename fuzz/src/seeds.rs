@@ -55,6 +55,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "scenario" => [files("examples"), testdata()].concat(),
         "sdp" => texts(SDP),
         "server_entry" => files("crates/sut/catalogue"),
+        "srt_handshake" => srt_handshake(),
         "srt_packets" => srt_packets(),
         "srt_receiver" => vec![srt_peer(0), srt_peer(2), srt_peer(0x3a)],
         "srt_sender" => vec![srt_peer(0), srt_peer(0x11), srt_peer(0xfe)],
@@ -243,6 +244,32 @@ fn rtmp_session() -> Vec<Vec<u8>> {
         join(&[&[1, 9], &refused]),
         [2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0].to_vec(),
     ]
+}
+
+/// What `srt-live-transmit` said: each handshake and key message alone, and all of them to each kind
+/// of end.
+fn srt_handshake() -> Vec<Vec<u8>> {
+    let capture = include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
+    let datagrams = capture.lines().filter_map(|line| {
+        let digits = line.split_once(' ')?.1.as_bytes();
+        let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+        let pairs = digits.as_chunks::<2>().0.iter();
+        pairs.map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect::<Option<Vec<u8>>>()
+    });
+    let control: Vec<Vec<u8>> = datagrams.filter(|datagram| datagram[0] == 0x80 || datagram[0] == 0xff).collect();
+    let mut seeds: Vec<Vec<u8>> = control
+        .iter()
+        .map(|datagram| join(&[&[if datagram[0] == 0x80 { 0 } else { 1 }], &datagram[16..]]))
+        .collect();
+    for end in 2..5 {
+        let mut seed = vec![end];
+        for datagram in &control {
+            seed.extend([1, datagram.len() as u8]);
+            seed.extend(datagram);
+        }
+        seeds.push(seed);
+    }
+    seeds
 }
 
 /// A data packet and one of each kind of control packet, by hand.

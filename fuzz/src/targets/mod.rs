@@ -7,13 +7,14 @@ mod rtmp;
 mod rtsp;
 mod runs;
 mod srt;
+mod srt_handshake;
 mod texts;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 32] = [
+pub(crate) const TARGETS: [(&str, Target); 33] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -36,6 +37,7 @@ pub(crate) const TARGETS: [(&str, Target); 32] = [
     ("scenario", texts::scenario),
     ("sdp", rtsp::sdp),
     ("server_entry", texts::server_entry),
+    ("srt_handshake", srt_handshake::handshake),
     ("srt_packets", srt::packets),
     ("srt_receiver", srt::receiver),
     ("srt_sender", srt::sender),

@@ -7,8 +7,9 @@ use super::looped_stream::{
 use super::packet::{PACKET, PCR_HZ, SYNC};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
+use crate::aac;
 use crate::frame_rate::FrameRate;
-use crate::h264::{H264Settings, H264Stream, PictureForm, SettingsError};
+use crate::h264::{H264Settings, H264Stream, PictureForm, Profile, SettingsError};
 
 /// Number of the programme, and PIDs of its map and its video.
 const PROGRAMME: u16 = 1;
@@ -17,6 +18,17 @@ const VIDEO_PID: u16 = 0x100;
 
 /// The stream type of H.264 (ISO/IEC 13818-1, table 2-34).
 const H264: u8 = 0x1b;
+
+/// The stream type of AAC in ADTS (ISO/IEC 13818-1, table 2-34), its PID and the id of its PES
+/// packets.
+const AAC: u8 = 0x0f;
+const AUDIO_PID: u16 = 0x101;
+const AUDIO_STREAM: u8 = 0xc0;
+/// The bit rate of sound that is made, and how long one of its frames is.
+const AUDIO_RATE: u64 = 192_000;
+const AUDIO_FRAME: u64 = PCR_HZ * aac::SAMPLES_PER_FRAME as u64 / aac::SAMPLES_PER_SECOND as u64;
+/// The longest loop with sound: pictures and sound end together only where both are whole.
+const LOOP_MAX: u64 = 130 * PCR_HZ;
 
 /// Pictures a second, and from one IDR picture to the next: one a second, as zapping wants it.
 const FRAMES: u32 = 25;
@@ -46,55 +58,92 @@ pub enum SyntheticError {
     /// No video can be made so.
     #[error(transparent)]
     Video(#[from] SettingsError),
+    /// Pictures and sound never end together.
+    #[error(
+        "pictures at {0} per second and sound of 48 kHz end together only after more than two \
+         minutes: leave the sound out, or take 24, 25, 30, 50 or 60"
+    )]
+    Audio(FrameRate),
+}
+
+/// What programme is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Programme {
+    /// Its bit rate: transport packets, stamps included.
+    pub rate: u64,
+    /// Pictures per second.
+    pub frame_rate: FrameRate,
+    /// Pictures from one IDR picture to the next.
+    pub gop: u32,
+    /// What its pictures are like.
+    pub form: PictureForm,
+    /// Whether there is sound: silence in AAC of 192 kb/s.
+    pub audio: bool,
+}
+
+impl Programme {
+    /// Video alone: 25 pictures per second, an IDR picture each second, as large as the bit rate
+    /// has room for.
+    pub fn of_rate(rate: u64) -> Programme {
+        Programme {
+            rate,
+            frame_rate: FrameRate::whole(FRAMES),
+            gop: GOP,
+            form: PictureForm::default(),
+            audio: false,
+        }
+    }
 }
 
 impl LoopedStream {
-    /// A programme of video alone, at a constant bit rate of transport packets, stamps included.
-    /// Null packets fill it up. The video takes what there is, up to 8 Mb/s. Takes some tenths of a
-    /// second.
+    /// A programme of video alone, at a constant bit rate of transport packets, stamps included:
+    /// [`Programme::of_rate`].
     ///
     /// # Errors
-    /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`].
+    /// As of [`LoopedStream::programme`].
     pub fn synthetic(rate: u64) -> Result<LoopedStream, SyntheticError> {
+        LoopedStream::programme(&Programme::of_rate(rate))
+    }
+
+    /// A programme at a constant bit rate. Null packets fill it up. The video takes what there is, up
+    /// to 8 Mb/s. Takes some tenths of a second.
+    ///
+    /// # Errors
+    /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`], or the video or the sound cannot be
+    /// made so.
+    pub fn programme(programme: &Programme) -> Result<LoopedStream, SyntheticError> {
+        let &Programme {
+            rate, frame_rate, ..
+        } = programme;
         if !(RATE_MIN..=RATE_MAX).contains(&rate) {
             return Err(SyntheticError::Rate(rate));
         }
-        let sections = [
-            (0, tables::pat(PROGRAMME, MAP_PID)),
-            (
-                MAP_PID,
-                tables::pmt(
-                    PROGRAMME,
-                    VIDEO_PID,
-                    &[(H264, VIDEO_PID), (STAMP_STREAM_TYPE, STAMP_PID)],
-                ),
-            ),
-        ];
-        let sections = sections.iter();
-        let tables: Vec<_> = sections
-            .flat_map(|(pid, section)| tables::packets(*pid, section))
-            .collect();
-        let payload = room(rate, tables.len()) * (8 * (PACKET - 4)) as f64;
-        // Half a packet of each picture is stuffing; headers and the delimiter are some bytes more.
-        let per_picture = f64::from(FRAMES * 8) * (PACKET / 2 + 40) as f64;
-        let video = ((payload - per_picture).max(0.0) * SHARE) as u64;
+        let tables = tables_of(programme.audio);
         let settings = H264Settings {
-            bits_per_second: video.min(VIDEO_MAX),
-            frame_rate: FrameRate::whole(FRAMES),
-            gop: GOP,
+            bits_per_second: video_rate(programme, tables.len()),
+            frame_rate,
+            gop: programme.gop,
             // It is not cut into packets of RTP; where the bit rate of those is met, that of the
             // stream is nearly so.
             mtu: 65_000,
-            form: PictureForm::default(),
+            form: programme.form,
         };
         let stream = H264Stream::new(&settings)?;
-        let length = stream.pictures.len() as u64 * PCR_HZ / u64::from(FRAMES);
+        let ticks = |picture: usize| {
+            let picture = picture as u64 * PCR_HZ;
+            picture * u64::from(frame_rate.denominator()) / u64::from(frame_rate.numerator())
+        };
+        let length = ticks(stream.pictures.len());
+        let rounds = match programme.audio {
+            false => 1,
+            true => rounds_with_sound(length).ok_or(SyntheticError::Audio(frame_rate))?,
+        };
         let (width, height) = stream.size;
         let mut looped = LoopedStream {
             packets: Vec::new(),
             marks: Vec::new(),
-            pids: 1,
-            length,
+            pids: 1 + usize::from(programme.audio),
+            length: length * rounds,
             tables,
             clock: CLOCK,
             clock_pid: (VIDEO_PID, 0),
@@ -102,8 +151,17 @@ impl LoopedStream {
             rate: 0,
             listed: true,
             description: format!(
-                "H.264 {width}x{height}, {FRAMES} frames/s, {:.1} Mb/s",
-                settings.bits_per_second as f64 / 1e6
+                "H.264{} {width}x{height}, {frame_rate} frames/s, {:.1} Mb/s{}",
+                match programme.form.profile {
+                    Profile::Baseline => "",
+                    Profile::Main => " Main",
+                },
+                settings.bits_per_second as f64 / 1e6,
+                if programme.audio {
+                    "; AAC, 192 kb/s"
+                } else {
+                    ""
+                },
             ),
         };
         let ends = looped.pack(&stream);
@@ -113,19 +171,21 @@ impl LoopedStream {
         for (index, mark) in (0u64..).zip(&mut looped.marks) {
             mark.at = length * index / count;
         }
-        let usual = |picture: usize| picture as u64 * PCR_HZ / u64::from(FRAMES);
         let late = |(picture, &end): (usize, &usize)| {
-            (length * end as u64 / count).saturating_sub(usual(picture))
+            (length * end as u64 / count).saturating_sub(ticks(picture))
         };
         let late = ends.iter().enumerate().map(late).max().unwrap_or(0);
+        looped.repeat(length, rounds);
         let mut picture = 0;
         for (packet, mark) in looped.packets.iter_mut().zip(&looped.marks) {
             if let Some((at, _)) = mark.times {
-                let at = usize::from(at);
-                let shown = (CLOCK + late + usual(picture)) / 300 % TIME_WRAP;
-                packet[at..at + 5].copy_from_slice(&write_time(2, shown));
+                let shown = CLOCK + late + ticks(picture);
+                write_shown(packet, at, shown);
                 picture += 1;
             }
+        }
+        if programme.audio {
+            looped.add_sound(late);
         }
         looped.set_rate(rate).map_err(|no_room| {
             // It takes so little of the room that this is no rate at which there would be video
@@ -134,11 +194,48 @@ impl LoopedStream {
             SettingsError::BitRateTooLow {
                 asked: rate,
                 needed,
-                frame_rate: settings.frame_rate,
-                gop: GOP,
+                frame_rate,
+                gop: programme.gop,
             }
         })?;
         Ok(looped)
+    }
+
+    /// Lets what is there follow on itself, so many times in all.
+    fn repeat(&mut self, length: u64, rounds: u64) {
+        let (packets, marks) = (self.packets.clone(), self.marks.clone());
+        for round in 1..rounds {
+            self.packets.extend(&packets);
+            self.marks.extend(marks.iter().map(|mark| Mark {
+                at: mark.at + length * round,
+                ..*mark
+            }));
+        }
+    }
+
+    /// Puts sound among the packets: each frame in a PES packet of its own, when it begins.
+    fn add_sound(&mut self, late: u64) {
+        let video: Vec<_> = self.packets.drain(..).zip(self.marks.drain(..)).collect();
+        let unit = aac::silence(sound_bytes());
+        for frame in 0..self.length / AUDIO_FRAME {
+            let at = frame * AUDIO_FRAME;
+            let before = self.packets.len();
+            self.pack_unit(&sound_unit(&unit), AUDIO_PID, true);
+            for (packet, mark) in self.packets[before..]
+                .iter_mut()
+                .zip(&mut self.marks[before..])
+            {
+                (mark.at, mark.pid) = (at, 1);
+                if let Some((place, _)) = mark.times {
+                    write_shown(packet, place, CLOCK + late + at);
+                }
+            }
+        }
+        let sound = self.packets.drain(..).zip(self.marks.drain(..));
+        let mut all: Vec<_> = video.into_iter().chain(sound).collect();
+        // Stable: what belongs together stays in order.
+        all.sort_by_key(|(_, mark)| mark.at);
+        (self.packets, self.marks) = all.into_iter().unzip();
     }
 
     /// Puts pictures into packets. Says where each ends.
@@ -157,17 +254,17 @@ impl LoopedStream {
                 bytes.extend(nal);
             }
             let random_access = nals.len() > 1 && nals[0].first().is_some_and(|nal| nal & 31 == 7);
-            self.pack_unit(&bytes, random_access);
+            self.pack_unit(&bytes, VIDEO_PID, random_access);
             ends.push(self.packets.len());
         }
         ends
     }
 
-    fn pack_unit(&mut self, bytes: &[u8], random_access: bool) {
+    fn pack_unit(&mut self, bytes: &[u8], pid: u16, random_access: bool) {
         let mut rest = bytes;
         let mut first = true;
         while !rest.is_empty() {
-            let [high, low] = VIDEO_PID.to_be_bytes();
+            let [high, low] = pid.to_be_bytes();
             let mut packet = [0xff; PACKET];
             // An adaptation field says where a decoder can begin, and fills the last packet up.
             let flags = first && random_access;
@@ -197,4 +294,77 @@ impl LoopedStream {
             first = false;
         }
     }
+}
+
+fn tables_of(audio: bool) -> Vec<[u8; PACKET]> {
+    let mut streams = vec![(H264, VIDEO_PID)];
+    if audio {
+        streams.push((AAC, AUDIO_PID));
+    }
+    streams.push((STAMP_STREAM_TYPE, STAMP_PID));
+    let sections = [
+        (0, tables::pat(PROGRAMME, MAP_PID)),
+        (MAP_PID, tables::pmt(PROGRAMME, VIDEO_PID, &streams)),
+    ];
+    let packets = sections
+        .iter()
+        .flat_map(|(pid, section)| tables::packets(*pid, section));
+    packets.collect()
+}
+
+/// What is left for the video at a programme's bit rate, in bit/s.
+fn video_rate(programme: &Programme, tables: usize) -> u64 {
+    let payload = room(programme.rate, tables) * (8 * (PACKET - 4)) as f64;
+    let frames =
+        f64::from(programme.frame_rate.numerator()) / f64::from(programme.frame_rate.denominator());
+    // Half a packet of each picture is stuffing; headers and the delimiter are some bytes more.
+    let per_picture = frames * 8.0 * (PACKET / 2 + 40) as f64;
+    let sound = match programme.audio {
+        true => {
+            let packets = sound_unit(&aac::silence(sound_bytes()))
+                .len()
+                .div_ceil(PACKET - 4);
+            (packets * 8 * (PACKET - 4)) as f64 * PCR_HZ as f64 / AUDIO_FRAME as f64
+        }
+        false => 0.0,
+    };
+    let video = ((payload - per_picture - sound).max(0.0) * SHARE) as u64;
+    video.min(VIDEO_MAX)
+}
+
+/// Bytes of a frame of sound.
+fn sound_bytes() -> usize {
+    let bits = AUDIO_RATE * u64::from(aac::SAMPLES_PER_FRAME);
+    (bits / (8 * u64::from(aac::SAMPLES_PER_SECOND))) as usize
+}
+
+/// How many times pictures of that length follow on each other until whole frames of sound do too.
+fn rounds_with_sound(length: u64) -> Option<u64> {
+    (1..=LOOP_MAX / length.max(1)).find(|rounds| (rounds * length).is_multiple_of(AUDIO_FRAME))
+}
+
+/// A frame of sound behind its headers: of PES with a time of presentation (ISO/IEC 13818-1,
+/// 2.4.3.6), and of ADTS (ISO/IEC 14496-3, 1.A.2.2): low complexity, 48 kHz, stereo.
+fn sound_unit(unit: &[u8]) -> Vec<u8> {
+    let framed = unit.len() + 7;
+    let [high, low] = ((framed + 8) as u16).to_be_bytes();
+    let mut bytes = vec![0, 0, 1, AUDIO_STREAM, high, low, 0x84, 0x80, 5];
+    bytes.extend([0; 5]);
+    bytes.extend([
+        0xff,
+        0xf1,
+        0x4c,
+        0x80 | (framed >> 11) as u8,
+        (framed >> 3) as u8,
+        ((framed & 7) << 5) as u8 | 0x1f,
+        0xfc,
+    ]);
+    bytes.extend(unit);
+    bytes
+}
+
+/// Writes a time of presentation, in ticks of 27 MHz, to its place in a packet.
+fn write_shown(packet: &mut [u8; PACKET], at: u8, shown: u64) {
+    let at = usize::from(at);
+    packet[at..at + 5].copy_from_slice(&write_time(2, shown / 300 % TIME_WRAP));
 }

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 mod files;
+mod programmes;
 
 use super::*;
 use mediagen::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};

@@ -1,0 +1,96 @@
+//! Programmes of a stated form, with sound.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use mediagen::frame_rate::FrameRate;
+use mediagen::h264::{PictureForm, Profile};
+use mediagen::ts::looped_stream::LoopedStream;
+use mediagen::ts::synthetic::{Programme, SyntheticError};
+
+use super::{all_of, check, settings};
+
+fn programme(frame_rate: &str, gop: u32) -> Programme {
+    Programme {
+        rate: 3_300_000,
+        frame_rate: frame_rate.parse().expect("it is one"),
+        gop,
+        form: PictureForm {
+            size: Some((1280, 720)),
+            profile: Profile::Main,
+        },
+        audio: true,
+    }
+}
+
+/// What ffprobe says of each stream; `None` where it is missing and may be.
+fn probed(bytes: &[u8]) -> Option<(String, String)> {
+    let child = Command::new("ffprobe")
+        .args(["-v", "warning", "-count_frames", "-f", "mpegts", "-i", "-"])
+        .args([
+            "-show_entries",
+            "stream=codec_name,profile,width,nb_read_frames,r_frame_rate",
+        ])
+        .args(["-of", "compact=nk=1:p=0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            let may_be = std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some();
+            assert!(may_be, "ffprobe does not start: {error}");
+            return None;
+        }
+    };
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&bytes).ok());
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("it writes");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Some((text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn a_programme_with_sound_goes_on_over_its_end() {
+    let looped = Arc::new(LoopedStream::programme(&programme("60", 120)).expect("there is room"));
+    // The loop is 8 s: so many are whole frames of sound.
+    let sent = all_of(settings(&looped), 17);
+    let pids = check(3_300_000, 0x100, &sent);
+    assert!(pids[&0x101] > 17 * 46 * 2, "{pids:?}");
+    let bytes: Vec<u8> = sent.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let Some((said, complaints)) = probed(&bytes) else {
+        return;
+    };
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split('|').collect()).collect();
+    let video = lines.iter().find(|line| line[0] == "h264").expect(&said);
+    assert!(
+        video.contains(&"Main") && video.contains(&"1280") && video.contains(&"60/1"),
+        "{said}"
+    );
+    let frames = |line: &[&str]| line[line.len() - 1].parse::<u64>().expect("a number");
+    // The last ones may not be whole yet.
+    assert!((17 * 60 - 40..=17 * 60).contains(&frames(video)), "{said}");
+    let audio = lines.iter().find(|line| line[0] == "aac").expect(&said);
+    let all = 17 * 48_000 / 1024;
+    assert!((all - 30..=all + 1).contains(&frames(audio)), "{said}");
+    // It is cut off, in the middle of frames, and nothing else is wrong with it.
+    let other = |line: &&str| !line.contains("[aac") && !line.contains("[h264");
+    let others: Vec<&str> = complaints.lines().filter(other).collect();
+    assert!(others.len() <= 2, "{complaints}");
+}
+
+#[test]
+fn sound_and_pictures_that_never_end_together_are_refused() {
+    let error = LoopedStream::programme(&programme("997/1000", 2)).map(drop);
+    let rate: FrameRate = "997/1000".parse().expect("it is one");
+    assert_eq!(error, Err(SyntheticError::Audio(rate)));
+    let without = Programme {
+        audio: false,
+        ..programme("997/1000", 2)
+    };
+    assert!(LoopedStream::programme(&without).is_ok());
+}

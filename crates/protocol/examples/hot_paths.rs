@@ -1,11 +1,14 @@
 //! The hot paths, each as a function that does one thing many times: `bench/instructions` counts
 //! what is executed within them. The input is the same in every run.
 //!
-//! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream`, `frames` or `transport`.
+//! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream`, `frames`, `transport`,
+//! `srt_receive` or `srt_send`.
 
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use bytes::Bytes;
 use measure::{Recorder, Run, Time};
 use mediagen::ts::packet::{PACKET as TRANSPORT_PACKET, SYNC};
 use mediagen::ts::stamp::Stamp;
@@ -16,6 +19,11 @@ use protocol::media::ts::metrics as ts;
 use protocol::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
 use protocol::rtsp::codec::{Decoder, Item};
 use protocol::session::{Arrival, Times};
+use protocol::srt::arq::TsbpdConfig;
+use protocol::srt::arq::receiver::{Receiver, ReceiverConfig as SrtReceiverConfig};
+use protocol::srt::arq::sender::{Sender, SenderConfig};
+use protocol::srt::codec::packet::{Ack, AckReport, Control, Packet};
+use protocol::srt::seq::{SeqNumber, SocketClock};
 
 /// A packet of video at 1 Mb/s and 25 pictures a second: five to a picture.
 const PACKETS_A_PICTURE: usize = 5;
@@ -120,6 +128,72 @@ fn transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
     }
 }
 
+/// Between two packets of SRT: 245 a second are 2.6 Mb/s.
+const SRT_EVERY: Duration = Duration::from_millis(4);
+const SRT_FIRST: SeqNumber = SeqNumber::new(1);
+
+fn srt_clock() -> SocketClock {
+    SocketClock::new(Time::ZERO)
+}
+
+fn srt_sender() -> Sender {
+    let latency = Duration::from_millis(120);
+    Sender::new(SenderConfig::live(SRT_FIRST, 7, srt_clock(), latency))
+}
+
+/// A packet, acknowledged as a receiver does it: every 10 ms.
+fn srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload: &Bytes) {
+    let mut said = Vec::with_capacity(64);
+    for number in numbers {
+        let now = Time::ZERO + SRT_EVERY * number;
+        let pushed = sender.push(now, black_box(payload.clone()));
+        black_box(pushed).expect("it is acknowledged soon");
+        black_box(sender.next_packet(now)).expect("it is due");
+        if number % 3 == 2 {
+            let report = AckReport {
+                rtt: 40_000,
+                rtt_variance: 2_000,
+                room: 8000,
+                rates: None,
+            };
+            let ack = Ack {
+                number,
+                next: SRT_FIRST.plus(number),
+                report: Some(report),
+            };
+            sender.control(&black_box(Control::Ack(ack)), now);
+            said.clear();
+            while sender.write_next(now, &mut said) {}
+        }
+    }
+}
+
+#[inline(never)]
+fn measured_srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload: &Bytes) {
+    srt_send(numbers, sender, payload);
+}
+
+/// A packet, read and counted; every tenth time is a turn of the worker, which acknowledges.
+fn srt_receive(datagrams: &[Vec<u8>], receiver: &mut Receiver) {
+    let mut said = Vec::with_capacity(64);
+    for (number, datagram) in datagrams.iter().enumerate() {
+        let Ok(Packet::Data(header, payload)) = Packet::parse(black_box(datagram)) else {
+            unreachable!("they are data");
+        };
+        let at = Time::from_nanos(u64::from(header.timestamp) * 1000);
+        black_box(receiver.data(&header, payload, at));
+        if number % 10 == 9 {
+            said.clear();
+            while receiver.write_next(at, &mut said) {}
+        }
+    }
+}
+
+#[inline(never)]
+fn measured_srt_receive(datagrams: &[Vec<u8>], receiver: &mut Receiver) {
+    srt_receive(datagrams, receiver);
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().unwrap_or_default();
@@ -133,7 +207,7 @@ fn main() -> ExitCode {
             let mut receiver = RtpReceiver::new(&ReceiverConfig {
                 clock_rate: 90_000,
                 payload_types: vec![96],
-                playout_buffer: std::time::Duration::from_millis(200),
+                playout_buffer: Duration::from_millis(200),
             });
             let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
             let packets: Vec<_> = (0..BEGINNING + number)
@@ -159,7 +233,7 @@ fn main() -> ExitCode {
                 due: Time::ZERO,
                 group: None,
                 before: None,
-                wall_clock: Some(std::time::Duration::from_secs(1)),
+                wall_clock: Some(Duration::from_secs(1)),
             });
             let mut recorder = Recorder::new(HTTP_TS_PROTOCOL.catalogue);
             let beginning = BEGINNING.next_multiple_of(PACKETS_A_DATAGRAM);
@@ -174,6 +248,39 @@ fn main() -> ExitCode {
                 (recorder.counter(damaged), recorder.counter(strays)),
                 (0, 0)
             );
+        }
+        "srt_receive" => {
+            let mut sender = srt_sender();
+            let payload = Bytes::from(vec![0x47; PACKETS_A_DATAGRAM * TRANSPORT_PACKET]);
+            let datagrams: Vec<Vec<u8>> = (0..(BEGINNING + number) as u32)
+                .map(|number| {
+                    let now = Time::ZERO + SRT_EVERY * number;
+                    let pushed = sender.push(now, payload.clone());
+                    pushed.expect("what is too late is dropped");
+                    let packet = sender.next_packet(now).expect("it is due");
+                    [&packet.header[..], &packet.payload].concat()
+                })
+                .collect();
+            let tsbpd = TsbpdConfig {
+                reference: Time::ZERO,
+                timestamp: 0,
+                latency: Duration::from_millis(120),
+            };
+            let config = SrtReceiverConfig::live(SRT_FIRST, 8, srt_clock(), tsbpd);
+            let mut receiver = Receiver::new(config);
+            let (beginning, rest) = datagrams.split_at(BEGINNING);
+            srt_receive(beginning, &mut receiver);
+            measured_srt_receive(rest, &mut receiver);
+            let received = receiver.statistics().pkt_recv_unique;
+            assert_eq!(received, (BEGINNING + number) as u64);
+        }
+        "srt_send" => {
+            let mut sender = srt_sender();
+            let payload = Bytes::from(vec![0x47; PACKETS_A_DATAGRAM * TRANSPORT_PACKET]);
+            let (beginning, end) = (BEGINNING as u32, (BEGINNING + number) as u32);
+            srt_send(0..beginning, &mut sender, &payload);
+            measured_srt_send(beginning..end, &mut sender, &payload);
+            assert_eq!(sender.statistics().pkt_sent, u64::from(end));
         }
         _ => return ExitCode::from(2),
     }

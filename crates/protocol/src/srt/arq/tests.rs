@@ -16,6 +16,7 @@ use super::statistics::{ReceiverStatistics, SenderStatistics};
 use crate::srt::codec::packet::{Control, DataHeader, Packet};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
+mod drift;
 mod hostile;
 mod libsrt;
 mod model;

@@ -1,0 +1,68 @@
+//! Clocks that go at different speeds.
+
+use super::*;
+use crate::srt::codec::packet::HEADER;
+
+const EVERY: Duration = Duration::from_millis(10);
+const DELAY: Duration = Duration::from_millis(20);
+const LATENCY: Duration = Duration::from_millis(120);
+
+/// How long before or after what should be, in microseconds, the last packet of ten minutes is due,
+/// and the worst one of the second half, with a sender whose clock gains so many millionths.
+fn off(gains: i64, answers: bool) -> (i64, i64) {
+    let start = Time::from_start(Duration::from_secs(1));
+    let theirs = |at: Time| {
+        let micros = at.nanos_from(start) / 1000;
+        (micros + micros * gains / 1_000_000) as u32
+    };
+    let tsbpd = TsbpdConfig {
+        reference: start + DELAY,
+        timestamp: 0,
+        latency: LATENCY,
+    };
+    let config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(start), tsbpd);
+    let mut receiver = Receiver::new(config);
+    let (mut out, mut last, mut worst) = (Vec::new(), 0, 0);
+    for step in 0..60_000 {
+        let sent = start + EVERY * step;
+        let mut bytes = [0; HEADER];
+        let sequence = CONFIG_FIRST.plus(step);
+        bytes[..4].copy_from_slice(&sequence.value().to_be_bytes());
+        bytes[8..12].copy_from_slice(&theirs(sent).to_be_bytes());
+        let Ok(Packet::Data(header, _)) = Packet::parse(&bytes) else {
+            panic!("it is data");
+        };
+        let arrives = sent + DELAY;
+        let Verdict::New { due: Some(due), .. } = receiver.data(&header, b"", arrives) else {
+            panic!("it is new");
+        };
+        last = due.nanos_from(arrives + LATENCY) / 1000;
+        if step >= 30_000 {
+            worst = worst.max(last.abs());
+        }
+        out.clear();
+        while receiver.write_next(arrives, &mut out) {
+            if let (true, Ok(Packet::Control(_, Control::Ack(ack)))) =
+                (answers, Packet::parse(&out))
+            {
+                let answered = arrives + DELAY;
+                let control = Control::AckAck { number: ack.number };
+                receiver.control(&control, theirs(answered), answered + DELAY);
+            }
+            out.clear();
+        }
+    }
+    (last, worst)
+}
+
+#[test]
+fn a_clock_that_goes_faster_is_followed_by_the_answers_of_the_peer() {
+    for gains in [-100, 0, 100] {
+        // Ten minutes of a ten-thousandth are 60 ms.
+        let (last, _) = off(gains, false);
+        assert!((last - gains * 600).abs() < 100, "{gains} {last}");
+        // The mean of ten seconds is known five after them, and used for ten: less than 2 ms.
+        let (_, worst) = off(gains, true);
+        assert!(worst < 2000, "{gains} {worst}");
+    }
+}

@@ -57,8 +57,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "server_entry" => files("crates/sut/catalogue"),
         "srt_handshake" => srt_handshake(),
         "srt_packets" => srt_packets(),
-        "srt_receiver" => vec![srt_peer(0), srt_peer(2), srt_peer(0x3a)],
-        "srt_sender" => vec![srt_peer(0), srt_peer(0x11), srt_peer(0xfe)],
+        "srt_receiver" => [0, 2, 0x3a].map(|settings| srt_peer(settings, &[])).into(),
+        "srt_sender" => [0, 0x11, 0xfe].map(|settings| srt_peer(settings, &[3])).into(),
         "templates" => [
             "",
             "n={counter} {counter:4} at {time} {{x}} {random:3}!",
@@ -292,12 +292,13 @@ fn srt_packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// What a peer sends: settings, then a time, whether it is near, and a packet with its length.
-fn srt_peer(settings: u8) -> Vec<u8> {
+/// What a peer sends: settings, then `before`, a time, whether it is near, and a packet with its
+/// length.
+fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
     let mut input = vec![settings];
     for (number, packet) in (0u8..).zip(srt_packets().iter().cycle().take(40)) {
-        // A sender takes media first; to a receiver that is a time.
-        input.extend([3, 5, number << 1 | 1, packet.len() as u8]);
+        input.extend(before);
+        input.extend([5, number << 1 | 1, packet.len() as u8]);
         input.extend(packet);
     }
     input

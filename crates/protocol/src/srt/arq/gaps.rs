@@ -228,7 +228,8 @@ mod tests {
                     0 => {
                         let range = LossRange { first: seq(first), last: seq(first + count - 1) };
                         next = first + count;
-                        let gap = Gap { range, deadline: deadline(next), patience: 0, asked: false };
+                        let due = deadline(next);
+                        let gap = Gap { range, deadline: due, patience: 0, asked: false };
                         prop_assert_eq!(gaps.push(gap), 0);
                         map.extend((first..next).map(|offset| (offset, deadline(next))));
                     }

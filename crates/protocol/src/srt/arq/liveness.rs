@@ -7,8 +7,8 @@ use measure::Time;
 /// After so long without a packet of ours, a keepalive is sent.
 pub const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
-/// After so long without a packet of the peer's it is gone, where nothing else is said: `SRTO_PEERIDLETIMEO`
-/// of libsrt.
+/// After so long without a packet of the peer's it is gone, where nothing else is said:
+/// `SRTO_PEERIDLETIMEO` of libsrt.
 pub const PEER_IDLE: Duration = Duration::from_secs(5);
 
 /// When something was heard and said last.

@@ -45,8 +45,8 @@ pub enum Delivery {
     /// Payloads are used as they come, and only it is counted what would have been delivered. Takes
     /// less than 24 KiB.
     Counting,
-    /// Payloads are kept, and handed out in order when they are due. Takes as much more as waits at a
-    /// time: some 1.5 KiB for each packet of the latency, up to twice that while it grows.
+    /// Payloads are kept, and handed out in order when they are due. Takes as much more as waits at
+    /// a time: some 1.5 KiB for each packet of the latency, up to twice that while it grows.
     InOrder,
 }
 

@@ -400,8 +400,8 @@ impl Sender {
         self.sent < self.slots.len() && self.sent < self.window as usize
     }
 
-    /// When the next packet is due; [`Time::NEVER`] while none is. What comes from the peer may make
-    /// that earlier.
+    /// When the next packet is due; [`Time::NEVER`] while none is. What comes from the peer may
+    /// make that earlier.
     #[inline]
     pub fn next_due(&self) -> Time {
         let again = (self.wanted > 0).then_some(self.wanted_since);

@@ -511,8 +511,8 @@ fn words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     }
 }
 
-/// Appends a NAK with these ranges, as one datagram: as many of them as fit, and nothing where there
-/// is none. Says how many packets it names.
+/// Appends a NAK with these ranges, as one datagram: as many of them as fit, and nothing where
+/// there is none. Says how many packets it names.
 pub fn write_nak(
     header: ControlHeader,
     ranges: impl Iterator<Item = LossRange>,

@@ -309,7 +309,10 @@ proptest! {
                     prop_assert!(packet.due <= now);
                 },
                 2 => sender.control(&ack(number, number, None), now),
-                3 => ask(&mut sender, now, &[range(number, number + count), range(count, number.max(count))]),
+                3 => {
+                    let other = range(count, number.max(count));
+                    ask(&mut sender, now, &[range(number, number + count), other]);
+                }
                 _ => now += Duration::from_millis(millis),
             }
             let count = sender.statistics();

@@ -8,7 +8,10 @@ proptest! {
     fn a_receiver_takes_anything(
         in_order in any::<bool>(),
         tolerance in 0u32..5,
-        packets in prop::collection::vec((0u32..600, any::<u32>(), any::<bool>(), 0u64..30), 1..200),
+        packets in prop::collection::vec(
+            (0u32..600, any::<u32>(), any::<bool>(), 0u64..30),
+            1..200,
+        ),
     ) {
         let start = Time::from_start(Duration::from_secs(1));
         let tsbpd = TsbpdConfig { reference: start, timestamp: 0, latency: millis(120) };
@@ -52,7 +55,9 @@ proptest! {
             prop_assert!(said <= 3, "{}", said);
             let count = receiver.statistics();
             prop_assert!(count.pkt_rcv_buf <= 256);
-            let useless = count.pkt_rcv_belated + count.pkt_rcv_duplicate + count.pkt_rcv_beyond_window;
+            let useless = count.pkt_rcv_belated
+                + count.pkt_rcv_duplicate
+                + count.pkt_rcv_beyond_window;
             prop_assert_eq!(count.pkt_recv, count.pkt_recv_unique + useless);
             let found = count.pkt_rcv_recovered + count.pkt_rcv_reordered;
             prop_assert_eq!(count.pkt_rcv_loss, found + count.pkt_rcv_drop + count.pkt_rcv_missing);

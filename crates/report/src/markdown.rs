@@ -7,6 +7,7 @@ use crate::ReportError;
 use crate::cause::{cause, other_reasons};
 use crate::gate;
 use crate::human::{count, figure, figure_or_dash, length};
+use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
 use crate::paint::Paint;
@@ -41,6 +42,10 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     write_thresholds(report, out)?;
     for population in &report.populations {
         write_population(population, report.server.is_some(), out)?;
+    }
+    for link in &report.links {
+        let (name, asked) = (safe(&link.name), safe(&link.link));
+        writeln!(out, "\n**{name}** ({asked}): {}", link::line(&link.metrics))?;
     }
     if let Some(server) = &report.server {
         let level = |name: &str| server.level(name);

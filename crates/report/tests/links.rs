@@ -33,7 +33,7 @@ fn make(path: &Path) {
     ];
     let header = Header {
         version: "0.1.0".to_owned(),
-        scenario: json!({"name": "far away"}),
+        scenario: json!({"name": "far away", "varied": [{"key": "link.rtt", "value": "178ms"}]}),
         machine: Machine::default(),
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
@@ -146,6 +146,29 @@ fn the_json_report_has_links_and_the_schema_knows_them() {
         .map(|error| error.to_string())
         .collect();
     assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn markdown_has_a_line_of_each_direction() {
+    let text = with_report(|report, _| {
+        let mut out = Vec::new();
+        report::markdown::write(report, &mut out).expect("a vector takes all");
+        String::from_utf8(out).expect("it is UTF-8")
+    });
+    let line = "**downlink** (RTT 178ms, loss 6%): 4,000 packets, 60 lost (1.5 %): 60 by chance;";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn the_table_of_a_series_has_the_loss_of_the_link() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    make(&folder.path().join("one.run"));
+    let series = report::series::Series::open(folder.path(), catalogue_of);
+    let series = series.expect("it is a series");
+    let figures = series.runs[0].figures.as_ref().expect("it was measured");
+    assert_eq!(figures.link_loss, Some(0.015));
+    let table = report::series::table(&series, Layout::default());
+    assert!(table.contains("loss %") && table.contains("1.5"), "{table}");
 }
 
 #[test]

@@ -13,6 +13,10 @@ pub(super) static SERVER: [TableColumn; 3] = [
     TableColumn::smaller("server_memory", "", Statistic::Max, ["server", "MiB"]),
 ];
 
+/// What emulated links lost on the way to the clients. No run is the best of what was asked for.
+pub(super) static LINK_LOSS: TableColumn =
+    TableColumn::smaller("link_loss", "", Statistic::Value, ["link", "loss %"]);
+
 /// Clients that failed.
 pub(super) static FAILED: TableColumn =
     TableColumn::smaller("failed", "", Statistic::Value, ["failed", ""]);

@@ -31,6 +31,9 @@ pub struct Figures {
     pub received: u64,
     /// The share of the expected packets that never came.
     pub loss: Option<f64>,
+    /// The share of the packets that emulated links lost on their way to the clients; null where
+    /// there is none.
+    pub link_loss: Option<f64>,
     /// The share of what should have come, or came, that is wrong, where the content can be
     /// checked.
     pub wrong: Option<f64>,
@@ -94,6 +97,7 @@ impl Figures {
             "playing" => Some(self.playing as f64),
             "received" => Some(self.received as f64),
             "loss" => self.loss,
+            "link_loss" => self.link_loss,
             "startup_delay_p50" => self.startup_delay_p50,
             "startup_delay_p95" => self.startup_delay_p95,
             "jitter" => self.jitter,

@@ -1,5 +1,6 @@
 //! From a run file to the figures of one run.
 
+use measure::link::DOWNLINK;
 use measure::metric::MetricSource;
 use measure::threshold::WRONG;
 use measure::totals::Statistic;
@@ -151,6 +152,21 @@ fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
     }
 }
 
+/// The share of the packets that links lost on their way to the clients.
+fn link_loss(report: &Report) -> Option<f64> {
+    let links = report
+        .links
+        .iter()
+        .filter(|link| link.name.ends_with(DOWNLINK));
+    let (mut lost, mut all) = (0.0, 0.0);
+    for link in links {
+        let count = |name| link.metrics.value(name).unwrap_or(0.0);
+        lost += count("lost");
+        all += count("lost") + count("delivered");
+    }
+    (all > 0.0).then(|| tidy(lost / all))
+}
+
 /// The figures of a run, out of its run file and its report.
 pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, ReportError> {
     let mut sums = Sums::of(reader)?;
@@ -176,6 +192,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         messages: middle_of(&mut sums.message_rates).map(tidy),
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),
+        link_loss: link_loss(report),
         wrong: sums.value(WRONG),
         startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
         startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),

@@ -286,6 +286,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
             columns.push(made);
         }
     }
+    columns.push(of(&best::LINK_LOSS, Unit::Ratio));
     let [cpu, peak, memory] = &best::SERVER;
     columns.extend([of(cpu, Unit::Cores), of(peak, Unit::Cores)]);
     columns.extend(shared_by);

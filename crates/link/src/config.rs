@@ -317,6 +317,8 @@ fn stage(line: &str) -> Result<Stage, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn ms(ms: u64) -> TimeSpan {
@@ -417,6 +419,21 @@ mod tests {
         ] {
             let error = LinkConfig::stages_of_trace(text).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_trace_is_read_or_refused(
+            text in prop_oneof![
+                any::<String>(),
+                "(time,rate,delay,loss\n)?([0-9.e]{0,5},[0-9.e-]{0,9},[0-9.e]{0,5},[0-9.]{0,4}\n){0,9}",
+            ],
+        ) {
+            if let Ok(stages) = LinkConfig::stages_of_trace(&text) {
+                // What may still be wrong is their order, and how they go together.
+                let _ = LinkConfig { stages, ..LinkConfig::default() }.courses();
+            }
         }
     }
 }

@@ -284,6 +284,8 @@ as_text! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn as_written<T: FromStr<Err = String> + fmt::Display>(text: &str) {
@@ -339,5 +341,29 @@ mod tests {
         assert!("100ms red".parse::<Queue>().is_err());
         assert!("1%".parse::<HeldBack>().is_err());
         assert!("12s..10s".parse::<Outage>().is_err());
+    }
+
+    proptest! {
+        /// Whatever somebody writes is read or refused; what is read is written as it is read again.
+        #[test]
+        fn any_text_is_read_or_refused(
+            text in prop_oneof![
+                any::<String>(),
+                "[0-9.]{1,6}(%|ms|s|KiB)?( in bursts of |\\.\\.| by | codel | normal | )[0-9.]{0,6}(%|ms|s)?",
+                "(every|packets) [0-9, ]{0,20}",
+            ],
+        ) {
+            fn again<T: FromStr<Err = String> + fmt::Display + PartialEq + fmt::Debug>(text: &str) {
+                let Ok(read) = text.parse::<T>() else { return };
+                let written = read.to_string();
+                let back: T = written.parse().unwrap_or_else(|error| panic!("{written}: {error}"));
+                assert_eq!(back.to_string(), written, "{text}");
+            }
+            again::<Jitter>(&text);
+            again::<Loss>(&text);
+            again::<Queue>(&text);
+            again::<HeldBack>(&text);
+            again::<Outage>(&text);
+        }
     }
 }

@@ -254,6 +254,11 @@ impl Carrier {
                 Err(TryRecvError::Disconnected) if end.is_none() => return Ok(self.window(true)),
                 Err(TryRecvError::Disconnected | TryRecvError::Empty) => {}
             }
+            // Before anything else: what settings of a later window do is in that window.
+            if self.clock.now() >= self.next_window {
+                self.next_window += crate::worker::WINDOW;
+                self.hand_over(false);
+            }
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
             let kept = self.clock.now().since(look);
@@ -273,10 +278,6 @@ impl Carrier {
             busy |= down.take_in(&self.clock, far, Duration::ZERO)?;
             let now = self.clock.now();
             look = now;
-            if now >= self.next_window {
-                self.next_window += crate::worker::WINDOW;
-                self.hand_over(false);
-            }
             if busy && end.is_none_or(|end| now < end) {
                 continue;
             }

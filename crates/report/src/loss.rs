@@ -18,8 +18,9 @@ pub struct WhereLost {
     /// counts for the whole machine, and a server that runs on it may have lost its own packets
     /// there.
     pub in_kernel: Option<u64>,
-    /// Of those, dropped by the emulated link to the clients; 0 where there is none. An upper bound:
-    /// the link may have dropped other packets than media, or those of other populations.
+    /// Of those, dropped by the emulated link to the clients, as it was to or by its own fault; 0
+    /// where there is none. An upper bound: the link may have dropped other packets than media, or
+    /// those of other populations.
     pub on_link: Option<u64>,
     /// The rest: lost in the network or by the server.
     pub elsewhere: Option<u64>,

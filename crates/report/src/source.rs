@@ -197,7 +197,8 @@ impl Report {
             .collect();
         let dropped = |name: &str| {
             let link = links.iter().find(|link| link.name == name)?;
-            Some(link.metrics.value("lost")?.max(0.0) as u64)
+            let overload = link.metrics.value("overload").unwrap_or(0.0);
+            Some((link.metrics.value("lost")? + overload).max(0.0) as u64)
         };
         let seen: Vec<(&Metrics, Option<OnLink>)> = populations
             .iter()

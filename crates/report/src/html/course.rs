@@ -113,8 +113,8 @@ impl<'a> Seen<'a> {
         let tester = tester.map(metrics).unwrap_or_default();
         let dropped = |name: &str| {
             let at = subjects.iter().position(|subject| subject.name == name)?;
-            let lost = totals[at].as_ref()?.named("lost", Statistic::Value)?;
-            Some(lost.max(0.0) as u64)
+            let of = |name| totals[at].as_ref()?.named(name, Statistic::Value);
+            Some((of("lost")? + of("overload").unwrap_or(0.0)).max(0.0) as u64)
         };
         let all: Vec<(&Metrics, Option<OnLink>)> = populations
             .iter()

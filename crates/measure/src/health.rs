@@ -26,7 +26,7 @@ use crate::totals::Totals;
 use crate::verdict::figure;
 pub use bounds::HealthBounds;
 use check::{Check, Judged};
-use links::Links;
+use links::{Late, Links};
 
 /// A client that sets to work more than this after it was due counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
@@ -291,16 +291,29 @@ impl Health {
         if !counted {
             return;
         }
-        let bound = Check::LinkLateness.bound(&self.bounds);
         for late in self.links.lateness(subjects, index, seconds) {
-            // Windows before it had too few packets to say.
-            let seen = self.seen.entry(Check::LinkLateness).or_default();
-            let crossed = late.p99 > bound;
-            (late.since..index)
-                .filter(|_| crossed)
-                .for_each(|window| seen.crossed_in(window));
-            self.hold(Check::LinkLateness, late.p99, index, true, true);
+            self.hold_late(late);
         }
+    }
+
+    fn hold_late(&mut self, late: Late) {
+        let (first, last) = late.windows;
+        let crossed = late.p99 > Check::LinkLateness.bound(&self.bounds);
+        // Windows before its last one had too few packets to say.
+        let seen = self.seen.entry(Check::LinkLateness).or_default();
+        (first..last)
+            .filter(|_| crossed)
+            .for_each(|window| seen.crossed_in(window));
+        self.hold(Check::LinkLateness, late.p99, last, true, true);
+    }
+
+    /// With what could not be judged yet, as it is judged at the end.
+    fn settled(&self) -> Health {
+        let mut settled = self.clone();
+        for late in settled.links.rest() {
+            settled.hold_late(late);
+        }
+        settled
     }
 
     /// What crossed a bound in the last window, for a live display; empty where all was well.
@@ -349,6 +362,10 @@ impl Health {
     /// What was held against each bound, whether it was crossed or not: the proof that the tester
     /// was fit, or that it was not.
     pub fn findings(&self) -> Vec<Finding> {
+        self.settled().found_so_far()
+    }
+
+    fn found_so_far(&self) -> Vec<Finding> {
         Check::ALL
             .into_iter()
             .map(|check| {
@@ -385,10 +402,11 @@ impl Health {
     /// Why the measurement cannot be trusted; empty where it can. Each says what was found, in
     /// which windows, how far it went, and what to do about it.
     pub fn reasons(&self) -> Vec<String> {
-        Check::ALL
-            .into_iter()
-            .filter(|&check| self.is_invalid(check))
-            .map(|check| format!("{}: {}", self.found(check), check.advice()))
+        let settled = self.settled();
+        let invalid = Check::ALL.into_iter();
+        let invalid = invalid.filter(|&check| settled.is_invalid(check));
+        invalid
+            .map(|check| format!("{}: {}", settled.found(check), check.advice()))
             .collect()
     }
 

@@ -38,7 +38,7 @@ pub struct HealthBounds {
     pub send_lateness_p99: Duration,
     /// The 99th percentile of how late packets left an emulated link
     /// ([`link::LATENESS`](crate::link::LATENESS)), of either direction in the windows that it
-    /// takes for a hundred packets. Default 1 ms: with more, clients see jitter that nobody asked
+    /// takes for a thousand packets. Default 1 ms: with more, clients see jitter that nobody asked
     /// for.
     #[serde(with = "duration")]
     pub link_lateness_p99: Duration,

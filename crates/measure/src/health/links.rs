@@ -7,6 +7,10 @@ use crate::metric::{Catalogue, Statistic};
 use crate::recorder::Window;
 use crate::totals::Totals;
 
+/// Over so many packets a direction is judged: then ten of them make the 99th percentile, and not
+/// one that any machine may hold up.
+const PACKETS: f64 = 1000.0;
+
 /// Of fewer packets there is no 99th percentile.
 const PACKETS_MIN: f64 = 100.0;
 
@@ -14,20 +18,21 @@ const PACKETS_MIN: f64 = 100.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links(Vec<Direction>);
 
-/// One direction, over the windows that it takes for [`PACKETS_MIN`].
+/// One direction, over the windows that it takes for [`PACKETS`].
 #[derive(Clone, Debug)]
 struct Direction {
     name: String,
-    /// Since which window; none where nothing was seen since it was last judged.
-    since: Option<u64>,
+    /// The first of these windows, and the last so far; none where nothing was seen since it was
+    /// last judged.
+    windows: Option<(u64, u64)>,
     seen: Totals,
 }
 
 /// How late packets left a direction over some windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Late {
-    /// The first of them.
-    pub(super) since: u64,
+    /// The first of them, and the last.
+    pub(super) windows: (u64, u64),
     /// The 99th percentile, in seconds.
     pub(super) p99: f64,
 }
@@ -40,7 +45,7 @@ impl Links {
             .filter(|(_, catalogue)| catalogue.find("overload").is_some());
         let links = links.map(|(name, _)| Direction {
             name: (*name).to_owned(),
-            since: None,
+            windows: None,
             seen: Totals::new(LINK_CATALOGUE),
         });
         Links(links.collect())
@@ -73,17 +78,32 @@ impl Links {
                 continue;
             };
             direction.seen.add(window, seconds);
-            let since = *direction.since.get_or_insert(index);
-            let lateness = |statistic| direction.seen.named("lateness", statistic);
-            if lateness(Statistic::Count).unwrap_or(0.0) < PACKETS_MIN {
-                continue;
-            }
-            if let Some(p99) = lateness(Statistic::Quantile(0.99)) {
-                found.push(Late { since, p99 });
-            }
-            direction.since = None;
-            direction.seen = Totals::new(LINK_CATALOGUE);
+            let (first, _) = direction.windows.unwrap_or((index, index));
+            direction.windows = Some((first, index));
+            found.extend(direction.judge(PACKETS));
         }
         found
+    }
+
+    /// What can be said of the rest, at the end.
+    pub(super) fn rest(&mut self) -> Vec<Late> {
+        let directions = self.0.iter_mut();
+        directions
+            .filter_map(|direction| direction.judge(PACKETS_MIN))
+            .collect()
+    }
+}
+
+impl Direction {
+    /// How late it was, where there were so many packets; then it begins anew.
+    fn judge(&mut self, packets: f64) -> Option<Late> {
+        let lateness = |statistic| self.seen.named("lateness", statistic);
+        if lateness(Statistic::Count).unwrap_or(0.0) < packets {
+            return None;
+        }
+        let p99 = lateness(Statistic::Quantile(0.99))?;
+        let windows = self.windows.take()?;
+        self.seen = Totals::new(LINK_CATALOGUE);
+        Some(Late { windows, p99 })
     }
 }

@@ -310,19 +310,32 @@ fn a_link_that_is_late_or_drops_makes_a_run_invalid() {
 }
 
 #[test]
-fn few_packets_are_judged_over_as_many_windows_as_it_takes_for_a_hundred() {
+fn few_packets_are_judged_over_several_windows_and_the_rest_at_the_end() {
     const LATE: Duration = Duration::from_millis(2);
     let mut health = health_of_a_link();
-    for index in 1..=9 {
-        see_a_link(&mut health, index, 20, LATE, 0);
-    }
     let found = |health: &Health| {
         let mut findings = health.findings().into_iter();
         let lateness = findings.find(|finding| finding.bound == "link_lateness_p99");
-        lateness.expect("it is judged")
+        let lateness = lateness.expect("it is judged");
+        (lateness.windows, lateness.invalid)
     };
-    assert_eq!(found(&health).windows, 5);
-    see_a_link(&mut health, 10, 20, LATE, 0);
-    assert_eq!(found(&health).windows, 10);
-    assert!(found(&health).invalid);
+    // Fewer than a hundred say nothing.
+    see_a_link(&mut health, 1, 99, LATE, 0);
+    assert_eq!(found(&health), (0, false));
+    see_a_link(&mut health, 2, 101, LATE, 0);
+    assert_eq!(found(&health), (2, true));
+    assert_eq!(health.reasons().len(), 1);
+    // A thousand are judged together: twenty of them late are too many, five are not.
+    let mut mixed = health_of_a_link();
+    for index in 1..=10 {
+        let late = if index <= 5 { LATE } else { Duration::ZERO };
+        see_a_link(&mut mixed, index, 1, late, 0);
+        see_a_link(&mut mixed, index, 199, Duration::ZERO, 0);
+    }
+    assert_eq!(found(&mixed), (0, false));
+    for index in 11..=15 {
+        see_a_link(&mut mixed, index, 4, LATE, 0);
+        see_a_link(&mut mixed, index, 196, Duration::ZERO, 0);
+    }
+    assert_eq!(found(&mixed), (5, true));
 }

@@ -81,14 +81,12 @@ pub enum EngineError {
         error: io::Error,
     },
     /// TCP cannot control congestion as the scenario wants it.
-    #[error(
-        "`network.congestion: {name}`: {error}\n  this kernel has {there}; others may be modules, such as tcp_{name}"
-    )]
+    #[error("`network.congestion: {name}`: {error}\n  {help}")]
     Congestion {
         /// What is wanted.
         name: String,
-        /// What the kernel has.
-        there: String,
+        /// What to do.
+        help: String,
         /// What the operating system said.
         error: io::Error,
     },

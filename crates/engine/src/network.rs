@@ -22,10 +22,11 @@ const PREFIX: u8 = 24;
 /// The same of IPv6.
 const PREFIX_V6: u8 = 64;
 
-/// TCP's congestion control of the calling thread's namespace, and those that the kernel has loaded
-/// (tcp(7)).
+/// TCP's congestion control of the calling thread's namespace, those that the kernel has loaded, and
+/// those that a namespace may have which is not the machine's own (tcp(7)).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-const CONGESTIONS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// The namespaces of a run.
 #[derive(Debug)]
@@ -72,10 +73,7 @@ impl Networks {
             let set = space.within(|| std::fs::write(CONGESTION, name));
             set.map_err(|error| EngineError::Congestion {
                 name: name.to_owned(),
-                there: std::fs::read_to_string(CONGESTIONS)
-                    .unwrap_or_default()
-                    .trim()
-                    .to_owned(),
+                help: not_controlled(name, &error),
                 error,
             })?;
         }
@@ -229,6 +227,23 @@ impl Drop for Stay {
     fn drop(&mut self) {
         // It was let in, so it is let out: what it takes is the same.
         let _ = self.back.enter();
+    }
+}
+
+/// What to do where TCP cannot control congestion so.
+fn not_controlled(name: &str, error: &io::Error) -> String {
+    let list = |path: &str| {
+        let list = std::fs::read_to_string(path).unwrap_or_default();
+        list.trim().to_owned()
+    };
+    let (available, allowed) = (list(AVAILABLE), list(ALLOWED));
+    match error.kind() {
+        // It is there, but the kernel restricts it to the machine's own network.
+        io::ErrorKind::PermissionDenied => format!(
+            "other networks than the machine's own may have {allowed}; allow it with `sysctl \
+             net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\"`"
+        ),
+        _ => format!("this kernel has {available}; others may be modules, such as tcp_{name}"),
     }
 }
 

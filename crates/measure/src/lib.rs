@@ -14,6 +14,7 @@ pub mod human;
 pub mod link;
 pub mod media;
 pub mod metric;
+pub mod nearest;
 pub mod recorder;
 pub mod server;
 pub mod sources;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::error::Problem;
 use crate::link_keys::LinkKeys;
-use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
 use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
 use crate::population::PopulationKeys;
@@ -13,6 +12,7 @@ use crate::server::ServerKeys;
 use crate::source::{Origin, SourceKind, SourceText};
 use crate::tester::{HealthKeys, TesterKeys};
 use crate::{section, yaml};
+use measure::nearest::{nearest, suggest};
 
 /// The most places that a path may name.
 pub(crate) const MAX_PLACES: usize = 32;

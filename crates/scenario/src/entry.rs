@@ -14,13 +14,13 @@ use serde::Deserialize;
 use crate::collector::{Form, join};
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, wrong_type};
-use crate::nearest::suggest;
 use crate::node::{Node, Value, shown};
 use crate::open;
 use crate::section::{self, Key, Raw, Whole};
 use crate::source::{SourceKind, SourceText};
 use crate::words::words;
 use crate::yaml;
+use measure::nearest::suggest;
 
 pub use fill::{Filled, Values};
 

@@ -1,8 +1,8 @@
 //! What is said of a key or value that is wrong, and texts.
 
 use crate::error::Problem;
-use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
+use measure::nearest::suggest;
 
 /// Reports every key of a mapping at `path` that is none of `known`.
 pub(crate) fn unknown_keys(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Problem>) {

@@ -11,9 +11,9 @@ use serde::de::{
 use crate::collector::Collector;
 use crate::error::Problem;
 use crate::fields::{node_text, wrong_type};
-use crate::nearest::suggest;
 use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, SourceKind};
+use measure::nearest::suggest;
 
 /// How `section::Key` is known to [`NodeReader`].
 pub(crate) const KEY: &str = "section::Key";

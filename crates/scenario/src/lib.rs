@@ -22,7 +22,6 @@ mod link_places;
 mod masking;
 mod model;
 mod names;
-mod nearest;
 mod network;
 mod network_keys;
 mod node;

@@ -17,10 +17,10 @@ use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::keys::NodeReader;
 use crate::link_keys::{self, LinkKeys};
 use crate::model::{Leave, Pick, Population};
-use crate::nearest::{nearest, suggest};
 use crate::node::{Entry, Node, Value, shown};
 use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::{names, urls};
+use measure::nearest::{nearest, suggest};
 
 /// The keys of a population beside those of its protocol.
 #[derive(Default, Deserialize, JsonSchema)]

@@ -15,10 +15,10 @@ use crate::group::Group;
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
-use crate::nearest::{nearest, suggest};
 use crate::node::{Node, Value, shown};
 use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
 use crate::urls;
+use measure::nearest::{nearest, suggest};
 
 /// The server under test: launched (`launch` or `command`) or only watched (`observe`).
 #[derive(Default, Deserialize, JsonSchema)]

@@ -1,7 +1,7 @@
 //! The nearest known name to one that is not known.
 
 /// How a key that is not known may be mended: by the nearest of `known`, else by all of them.
-pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -11,7 +11,7 @@ pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// The one of `known` that is as good as the same: a third of the letters may differ.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase().replace('-', "_");
     let name: Vec<char> = name.chars().take(64).collect();
     known

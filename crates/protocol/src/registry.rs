@@ -93,6 +93,7 @@ protocols! {
     HTTP_TS_PROTOCOL = http_ts as HttpTs;
     MESSAGES_PROTOCOL = messages as Messages;
     RTMP_PROTOCOL = rtmp as Rtmp;
+    SRT_PROTOCOL = srt as Srt;
     #[cfg(any(test, feature = "proof"))]
     PROOF_PROTOCOL = proof as Proof;
 }

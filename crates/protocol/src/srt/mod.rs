@@ -4,7 +4,18 @@
 //! decides.
 
 pub mod arq;
+pub mod client;
 pub mod codec;
+pub mod config;
 pub mod crypto;
+mod descriptor;
+pub mod failure;
 pub mod handshake;
+mod in_order;
+pub mod metrics;
 pub mod seq;
+pub mod server;
+mod summary;
+pub mod url;
+
+pub use descriptor::PROTOCOL;

@@ -20,7 +20,7 @@ use mediagen::ts::stamp::Stamp;
 const CHUNK: usize = 64 * DATAGRAM;
 
 /// Of a tag: set where the packet was sent before.
-const AGAIN: u64 = 1 << 32;
+pub(in crate::srt) const AGAIN: u64 = 1 << 32;
 
 /// What became of the datagrams of a flow. Together they are `pktSent`, once all have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -388,7 +388,7 @@ impl Receiver {
     }
 
     /// The packet behind the last one that has come, or was given up, without a gap before it.
-    fn acknowledged(&self) -> SeqNumber {
+    pub fn acknowledged(&self) -> SeqNumber {
         self.gaps.first().map_or(self.next, |gap| gap.range.first)
     }
 

@@ -1,0 +1,473 @@
+//! A client: it calls a listener, and plays or publishes until it is told to stop or the stream
+//! ends.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use mediagen::ts::looped_stream::LoopedStream;
+
+use super::arq::liveness::Liveness;
+use super::codec::packet::{Control, ControlHeader, PAYLOAD_MAX, Packet};
+use super::codec::stream_id::StreamId;
+use super::config::ClientConfig;
+use super::crypto::{Passphrase, Secret};
+use super::failure::Failure;
+use super::handshake::{Caller, Negotiated, Settings};
+use super::metrics as m;
+use super::seq::{SeqNumber, SocketClock};
+use super::url::Url;
+use crate::connect_failure::ConnectFailure;
+use crate::metrics as clients;
+use crate::mix::mix;
+use crate::session::{
+    ChannelId, Context, Datagram, Input, Open, Output, Reading, Session, Sinks, StreamRow,
+};
+use crate::url::UrlError;
+
+mod end;
+mod playing;
+mod publish;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use playing::Playing;
+use publish::Publishing;
+use waiting::Appointment;
+
+/// The socket.
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// So many malformed packets in a row, and the server speaks something else.
+const MALFORMED_MAX: u32 = 1000;
+
+/// Times at which nothing is done at once, but up to so much later: all clients of a worker are
+/// woken together. Waking costs more than the acknowledgements that are then said.
+const GRID: Duration = Duration::from_millis(5);
+
+/// How often levels are looked at, and what was sent is counted.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// The stream is not published yet.
+    Waiting,
+    /// The socket is being made.
+    Opening,
+    /// Hands are being shaken.
+    Handshake,
+    /// Media comes, or is to.
+    Playing,
+    /// Media is sent.
+    Publishing,
+    /// No more media is sent, and what was sent is to come whole.
+    Finishing,
+    /// Over.
+    Ended,
+}
+
+/// A client of one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    url: Url,
+    seed: u64,
+    phase: Phase,
+    /// Our end and the server's, once it stands.
+    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    clock: SocketClock,
+    socket_id: u32,
+    caller: Option<Box<Caller>>,
+    /// From the handshake on: the peer's socket, and what keeps the connection alive.
+    peer: u32,
+    liveness: Liveness,
+    /// When the first request was due, and when the client set to work.
+    due: Time,
+    started: Time,
+    /// When what is waited for began.
+    asked: Time,
+    playing: Option<Box<Playing>>,
+    publishing: Option<Box<Publishing>>,
+    malformed: u32,
+    /// When to look whether what is to come has come.
+    check: Option<Time>,
+    /// When levels are looked at next.
+    sample_at: Time,
+    /// What the wall clock showed, since 1970, when time began.
+    wall_clock: Option<Duration>,
+    /// Of a client that waits for who publishes its stream.
+    appointment: Option<Appointment>,
+}
+
+impl Client {
+    /// A client that will play `url`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+        let mut url = Url::parse(url)?;
+        if url.stream_id.is_none() {
+            url.stream_id = config
+                .stream_id
+                .as_ref()
+                .and_then(|id| StreamId::new(id).ok());
+        }
+        Ok(Client {
+            config,
+            url,
+            seed,
+            phase: Phase::Idle,
+            ends: None,
+            clock: SocketClock::new(Time::ZERO),
+            // Not 0, and of 30 bits, as those of libsrt.
+            socket_id: (mix(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
+            caller: None,
+            peer: 0,
+            liveness: Liveness::new(Time::ZERO, Duration::MAX / 4),
+            due: Time::ZERO,
+            started: Time::ZERO,
+            asked: Time::ZERO,
+            playing: None,
+            publishing: None,
+            malformed: 0,
+            check: None,
+            sample_at: Time::NEVER,
+            wall_clock: None,
+            appointment: None,
+        })
+    }
+
+    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped media
+    /// counts from it.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self
+    }
+
+    /// Lets it publish that, and not play.
+    pub fn publishing(mut self, looped: Arc<LoopedStream>) -> Client {
+        self.publishing = Some(Box::new(Publishing::new(looped)));
+        self
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Opening;
+        self.asked = cx.now;
+        self.check = None;
+        cx.out.push_back(Output::Open {
+            channel: CHANNEL,
+            open: Open::UdpTo {
+                host: self.url.host().to_owned(),
+                port: self.url.port(),
+                timeout: self.connect_timeout(),
+                // The handshake is waited for.
+                reading: Reading::AtOnce,
+                media: None,
+            },
+        });
+    }
+
+    fn connect_timeout(&self) -> Duration {
+        let written = self.url.connect_timeout;
+        written.unwrap_or(self.config.connect_timeout.0)
+    }
+
+    fn latency(&self) -> Duration {
+        self.url.latency.unwrap_or(self.config.latency.0)
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        let own = self.config.passphrase.as_ref();
+        let own = || own.and_then(|text| Passphrase::new(text).ok());
+        let passphrase = self.url.passphrase.clone().or_else(own)?;
+        let length = self.url.key_length.unwrap_or(self.config.key_length);
+        Some(Secret {
+            passphrase,
+            key_length: length.agreed(),
+            cipher: super::crypto::CipherMode::Auto,
+        })
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, local: SocketAddr, remote: Option<SocketAddr>) {
+        if self.phase != Phase::Opening {
+            return;
+        }
+        self.ends = Some((local, remote));
+        self.phase = Phase::Handshake;
+        self.clock = SocketClock::new(cx.now);
+        let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let first = SeqNumber::new(mix(&[self.seed, 2]) as u32);
+        let waited = cx.now.since(self.asked);
+        let settings = Settings {
+            receive_latency: self.latency(),
+            send_latency: match self.publishing {
+                Some(_) => self.url.peer_latency.unwrap_or(self.config.latency.0),
+                None => self.url.peer_latency.unwrap_or_default(),
+            },
+            secret: self.secret(),
+            timeout: self.connect_timeout().saturating_sub(waited),
+            ..Settings::live(self.socket_id, first, self.clock, ip, mix(&[self.seed, 3]))
+        };
+        let caller = Caller::new(settings, self.url.stream_id.clone(), cx.now);
+        self.caller = Some(Box::new(caller));
+    }
+
+    /// Does what is due of the handshake; `at` is when the last of it came.
+    fn shake_hands(&mut self, cx: &mut Context<'_>, at: Time) {
+        let Some(caller) = &mut self.caller else {
+            return;
+        };
+        let now = cx.now;
+        loop {
+            let mut more = false;
+            cx.transmit(CHANNEL, None, |out| more = caller.write_next(now, out));
+            if !more {
+                break;
+            }
+        }
+        match caller.outcome() {
+            None => {}
+            Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
+            Some(Err(failure)) => {
+                let detail = format!("{failure} ({})", self.ends());
+                self.fail(cx, Failure::of_handshake(&failure), detail);
+            }
+        }
+    }
+
+    /// The connection stands.
+    fn connected(&mut self, cx: &mut Context<'_>, negotiated: Negotiated, at: Time) {
+        self.caller = None;
+        self.peer = negotiated.peer_socket_id;
+        let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
+        self.liveness = Liveness::new(cx.now, idle);
+        self.sample_at = cx.now + SAMPLE_EVERY;
+        let delay = at.since(self.started);
+        cx.recorder
+            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        self.asked = at;
+        if self.publishing.is_some() {
+            return self.publish(cx, negotiated);
+        }
+        let latency = negotiated.receive_latency.as_nanos() as u64;
+        cx.recorder.record(m::AGREED_LATENCY, latency);
+        self.phase = Phase::Playing;
+        self.check = Some(cx.now + self.config.no_media.0);
+        let six = self.ends.is_some_and(|(local, _)| local.is_ipv6());
+        let playing = Playing::new(negotiated, self.clock, (self.due, self.wall_clock), six);
+        self.playing = Some(Box::new(playing));
+        // Nothing has to be answered at once any more.
+        cx.out.push_back(Output::Read {
+            channel: CHANNEL,
+            reading: Reading::Late,
+        });
+    }
+
+    fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+        if self.phase == Phase::Handshake {
+            if let Some(caller) = &mut self.caller {
+                caller.handle(datagram.bytes, datagram.at);
+            }
+            return self.shake_hands(cx, datagram.at);
+        }
+        let packet = match Packet::parse(datagram.bytes) {
+            Ok(packet) if packet_is_for(&packet, self.socket_id) => packet,
+            _ => {
+                cx.recorder.add(m::PKT_MALFORMED, 1);
+                self.malformed += 1;
+                if self.malformed >= MALFORMED_MAX {
+                    let detail = format!("{MALFORMED_MAX} packets in a row ({})", self.ends());
+                    self.fail(cx, Failure::MalformedPackets, detail);
+                }
+                return;
+            }
+        };
+        self.malformed = 0;
+        self.liveness.heard(datagram.at);
+        match packet {
+            Packet::Data(header, payload) => {
+                if let Some(playing) = &mut self.playing {
+                    playing.data(&header, payload, datagram.at, cx.recorder);
+                }
+            }
+            Packet::Control(_, Control::Shutdown) => self.peer_shut_down(cx, datagram.at),
+            Packet::Control(header, control) => {
+                let at = datagram.at;
+                let own = self.header(cx.now);
+                if let Some(playing) = &mut self.playing {
+                    let reply = playing.control(&control, header.timestamp, at, cx.recorder);
+                    if let Some(reply) = reply {
+                        cx.transmit(CHANNEL, None, |out| reply.write(own, out));
+                    }
+                } else if let Some(publishing) = &mut self.publishing {
+                    publishing.control(cx, &control, at);
+                }
+            }
+        }
+    }
+
+    /// The header of a control packet that is sent now.
+    fn header(&self, now: Time) -> ControlHeader {
+        ControlHeader {
+            timestamp: self.clock.timestamp(now),
+            destination: self.peer,
+        }
+    }
+
+    /// Looks what media there is now.
+    fn look_at_media(&mut self, cx: &mut Context<'_>) {
+        let Some(playing) = &mut self.playing else {
+            return;
+        };
+        playing.settle(cx.now, cx.recorder);
+        if let Some(at) = playing.begins() {
+            self.check = Some(at + self.config.silence.0);
+            for (histogram, from) in [
+                (clients::STARTUP_DELAY, self.due),
+                (clients::STARTUP_DELAY_FROM_SENT, self.started),
+            ] {
+                let delay = at.since(from);
+                cx.recorder.record(histogram, delay.as_nanos() as u64);
+            }
+            cx.out.push_back(Output::Playing { at });
+        }
+        if let Some(detail) = playing.is_no_stream() {
+            let detail = format!("{detail} ({})", self.ends());
+            return self.fail(cx, Failure::NotTs, detail);
+        }
+        if playing.is_undecryptable() {
+            let detail = format!("no packet could be decrypted ({})", self.ends());
+            self.fail(cx, Failure::Undecryptable, detail);
+        }
+    }
+
+    /// Says what is due: acknowledgements, loss reports, keepalives.
+    fn say(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let said = match (&mut self.playing, &mut self.publishing) {
+            (Some(playing), _) => playing.write(cx),
+            (None, Some(publishing)) => publishing.write(cx),
+            (None, None) => return,
+        };
+        if self.liveness.is_lost(now) {
+            let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
+            let detail = format!(
+                "nothing came for {:.3} s, {} ({})",
+                idle.as_secs_f64(),
+                self.when(Time::from_nanos(now.as_nanos().saturating_sub(
+                    u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
+                ))),
+                self.ends()
+            );
+            return self.fail(cx, Failure::PeerIdle, detail);
+        }
+        if said {
+            self.liveness.said(now);
+        } else if self.liveness.keepalive(now) {
+            let header = self.header(now);
+            cx.transmit(CHANNEL, None, |out| Control::KeepAlive.write(header, out));
+        }
+        if now >= self.sample_at {
+            self.sample_at = now + SAMPLE_EVERY;
+            if let Some(playing) = &mut self.playing {
+                playing.sample(cx.recorder);
+            } else if let Some(publishing) = &mut self.publishing {
+                publishing.count(cx, true);
+            }
+        }
+    }
+}
+
+fn packet_is_for(packet: &Packet<'_>, socket_id: u32) -> bool {
+    match packet {
+        Packet::Data(header, payload) => {
+            header.destination == socket_id && payload.len() <= PAYLOAD_MAX
+        }
+        Packet::Control(header, _) => header.destination == socket_id,
+    }
+}
+
+/// The next time on the grid.
+fn on_grid(at: Time) -> Time {
+    let grid = GRID.as_nanos() as u64;
+    match at {
+        Time::NEVER => at,
+        at => Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid)),
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } if self.phase == Phase::Idle => {
+                (self.due, self.started) = (due, cx.now);
+                self.set_out(cx);
+            }
+            Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
+            Input::OpenFailed { error, .. } => {
+                let detail = format!("{error} ({})", self.ends());
+                self.fail(cx, Failure::Connect(error.into()), detail);
+            }
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    self.datagram(cx, datagram);
+                    if self.phase == Phase::Ended {
+                        return;
+                    }
+                }
+            }
+            Input::Closed { .. } => {
+                let failure = match self.phase {
+                    Phase::Handshake => Failure::Connect(ConnectFailure::Refused),
+                    _ => Failure::Reset,
+                };
+                let detail = format!("nobody is there, {} ({})", self.when(cx.now), self.ends());
+                self.fail(cx, failure, detail);
+            }
+            Input::Told { message, .. } => self.told(cx, message),
+            Input::FlowEnded { .. } => self.sending_ended(cx),
+            Input::Stop { until } => self.stop(cx, until),
+            _ => {}
+        }
+        if self.phase == Phase::Handshake {
+            self.shake_hands(cx, cx.now);
+        }
+        self.look_at_media(cx);
+        self.say(cx);
+        self.look(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let own = self.check.unwrap_or(Time::NEVER);
+        let due = match self.phase {
+            Phase::Idle | Phase::Opening | Phase::Ended => return None,
+            Phase::Waiting => own,
+            Phase::Handshake => {
+                let caller = self.caller.as_ref();
+                caller.map_or(own, |caller| caller.due())
+            }
+            Phase::Playing => {
+                let receiver = self.playing.as_ref();
+                let receiver = receiver.map_or(Time::NEVER, |playing| playing.due());
+                let due = receiver.min(self.liveness.due()).min(self.sample_at);
+                on_grid(due.min(own))
+            }
+            Phase::Publishing | Phase::Finishing => {
+                on_grid(self.liveness.due().min(self.sample_at).min(own))
+            }
+        };
+        (due != Time::NEVER).then_some(due)
+    }
+
+    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamRow> {
+        self.rows()
+    }
+}

@@ -1,0 +1,228 @@
+//! How a client comes to its end.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{CHANNEL, Client, Phase};
+use crate::connect_failure::ConnectFailure;
+use crate::media::silence;
+use crate::session::{Context, Outcome, Output, StreamRow};
+use crate::srt::codec::packet::Control;
+use crate::srt::config::AtShutdown;
+use crate::srt::failure::Failure;
+
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to
+/// count as the server's failure: well above what a server that works takes, and below what a
+/// viewer bears.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+impl Client {
+    fn has_played(&self) -> bool {
+        let playing = self.playing.as_ref();
+        playing.is_some_and(|playing| playing.first_arrival().is_some())
+    }
+
+    /// The server has shut the connection down.
+    pub(super) fn peer_shut_down(&mut self, cx: &mut Context<'_>, at: Time) {
+        let failure = match self.phase {
+            Phase::Publishing | Phase::Finishing => Failure::ShutdownInPublishing,
+            _ if !self.has_played() => Failure::ShutdownBeforeMedia,
+            _ if self.publisher_has_left() => return self.finish(cx, Outcome::Completed),
+            _ => match self.config.at_shutdown {
+                AtShutdown::Complete => return self.finish(cx, Outcome::Completed),
+                AtShutdown::Fail => Failure::PeerShutdown,
+            },
+        };
+        let advice = match failure {
+            Failure::PeerShutdown => {
+                "; where that is how its streams end, write `at_shutdown: complete`"
+            }
+            _ => "",
+        };
+        let detail = format!(
+            "the server shut the connection down {}{advice} ({})",
+            self.when(at),
+            self.ends()
+        );
+        self.fail(cx, failure, detail);
+    }
+
+    /// What sends has ended: because all of it came, or because nothing can be sent.
+    pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Publishing {
+            let detail = format!("nothing can be sent ({})", self.ends());
+            self.fail(cx, Failure::NotSent, detail);
+        }
+    }
+
+    /// How far it was, in words.
+    pub(super) fn when(&self, now: Time) -> String {
+        let first = self.playing.as_ref().and_then(|own| own.first_arrival());
+        match (first, self.phase) {
+            (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
+            (_, Phase::Playing) => "before any media".to_owned(),
+            (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
+            _ => "within the handshake".to_owned(),
+        }
+    }
+
+    /// Looks whether what is to come has come, where that is due.
+    pub(super) fn look(&mut self, cx: &mut Context<'_>) {
+        if self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        match self.phase {
+            Phase::Waiting => {
+                let detail = format!(
+                    "{} was not published within {}",
+                    self.url, self.config.wait_for_publisher
+                );
+                self.fail(cx, Failure::NoPublisher, detail);
+            }
+            Phase::Playing => self.look_for_media(cx),
+            Phase::Finishing => self.finish(cx, Outcome::Stopped),
+            _ => self.check = None,
+        }
+    }
+
+    fn look_for_media(&mut self, cx: &mut Context<'_>) {
+        let last = self.playing.as_ref().and_then(|own| own.last_arrival());
+        let Some(last) = last else {
+            let detail = self.without_media(&self.config.no_media.to_string());
+            return self.fail(cx, Failure::NoMedia, detail);
+        };
+        let until = last + self.config.silence.0;
+        if cx.now < until {
+            self.check = Some(until);
+            return;
+        }
+        if self.publisher_has_left() {
+            return self.finish(cx, Outcome::Completed);
+        }
+        let detail = format!(
+            "no media for {}, {} ({})",
+            self.config.silence,
+            self.when(last),
+            self.ends()
+        );
+        self.fail(cx, Failure::MediaStopped, detail);
+    }
+
+    fn without_media(&self, within: &str) -> String {
+        format!(
+            "no media within {within} after the handshake ({})",
+            self.ends()
+        )
+    }
+
+    /// Is told to come to an end.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
+        if let Some((failure, detail)) = self.in_vain(cx.now).or_else(|| self.silent(cx.now)) {
+            return self.fail(cx, failure, detail);
+        }
+        if until > cx.now && self.finish_publishing(cx, until) {
+            return;
+        }
+        if self.phase == Phase::Finishing && until > cx.now {
+            return;
+        }
+        self.finish(cx, Outcome::Stopped);
+    }
+
+    /// What is wrong, where it has waited for so long that the server has failed: else a run that is
+    /// shorter than the time-outs would pass against a server that says nothing.
+    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
+        let waited = now.since(self.asked);
+        if waited < IN_VAIN {
+            return None;
+        }
+        let within = format!(
+            "{:.3} s, until the client was stopped",
+            waited.as_secs_f64()
+        );
+        match self.phase {
+            Phase::Playing if !self.has_played() => {
+                Some((Failure::NoMedia, self.without_media(&within)))
+            }
+            Phase::Handshake => Some((
+                Failure::HandshakeTimeout,
+                format!("no end of the handshake in {within} ({})", self.ends()),
+            )),
+            Phase::Opening => Some((
+                ConnectFailure::TimedOut.into(),
+                format!("no address in {within} ({})", self.ends()),
+            )),
+            _ => None,
+        }
+    }
+
+    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    fn silent(&self, now: Time) -> Option<(Failure, String)> {
+        let playing = self.playing.as_ref()?;
+        let (first, last) = playing.first_arrival().zip(playing.last_arrival())?;
+        if self.publisher_has_left() {
+            return None;
+        }
+        let (came, silent) = (last.since(first), now.since(last));
+        let bound = silence::bound(came, playing.longest_gap(), self.config.silence.0);
+        (silent >= bound).then(|| {
+            let detail = format!(
+                "no media for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.ends()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
+            && let Some(playing) = &mut self.playing
+        {
+            playing.fell_silent(cx.now);
+        }
+        self.finish(cx, Outcome::Failed(failure.with(detail)));
+    }
+
+    /// Is over: says so, and hands the figures in.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let stands = matches!(
+            self.phase,
+            Phase::Playing | Phase::Publishing | Phase::Finishing
+        );
+        if stands {
+            let header = self.header(cx.now);
+            cx.transmit(CHANNEL, None, |out| Control::Shutdown.write(header, out));
+        }
+        self.phase = Phase::Ended;
+        self.check = None;
+        self.end_publishing(cx);
+        if let Some(playing) = &mut self.playing {
+            playing.finish(cx.now, cx.recorder);
+        }
+        let rows = self.rows();
+        if !rows.is_empty() {
+            cx.out.push_back(Output::Streams(rows));
+        }
+        self.playing = None;
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    pub(super) fn rows(&self) -> Vec<StreamRow> {
+        let playing = self.playing.iter();
+        let rows = playing.map(|playing| StreamRow::new(playing.row(self.url.to_string())));
+        rows.collect()
+    }
+
+    /// Where it goes from and to, for details of failures.
+    pub(super) fn ends(&self) -> String {
+        match self.ends {
+            Some((local, Some(remote))) => format!("{local} to {remote}"),
+            _ => format!("{}:{}", self.url.host(), self.url.port()),
+        }
+    }
+}

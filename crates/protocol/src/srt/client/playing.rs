@@ -1,0 +1,295 @@
+//! A client that plays: what comes is acknowledged, asked for again, decrypted, put in order and
+//! checked.
+
+use std::time::Duration;
+
+use measure::{Recorder, Run, Time};
+
+use super::CHANNEL;
+use crate::media::rtp::StreamSummary;
+use crate::media::ts::checker::{Checker, CheckerConfig};
+use crate::media::ts::metrics as ts;
+use crate::session::{Context, Times};
+use crate::srt::arq::TsbpdConfig;
+use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
+use crate::srt::arq::statistics::ReceiverStatistics;
+use crate::srt::codec::handshake::Extension;
+use crate::srt::codec::packet::{Control, DataHeader, HEADER};
+use crate::srt::crypto::Decryptor;
+use crate::srt::handshake::Negotiated;
+use crate::srt::in_order::InOrder;
+use crate::srt::metrics as m;
+use crate::srt::seq::SocketClock;
+
+/// So many bytes without three packets in a row are no transport stream.
+const SYNC_WITHIN: usize = 32 * 1024;
+
+/// So many packets that cannot be decrypted, and none that can, are enough.
+const UNDECRYPTABLE_MAX: u64 = 100;
+
+/// What is received of a stream.
+#[derive(Debug)]
+pub(super) struct Playing {
+    receiver: Receiver,
+    decryptor: Option<Decryptor>,
+    order: InOrder,
+    checker: Box<Checker>,
+    /// What goes before each packet on the wire.
+    overhead: usize,
+    wire_bytes: u64,
+    undecryptable: u64,
+    decrypted: u64,
+    /// What has been added to the recorder.
+    counted: ReceiverStatistics,
+    reply: Vec<u8>,
+    began: bool,
+}
+
+impl Playing {
+    /// Of a connection that stands. Delays count from `due`, the delay of media from the wall
+    /// clock.
+    pub(super) fn new(
+        negotiated: Negotiated,
+        clock: SocketClock,
+        (due, wall_clock): (Time, Option<Duration>),
+        over_ipv6: bool,
+    ) -> Playing {
+        let first = negotiated.peer_initial_sequence;
+        let tsbpd = TsbpdConfig {
+            reference: negotiated.reference,
+            timestamp: negotiated.timestamp,
+            latency: negotiated.receive_latency,
+        };
+        let config = ReceiverConfig::live(first, negotiated.peer_socket_id, clock, tsbpd);
+        Playing {
+            receiver: Receiver::new(ReceiverConfig {
+                tsbpd: negotiated.tsbpd_receiving.then_some(tsbpd),
+                ..config
+            }),
+            decryptor: negotiated.decryptor,
+            order: InOrder::new(first),
+            checker: Box::new(Checker::new(&CheckerConfig {
+                due,
+                group: None,
+                before: None,
+                wall_clock,
+            })),
+            // RFC 791, 3.1, or RFC 8200, 3; RFC 768.
+            overhead: HEADER + 8 + if over_ipv6 { 40 } else { 20 },
+            wire_bytes: 0,
+            undecryptable: 0,
+            decrypted: 0,
+            counted: ReceiverStatistics::default(),
+            reply: Vec::new(),
+            began: false,
+        }
+    }
+
+    /// Takes a data packet in. The hot path.
+    pub(super) fn data(
+        &mut self,
+        header: &DataHeader,
+        payload: &[u8],
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
+        let wire = (payload.len() + self.overhead) as u64;
+        self.wire_bytes += wire;
+        recorder.add(ts::WIRE_BYTES, wire);
+        match self.receiver.data(header, payload, at) {
+            Verdict::New { recovered, due } => {
+                if let (true, Some(due)) = (recovered, due) {
+                    let margin = due.since(at).as_nanos() as u64;
+                    recorder.record(m::RECOVERY_MARGIN, margin);
+                }
+            }
+            Verdict::Belated { by } => {
+                return recorder.record(m::BELATED_BY, by.as_nanos() as u64);
+            }
+            Verdict::Duplicate | Verdict::BeyondWindow => return,
+        }
+        let payload = match &mut self.decryptor {
+            None => payload,
+            Some(decryptor) => match decryptor.open(header, payload) {
+                Ok(payload) => {
+                    self.decrypted += 1;
+                    payload
+                }
+                Err(_) => {
+                    self.undecryptable += 1;
+                    return recorder.add(m::PKT_RCV_UNDECRYPT, 1);
+                }
+            },
+        };
+        let checker = &mut self.checker;
+        let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
+        self.order.put(header.sequence, at, payload, &mut check);
+        let given_up = self.receiver.acknowledged();
+        self.order.give_up(given_up, at, &mut check);
+    }
+
+    /// Takes a control packet in. Gives what is to be said to it.
+    pub(super) fn control(
+        &mut self,
+        control: &Control<'_>,
+        timestamp: u32,
+        at: Time,
+        recorder: &mut Recorder,
+    ) -> Option<Control<'_>> {
+        if let Control::UserDefined {
+            subtype: Extension::KM_REQUEST,
+            cif,
+            ..
+        } = *control
+        {
+            let decryptor = self.decryptor.as_mut()?;
+            self.reply.clear();
+            decryptor.key_request(cif, &mut self.reply);
+            return Some(Control::UserDefined {
+                subtype: Extension::KM_RESPONSE,
+                info: 0,
+                cif: &self.reply,
+            });
+        }
+        self.receiver.control(control, timestamp, at);
+        self.settle(at, recorder);
+        None
+    }
+
+    /// Hands on what waits no more, and counts.
+    pub(super) fn settle(&mut self, now: Time, recorder: &mut Recorder) {
+        let checker = &mut self.checker;
+        let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
+        let given_up = self.receiver.acknowledged();
+        self.order.give_up(given_up, now, &mut check);
+        self.count(recorder);
+    }
+
+    /// Adds what was counted since the last time.
+    fn count(&mut self, recorder: &mut Recorder) {
+        type Part = fn(&ReceiverStatistics) -> u64;
+        const PARTS: [(measure::CounterId, Part); 12] = [
+            (m::PKT_RCV_EXPECTED, |own| {
+                own.pkt_recv_unique + own.pkt_rcv_drop
+            }),
+            (m::PKT_RECV, |own| own.pkt_recv),
+            (m::PKT_RECV_UNIQUE, |own| own.pkt_recv_unique),
+            (m::PKT_RCV_LOSS, |own| own.pkt_rcv_loss),
+            (m::PKT_RCV_RETRANS, |own| own.pkt_rcv_retrans),
+            (m::PKT_RCV_RECOVERED, |own| own.pkt_rcv_recovered),
+            (m::PKT_RCV_REORDERED, |own| own.pkt_rcv_reordered),
+            (m::PKT_RCV_DROP, |own| own.pkt_rcv_drop),
+            (m::PKT_RCV_BELATED, |own| own.pkt_rcv_belated),
+            (m::PKT_RCV_DUPLICATE, |own| own.pkt_rcv_duplicate),
+            (m::PKT_SENT_ACK, |own| own.pkt_sent_ack),
+            (m::PKT_SENT_NAK, |own| own.pkt_sent_nak),
+        ];
+        let now = self.receiver.statistics();
+        if now == self.counted {
+            return;
+        }
+        for (counter, part) in PARTS {
+            let more = part(&now) - part(&self.counted);
+            if more > 0 {
+                recorder.add(counter, more);
+            }
+        }
+        let beyond = now.pkt_rcv_beyond_window - self.counted.pkt_rcv_beyond_window;
+        recorder.add(m::PKT_RCV_BEYOND_WINDOW, beyond);
+        self.counted = now;
+    }
+
+    /// Looks at levels.
+    pub(super) fn sample(&mut self, recorder: &mut Recorder) {
+        let now = self.receiver.statistics();
+        if now.pkt_recv_ackack > 0 {
+            recorder.record(m::RTT, now.us_rtt * 1000);
+        }
+    }
+
+    /// Says what is due; says whether there was anything.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now;
+        let receiver = &mut self.receiver;
+        let mut any = false;
+        loop {
+            let mut more = false;
+            cx.transmit(CHANNEL, None, |out| more = receiver.write_next(now, out));
+            if !more {
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// When there is something to say.
+    pub(super) fn due(&self) -> Time {
+        self.receiver.due()
+    }
+
+    /// When the first packet of media came; said once.
+    pub(super) fn begins(&mut self) -> Option<Time> {
+        let first = self.checker.first_arrival().filter(|_| !self.began)?;
+        self.began = true;
+        Some(first)
+    }
+
+    /// When media came first, where it did.
+    pub(super) fn first_arrival(&self) -> Option<Time> {
+        self.checker.first_arrival()
+    }
+
+    /// When media came last.
+    pub(super) fn last_arrival(&self) -> Option<Time> {
+        self.checker.last_arrival()
+    }
+
+    /// The longest time without media so far.
+    pub(super) fn longest_gap(&self) -> Duration {
+        self.checker.longest_gap()
+    }
+
+    /// What is said where what came is no transport stream.
+    pub(super) fn is_no_stream(&self) -> Option<String> {
+        let unsynced = self.checker.unsynced();
+        (unsynced > SYNC_WITHIN).then(|| format!("no transport packet in {unsynced} bytes"))
+    }
+
+    /// Whether nothing of what came can be decrypted.
+    pub(super) fn is_undecryptable(&self) -> bool {
+        self.decrypted == 0 && self.undecryptable >= UNDECRYPTABLE_MAX
+    }
+
+    /// Nothing came any more up to `until`, though it was to.
+    pub(super) fn fell_silent(&mut self, until: Time) {
+        self.checker.fell_silent(until);
+    }
+
+    /// Nothing more comes. What is missing and could still have come in time is neither lost nor
+    /// expected, and what waits behind it is not looked at.
+    pub(super) fn finish(&mut self, now: Time, recorder: &mut Recorder) {
+        // Gives up what is too late by now.
+        let mut unsaid = Vec::new();
+        self.receiver.write_next(now, &mut unsaid);
+        self.settle(now, recorder);
+        self.checker.finish(recorder);
+    }
+
+    /// The row of its stream, where any of it came.
+    pub(super) fn row(&self, url: String) -> StreamSummary {
+        StreamSummary::of_transport_stream(url, self.wire_bytes, &self.checker)
+    }
+}
+
+/// Hands a payload on that came whole, and could be handed on from `at`.
+#[inline]
+fn feed(checker: &mut Checker, payload: &[u8], at: Time, recorder: &mut Recorder) {
+    let run = Run {
+        end: payload.len(),
+        at,
+        exact: true,
+    };
+    let runs = [run];
+    checker.feed(payload, 0, &mut Times::new(&runs, at), recorder);
+}

@@ -1,0 +1,218 @@
+//! A client that publishes: a flow sends its media, and again what the server asks for.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use mediagen::ts::looped_stream::LoopedStream;
+
+use super::{CHANNEL, Client, Phase};
+use crate::mix::mix;
+use crate::session::{Context, FlowId, Output};
+use crate::srt::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
+use crate::srt::arq::sender::{Bandwidth, PayloadCipher, Sender, SenderConfig};
+use crate::srt::arq::statistics::SenderStatistics;
+use crate::srt::codec::packet::{Control, HEADER};
+use crate::srt::handshake::Negotiated;
+use crate::srt::metrics as m;
+
+/// How long beyond the latency what was sent may take to be acknowledged, and played.
+const REST: Duration = Duration::from_millis(200);
+
+/// What a client publishes, and how far it is.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    looped: Arc<LoopedStream>,
+    flow: Option<FlowId>,
+    /// What the server receives with.
+    latency: Duration,
+    /// What goes before each packet on the wire.
+    overhead: u64,
+    counted: (SenderStatistics, Left),
+}
+
+impl Publishing {
+    pub(super) fn new(looped: Arc<LoopedStream>) -> Publishing {
+        Publishing {
+            looped,
+            flow: None,
+            latency: Duration::ZERO,
+            overhead: 0,
+            counted: Default::default(),
+        }
+    }
+
+    /// Takes in what the server says.
+    pub(super) fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, at: Time) {
+        if let Some(flow) = self.flow {
+            cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+                flow.sender().control(control, at)
+            });
+        }
+    }
+
+    /// Says what is due; says whether there was anything.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(flow) = self.flow else {
+            return false;
+        };
+        let now = cx.now;
+        // Media that leaves keeps the connection alive as well.
+        let sent = cx
+            .flows
+            .with(flow, |flow: &mut SrtTsFlow| flow.left_so_far());
+        let mut any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
+        loop {
+            let mut answer = Vec::new();
+            let more = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+                flow.sender().write_next(now, &mut answer)
+            });
+            if !more {
+                return any;
+            }
+            cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
+            any = true;
+        }
+    }
+
+    /// Adds what was sent since the last time, and looks at levels where that is wanted.
+    pub(super) fn count(&mut self, cx: &mut Context<'_>, levels: bool) {
+        let Some(flow) = self.flow else { return };
+        let (now, left) = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+            (flow.sender().statistics(), flow.left_so_far())
+        });
+        let (before, left_before) = std::mem::replace(&mut self.counted, (now, left));
+        let sent = left.first + left.again - left_before.first - left_before.again;
+        let refused = |own: &SenderStatistics| own.pkt_snd_refused + own.pkt_snd_drop_unsent;
+        let bytes = |own: &SenderStatistics| own.byte_sent_unique + own.byte_retrans;
+        for (counter, more) in [
+            (m::PKT_SENT, sent),
+            (m::PKT_SENT_UNIQUE, left.first - left_before.first),
+            (m::PKT_RETRANS, left.again - left_before.again),
+            (m::PKT_SND_LOSS, now.pkt_snd_loss - before.pkt_snd_loss),
+            (m::PKT_SND_DROP, now.pkt_snd_drop - before.pkt_snd_drop),
+            (m::PKT_RECV_ACK, now.pkt_recv_ack - before.pkt_recv_ack),
+            (m::PKT_RECV_NAK, now.pkt_recv_nak - before.pkt_recv_nak),
+            (
+                m::NOT_TAKEN,
+                refused(&now) - refused(&before) + left.not_taken - left_before.not_taken,
+            ),
+            (
+                m::SENT_BYTES,
+                now.byte_sent_unique - before.byte_sent_unique,
+            ),
+            (
+                m::SENT_WIRE_BYTES,
+                bytes(&now) - bytes(&before) + sent * self.overhead,
+            ),
+        ] {
+            cx.recorder.add(counter, more);
+        }
+        if levels {
+            cx.recorder
+                .record(m::SND_BUFFER, now.ms_snd_buf * 1_000_000);
+            if now.pkt_recv_ack > 0 {
+                cx.recorder.record(m::RTT, now.us_rtt * 1000);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Sends from now on, and tells who waits for it.
+    pub(super) fn publish(&mut self, cx: &mut Context<'_>, negotiated: Negotiated) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        self.phase = Phase::Publishing;
+        self.check = None;
+        let remote = self.ends.and_then(|(_, remote)| remote);
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let headers = if remote.is_some_and(|to| to.is_ipv6()) {
+            48
+        } else {
+            28
+        };
+        publishing.overhead = (HEADER + headers) as u64;
+        publishing.latency = negotiated.send_latency;
+        let latency = negotiated.send_latency.as_nanos() as u64;
+        cx.recorder.record(m::AGREED_LATENCY, latency);
+        let written = self.config.max_bandwidth.map(|rate| rate.0);
+        let bandwidth = match self.url.max_bandwidth.or(written) {
+            Some(most) => Bandwidth::Most(most),
+            None => Bandwidth::Input {
+                least: publishing.looped.bits_per_second(),
+                overhead_percent: self.url.overhead.unwrap_or(self.config.overhead),
+            },
+        };
+        let (first, peer) = (negotiated.initial_sequence, negotiated.peer_socket_id);
+        let config = SenderConfig::live(first, peer, self.clock, negotiated.send_latency);
+        let mut sender = Sender::new(SenderConfig {
+            bandwidth,
+            flow_window: negotiated.flow_window,
+            ..config
+        });
+        if let Some(encryptor) = negotiated.encryptor {
+            let cipher: Box<dyn PayloadCipher> = Box::new(encryptor);
+            sender.set_cipher(cipher);
+        }
+        let settings = TsFlowSettings {
+            looped: publishing.looped.clone(),
+            place: remote.unwrap_or(nowhere),
+            source: mix(&[self.seed, 4]),
+            wall_clock: self.wall_clock.unwrap_or_default(),
+            length: None,
+        };
+        let mut flow = SrtTsFlow::new(settings, sender);
+        flow.start(cx.now);
+        let flow = cx.flows.insert(flow);
+        publishing.flow = Some(flow);
+        cx.out.push_back(Output::StartFlow {
+            flow,
+            channel: CHANNEL,
+        });
+        for (histogram, from) in [
+            (crate::metrics::STARTUP_DELAY, self.due),
+            (crate::metrics::STARTUP_DELAY_FROM_SENT, self.started),
+        ] {
+            let delay = cx.now.since(from).as_nanos() as u64;
+            cx.recorder.record(histogram, delay);
+        }
+        cx.out.push_back(Output::Playing { at: cx.now });
+        self.say_published(cx, true);
+    }
+
+    /// Makes no more media, and waits until what was sent is acknowledged and played, but not beyond
+    /// `until`. Says whether there is anything to wait for.
+    pub(super) fn finish_publishing(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
+        let Some(publishing) = self.publishing.as_mut() else {
+            return false;
+        };
+        let Some(flow) = publishing.flow.filter(|_| self.phase == Phase::Publishing) else {
+            return false;
+        };
+        cx.flows.with(flow, |flow: &mut SrtTsFlow| flow.finish());
+        self.phase = Phase::Finishing;
+        // Whoever receives hands the last packet on when its latency is over.
+        let played = cx.now + publishing.latency + REST;
+        self.check = Some(played.min(until));
+        true
+    }
+
+    /// Sends no more, and hands the figures in.
+    pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        if publishing.flow.is_none() {
+            return;
+        }
+        publishing.count(cx, false);
+        if let Some(flow) = publishing.flow.take() {
+            cx.out.push_back(Output::StopFlow { flow });
+            cx.flows.remove(flow);
+        }
+        self.say_published(cx, false);
+    }
+}

@@ -1,0 +1,315 @@
+//! Client against the reference server in virtual time.
+
+use std::time::Duration;
+
+use link::{Loss, Settings as LinkSettings};
+use measure::units::{BitRate, TimeSpan};
+use measure::{Catalogue, CounterId};
+
+use super::*;
+use crate::media::source::SourceConfig;
+use crate::media::ts::metrics::{self as ts, TS};
+use crate::metrics::CLIENTS;
+use crate::session::Outcome;
+use crate::srt::config;
+use crate::srt::metrics::SRT;
+use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
+use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
+
+/// Five seconds at 1 Mb/s, 1,316 bytes each.
+const PACKETS: u64 = 475;
+
+const CLIENT: SessionNumber = SessionNumber(0);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &TS, &SRT]);
+
+fn settings() -> PairSettings {
+    PairSettings::new(1, CATALOGUE)
+}
+
+fn url(settings: &PairSettings, query: &str) -> String {
+    format!("srt://10.0.0.2:{}?{query}", settings.port)
+}
+
+fn client(settings: &PairSettings, config: ClientConfig, query: &str) -> Client {
+    let client = Client::new(config, &url(settings, query), 7).expect("a good URL");
+    client.with_wall_clock(Duration::from_secs(1_700_000_000))
+}
+
+fn server(faults: &[&str]) -> ServerConfig {
+    let mut all = ServerFaults::default();
+    for fault in faults {
+        all.add(fault).expect("it is one");
+    }
+    ServerConfig {
+        length: Some(Duration::from_secs(5)),
+        wall_clock: Duration::from_secs(1_700_000_000),
+        faults: all,
+        ..ServerConfig::default()
+    }
+}
+
+struct Played(Pair);
+
+impl Played {
+    fn count(&mut self, id: CounterId) -> u64 {
+        self.0.recorder(Side::Client).counter(id)
+    }
+
+    fn served(&self) -> Vec<ServedClient> {
+        let said = self.0.said().iter();
+        let records = said.filter_map(|(_, said)| match said {
+            Output::Record(record) => record.get::<ServedClient>().cloned(),
+            _ => None,
+        });
+        records.collect()
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.0.outcome(CLIENT) {
+            Some(Outcome::Failed(failure)) => failure.reason,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn begin(settings: PairSettings, client: Client, server: ServerConfig) -> Pair {
+    let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("it is UDP"));
+    let server = Server::new(server).expect("it can be made");
+    pair.answer_datagrams(server.endpoint(0));
+    pair
+}
+
+fn play(settings: PairSettings, config: ClientConfig, query: &str, server: ServerConfig) -> Played {
+    let client = client(&settings, config, query);
+    let mut pair = begin(settings, client, server);
+    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    Played(pair)
+}
+
+fn complete() -> ClientConfig {
+    ClientConfig {
+        at_shutdown: config::AtShutdown::Complete,
+        ..ClientConfig::default()
+    }
+}
+
+fn lossy(loss: f64) -> PairSettings {
+    let link = LinkSettings {
+        delay: Duration::from_millis(10),
+        loss: Loss::Random(loss),
+        ..LinkSettings::default()
+    };
+    PairSettings {
+        up: link.clone(),
+        down: link,
+        ..settings()
+    }
+}
+
+#[test]
+fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
+    for (passphrase, query) in [
+        (None, "streamid=stream1"),
+        (Some("0123456789"), "passphrase=0123456789&pbkeylen=24"),
+    ] {
+        let server = ServerConfig {
+            passphrase: passphrase.and_then(|text| Passphrase::new(text).ok()),
+            ..server(&[])
+        };
+        let mut played = play(settings(), complete(), query, server);
+        assert_eq!(played.0.outcome(CLIENT), Some(&Outcome::Completed));
+        let served = played.served();
+        let [served] = &served[..] else {
+            panic!("{served:?}");
+        };
+        assert_eq!(served.media, PACKETS);
+        for (id, expected) in [
+            (m::PKT_RECV_UNIQUE, served.media),
+            (m::PKT_RCV_EXPECTED, served.media),
+            (m::PKT_RCV_LOSS, 0),
+            (m::PKT_RCV_UNDECRYPT, 0),
+            (m::PKT_MALFORMED, 0),
+            (ts::EXPECTED, served.media),
+            (ts::RECEIVED, served.media),
+            (ts::DAMAGED, 0),
+            (ts::CONTINUITY_ERRORS, 0),
+            (ts::STAMPS_AHEAD, 0),
+        ] {
+            assert_eq!(played.count(id), expected, "{id:?} {query}");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_out_once_is_asked_for_and_comes_in_its_place() {
+    let server = server(&["lose=5%", "duplicate=2%", "reorder=2%"]);
+    let mut played = play(settings(), complete(), "", server);
+    let served = played.served();
+    let wrongs = served[0].wrongs;
+    assert!(wrongs.left_out > 10 && wrongs.duplicated > 3 && wrongs.reordered > 3);
+    for (id, expected) in [
+        (m::PKT_RECV_UNIQUE, PACKETS),
+        (m::PKT_RCV_DROP, 0),
+        (m::PKT_RCV_RECOVERED, wrongs.left_out),
+        (m::PKT_RCV_LOSS, wrongs.left_out + wrongs.reordered),
+        (m::PKT_RCV_REORDERED, wrongs.reordered),
+        (ts::RECEIVED, PACKETS),
+        (ts::CONTINUITY_ERRORS, 0),
+        (ts::REORDERED, 0),
+        (ts::DUPLICATED, 0),
+    ] {
+        assert_eq!(played.count(id), expected, "{id:?}");
+    }
+    assert_eq!(
+        played.count(m::PKT_RCV_DUPLICATE),
+        played.count(m::PKT_RECV) - PACKETS
+    );
+}
+
+#[test]
+fn what_never_comes_is_lost_and_shows_in_the_stream() {
+    let server = server(&["lose=2%", "lose-again=100%"]);
+    let mut played = play(settings(), complete(), "", server);
+    let left_out = played.served()[0].wrongs.left_out;
+    assert!(left_out > 3);
+    assert_eq!(played.count(m::PKT_RCV_DROP), left_out);
+    assert_eq!(played.count(ts::RECEIVED), PACKETS - left_out);
+    assert!(played.count(ts::CONTINUITY_ERRORS) > 0);
+}
+
+#[test]
+fn damage_is_found() {
+    let mut played = play(settings(), complete(), "", server(&["corrupt=2%"]));
+    let corrupted = played.served()[0].wrongs.corrupted;
+    assert!(corrupted > 3);
+    assert_eq!(played.count(ts::DAMAGED), corrupted);
+}
+
+#[test]
+fn on_a_bad_network_all_comes_within_the_latency() {
+    for seed in 0..20 {
+        let settings = PairSettings { seed, ..lossy(0.1) };
+        let mut played = play(settings, complete(), "latency=1000", server(&[]));
+        // The word that the stream is over may be lost too.
+        match played.0.outcome(CLIENT) {
+            Some(Outcome::Completed) => {}
+            _ => assert_eq!(played.reason(), "peer_idle", "{seed}"),
+        }
+        let lost = played.count(m::PKT_RCV_DROP);
+        // Nothing behind the last ones shows that they are missing.
+        let known = played.count(m::PKT_RECV_UNIQUE) + lost;
+        assert!(known <= PACKETS && known + 3 >= PACKETS, "{seed}");
+        assert!(played.count(m::PKT_RCV_RECOVERED) > 20, "{seed}");
+        assert_eq!(lost, 0, "{seed}");
+        assert_eq!(played.count(ts::CONTINUITY_ERRORS), 0, "{seed}");
+    }
+}
+
+#[test]
+fn what_is_published_is_passed_on_to_who_plays_it() {
+    let looped = config::stream(
+        &SourceConfig {
+            bitrate: Some(BitRate(1_000_000)),
+            ..SourceConfig::default()
+        },
+        None,
+    )
+    .expect("it can be made");
+    let settings = lossy(0.02);
+    let publisher = client(
+        &settings,
+        ClientConfig {
+            latency: TimeSpan(Duration::from_millis(500)),
+            ..ClientConfig::default()
+        },
+        "streamid=#!::r=own,m=publish",
+    );
+    let publisher = publisher.publishing(Arc::new(looped));
+    let player = client(&settings, complete(), "streamid=own&latency=500");
+    let mut pair = begin(settings, publisher, server(&[]));
+    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    pair.run(Duration::from_secs(5));
+    pair.stop(CLIENT, Duration::from_secs(5));
+    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
+    assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
+    let mut played = Played(pair);
+    let served = played.served();
+    let publisher = served.iter().find(|served| served.published);
+    let publisher = publisher.expect("it says so");
+    let sent = played.count(m::PKT_SENT_UNIQUE);
+    assert_eq!(publisher.media, sent);
+    assert_eq!(played.count(m::NOT_TAKEN), 0);
+    // The player is told a moment after the first packets.
+    let received = played.count(m::PKT_RECV_UNIQUE);
+    assert!(
+        received <= sent && received + 20 > sent,
+        "{received} of {sent}"
+    );
+    assert_eq!(played.count(ts::CONTINUITY_ERRORS), 0);
+    assert_eq!(played.count(ts::EXPECTED), played.count(ts::RECEIVED));
+}
+
+#[test]
+fn every_way_to_fail_has_its_reason() {
+    let secret = |config: ServerConfig| ServerConfig {
+        passphrase: Passphrase::new("0123456789").ok(),
+        ..config
+    };
+    let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+    let endless = |config: ServerConfig| ServerConfig {
+        length: None,
+        ..config
+    };
+    for (server, query, reason) in [
+        (server(&["handshake=silent"]), "", "handshake_timeout"),
+        (
+            server(&["handshake=unfinished"]),
+            "",
+            "handshake_unfinished",
+        ),
+        (server(&["handshake=malformed"]), "", "malformed_handshake"),
+        (server(&["reject=2404"]), "", "stream_not_found"),
+        (server(&["reject=2402"]), "", "overloaded"),
+        (server(&["reject=1002"]), "", "rejected_by_peer"),
+        (server(&["reject=2415"]), "", "rejected_other"),
+        (secret(server(&[])), "", "passphrase_missing"),
+        (
+            secret(server(&[])),
+            "passphrase=0123456780",
+            "wrong_passphrase",
+        ),
+        (
+            server(&[]),
+            "passphrase=0123456780",
+            "passphrase_unexpected",
+        ),
+        (endless(server(&["stop=1s"])), "", "media_stopped"),
+        (endless(server(&["silent=1s"])), "", "peer_idle"),
+        (server(&["close=1s"]), "", "peer_shutdown"),
+        (server(&["stop=0s"]), "", "no_media"),
+    ] {
+        let config = ClientConfig {
+            no_media: seconds(3),
+            silence: seconds(8),
+            ..ClientConfig::default()
+        };
+        let played = play(settings(), config, query, server.clone());
+        assert_eq!(played.reason(), reason, "{:?} {query}", server.faults);
+    }
+    let streams = ServerConfig {
+        streams: Some(2),
+        ..server(&[])
+    };
+    for (id, is_one) in [("stream2", true), ("stream3", false), ("", false)] {
+        let query = match id {
+            "" => String::new(),
+            id => format!("streamid={id}"),
+        };
+        let played = play(settings(), complete(), &query, streams.clone());
+        match is_one {
+            true => assert_eq!(played.0.outcome(CLIENT), Some(&Outcome::Completed)),
+            false => assert_eq!(played.reason(), "stream_not_found"),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The keys that a scenario may set for SRT clients.
+
+use std::time::Duration;
+
+use measure::units::{BitRate, TimeSpan};
+use mediagen::ts::looped_stream::{LoopedStream, RATE_MIN};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::codec::stream_id::StreamId;
+use super::crypto::{self, Passphrase};
+use crate::media::rtp::Pacing;
+use crate::media::source::SourceConfig;
+
+/// The longest latency: a handshake has 16 bits for it.
+pub(super) const LATENCY_MAX_MS: u64 = 65_535;
+
+/// The bit rate of media that is made, where none is written.
+const BITRATE: BitRate = BitRate(1_000_000);
+
+/// How a connection comes about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The client calls a listener.
+    #[default]
+    Caller,
+}
+
+/// How long keys are, in bytes: 16 (AES-128), 24 or 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub enum KeyLength {
+    /// AES-128.
+    #[default]
+    Bytes16,
+    /// AES-192.
+    Bytes24,
+    /// AES-256.
+    Bytes32,
+}
+
+impl TryFrom<u16> for KeyLength {
+    type Error = String;
+
+    fn try_from(bytes: u16) -> Result<KeyLength, String> {
+        let known = KeyLength::read(&bytes.to_string());
+        known.ok_or_else(|| format!("keys have 16, 24 or 32 bytes, and not {bytes}"))
+    }
+}
+
+impl From<KeyLength> for u16 {
+    fn from(length: KeyLength) -> u16 {
+        match length {
+            KeyLength::Bytes16 => 16,
+            KeyLength::Bytes24 => 24,
+            KeyLength::Bytes32 => 32,
+        }
+    }
+}
+
+impl KeyLength {
+    /// As a URL says it.
+    pub(super) fn read(text: &str) -> Option<KeyLength> {
+        match text {
+            "16" => Some(KeyLength::Bytes16),
+            "24" => Some(KeyLength::Bytes24),
+            "32" => Some(KeyLength::Bytes32),
+            _ => None,
+        }
+    }
+
+    /// As the handshake has it.
+    pub(super) fn agreed(self) -> crypto::KeyLength {
+        match self {
+            KeyLength::Bytes16 => crypto::KeyLength::Aes128,
+            KeyLength::Bytes24 => crypto::KeyLength::Aes192,
+            KeyLength::Bytes32 => crypto::KeyLength::Aes256,
+        }
+    }
+}
+
+/// What it means that the peer shuts the connection down while media comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AtShutdown {
+    /// The client has failed, with `peer_shutdown`: live streams do not end.
+    #[default]
+    Fail,
+    /// The stream is over as planned: so servers end files.
+    Complete,
+}
+
+/// Keys of an SRT population. What the query of a URL says goes before them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// How the connection comes about: `caller` (default), the client calls a listener.
+    pub mode: Mode,
+    /// The latency that the client wants: what is lost is asked for as long, and given up then. The
+    /// longer of both sides' counts. Of a client that publishes it is what is asked of the server.
+    /// At most 65535ms. Default 120ms.
+    pub latency: TimeSpan,
+    /// The passphrase of encrypted streams, of 10 to 79 bytes. A secret: it is masked in all that a
+    /// run leaves. Default: none, nothing is encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<String>,
+    /// How long keys are, in bytes: 16 (default), 24 or 32.
+    #[schemars(with = "u16")]
+    pub key_length: KeyLength,
+    /// The stream id that is said to the server, of at most 512 bytes, where the URL has none, such
+    /// as `#!::r=live/one,m=request`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_id: Option<String>,
+    /// How long the handshake may take, looking up the name included: then the client has failed
+    /// with `handshake_timeout`. Default 3s.
+    pub connect_timeout: TimeSpan,
+    /// How long after the handshake the first media may take: then the client has failed with
+    /// `no_media`. Default 10s.
+    pub no_media: TimeSpan,
+    /// How long no media may come before the client has failed with `media_stopped`. Default 10s.
+    pub silence: TimeSpan,
+    /// How long the server may say nothing at all, no keepalive either, before the client has
+    /// failed with `peer_idle`. Default 5s.
+    pub peer_idle: TimeSpan,
+    /// What it means that the server shuts the connection down while media comes: `fail` (default:
+    /// with `peer_shutdown`) or `complete`.
+    pub at_shutdown: AtShutdown,
+    /// What the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for all
+    /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. Made, it is
+    /// video of 1 Mb/s, with time codes. Default: nothing, they play.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish: Option<SourceConfig>,
+    /// The most that a client sends, retransmissions included, of clients that publish. Default: by
+    /// `overhead`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bandwidth: Option<BitRate>,
+    /// How much more than the media a client may send for the sake of retransmissions, in percent:
+    /// 5 to 100. Default 25.
+    pub overhead: u32,
+    /// How long a client waits for its stream where another population of the scenario publishes
+    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
+    /// Default 30s.
+    pub wait_for_publisher: TimeSpan,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+        ClientConfig {
+            mode: Mode::default(),
+            latency: TimeSpan(Duration::from_millis(120)),
+            passphrase: None,
+            key_length: KeyLength::default(),
+            stream_id: None,
+            connect_timeout: seconds(3),
+            no_media: seconds(10),
+            silence: seconds(10),
+            peer_idle: seconds(5),
+            at_shutdown: AtShutdown::default(),
+            publish: None,
+            max_bandwidth: None,
+            overhead: 25,
+            wait_for_publisher: seconds(30),
+        }
+    }
+}
+
+/// Whether it is a share that `overhead` may be, in percent.
+pub(super) fn is_overhead(percent: &u32) -> bool {
+    (5..=100).contains(percent)
+}
+
+impl ClientConfig {
+    /// Whether these values make sense together; if not, which key is wrong, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, span) in [
+            ("connect_timeout", self.connect_timeout),
+            ("no_media", self.no_media),
+            ("silence", self.silence),
+            ("peer_idle", self.peer_idle),
+            ("wait_for_publisher", self.wait_for_publisher),
+        ] {
+            if span.0.is_zero() {
+                return Err((key, format!("`{key}` must be longer than nothing")));
+            }
+        }
+        if self.latency.0 > Duration::from_millis(LATENCY_MAX_MS) {
+            let text = format!("`latency` is at most {LATENCY_MAX_MS}ms");
+            return Err(("latency", text));
+        }
+        if let Some(Err(error)) = self.passphrase.as_ref().map(Passphrase::new) {
+            return Err(("passphrase", error.to_string()));
+        }
+        if let Some(Err(error)) = self.stream_id.as_ref().map(StreamId::new) {
+            return Err(("stream_id", error.to_string()));
+        }
+        if !is_overhead(&self.overhead) {
+            return Err(("overhead", "`overhead` is from 5 to 100 percent".to_owned()));
+        }
+        match &self.publish {
+            Some(source) => check_source(source).map_err(|text| ("publish", text)),
+            None if self.max_bandwidth.is_some() => {
+                let text = "`max_bandwidth` is of clients that `publish`; take it out";
+                Err(("max_bandwidth", text.to_owned()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether the keys of a source make sense for a transport stream.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
+    source.check()?;
+    let usual = SourceConfig::default();
+    for (key, written) in [
+        ("frame_rate", source.frame_rate.is_some()),
+        ("gop", source.gop.is_some()),
+        ("size", source.size.is_some()),
+        ("profile", source.profile.is_some()),
+        ("audio", source.audio.is_some()),
+        ("mtu", source.mtu != usual.mtu),
+        ("pacing", source.pacing != Pacing::AtOnce),
+    ] {
+        if written {
+            return Err(format!(
+                "`{key}` does not go with SRT, which sends a transport stream; take it out"
+            ));
+        }
+    }
+    match source.bitrate {
+        Some(BitRate(rate)) if rate < RATE_MIN => {
+            Err(format!("`bitrate` is at least {} kb/s", RATE_MIN / 1000))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the stream of a source. Takes up to some seconds. `file` is what the file holds, where
+/// there is one.
+///
+/// # Errors
+/// No stream can be made by the settings, or out of the file; the text says why.
+pub(super) fn stream(source: &SourceConfig, file: Option<&[u8]>) -> Result<LoopedStream, String> {
+    let rate = source.bitrate.map(|BitRate(rate)| rate);
+    match file {
+        Some(bytes) => LoopedStream::of_file(bytes, rate).map_err(|error| error.to_string()),
+        None => {
+            let made = LoopedStream::synthetic(rate.unwrap_or(BITRATE.0));
+            made.map_err(|error| error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ClientConfig, String> {
+        let config: ClientConfig = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        config.check().map_err(|(key, _)| key.to_owned())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn keys_are_read_and_senseless_ones_refused() {
+        assert_eq!(read("{}"), Ok(ClientConfig::default()));
+        let config = read(
+            r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"publish":{"bitrate":"2Mbps"}}"#,
+        )
+        .expect("valid");
+        assert_eq!(config.key_length.agreed(), crypto::KeyLength::Aes256);
+        let written = serde_json::to_string(&config).expect("plain data");
+        assert_eq!(read(&written), Ok(config));
+        for (wrong, key) in [
+            (r#"{"silence":"0s"}"#, "silence"),
+            (r#"{"latency":"66s"}"#, "latency"),
+            (r#"{"passphrase":"short"}"#, "passphrase"),
+            (r#"{"stream_id":""}"#, "stream_id"),
+            (r#"{"overhead":4}"#, "overhead"),
+            (r#"{"max_bandwidth":"2Mbps"}"#, "max_bandwidth"),
+            (r#"{"publish":{"gop":5}}"#, "publish"),
+            (r#"{"publish":{"bitrate":"100kbps"}}"#, "publish"),
+        ] {
+            assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
+        }
+        assert!(read(r#"{"latensy":"1s"}"#).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! SRT as the registry lists it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use measure::Catalogue;
+use mediagen::ts::looped_stream::LoopedStream;
+
+use super::client::Client;
+use super::config::{self, ClientConfig};
+use super::metrics::SRT;
+use super::server::reference::SERVER;
+use super::url::{self, Url};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
+use crate::media::source::SourceConfig;
+use crate::media::ts::metrics::TS;
+use crate::metrics::CLIENTS;
+use crate::options::{ClientOption, ClientOptions};
+use crate::session::Session;
+
+/// Secure Reliable Transport, live (draft-sharabayko-srt-01).
+pub static PROTOCOL: Protocol = Protocol {
+    name: "srt",
+    schemes: &["srt"],
+    default_port: url::DEFAULT_PORT,
+    transport: Transport::Udp,
+    catalogue: Catalogue(&[&CLIENTS, &TS, &SRT]),
+    datagrams: None,
+    stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
+    read_url,
+    probe: None,
+    server: &SERVER,
+    options: &OPTIONS,
+    former_key: |_| None,
+};
+
+static OPTIONS: ClientOptions = ClientOptions {
+    heading: "SRT (srt URLs)",
+    options: &[ClientOption::new(
+        "latency",
+        "latency",
+        "TIME",
+        "The latency within which what is lost is asked for [default: 120ms]",
+    )],
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: false,
+        default_port: url::DEFAULT_PORT,
+        stream_name: Some(url.stream_name()),
+    })
+}
+
+impl Keys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        match self.publish {
+            Some(_) => &["pkt_sent > 0", "not_taken == 0"],
+            None => &["non_null_packets > 0", "pkt_rcv_undecrypt == 0"],
+        }
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let source = self.publish.as_mut();
+        let file = source.and_then(|source| source.file.as_mut());
+        file.into_iter().collect()
+    }
+
+    fn clients(
+        &self,
+        file: Option<&[u8]>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn MakeClients>, String> {
+        let source = self.publish.as_ref();
+        let looped = source.map(|source| config::stream(source, file));
+        Ok(Box::new(Clients {
+            config: self.clone(),
+            looped: looped.transpose()?.map(Arc::new),
+            surroundings: surroundings.clone(),
+        }))
+    }
+
+    fn published(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref()
+    }
+
+    fn stays(&self) -> Option<String> {
+        let stays = self.publish.is_some();
+        stays.then(|| "stay until the run ends".to_owned())
+    }
+
+    fn leaves(&self) -> bool {
+        self.publish.is_none()
+    }
+}
+
+/// What the clients of a population have in common.
+#[derive(Debug)]
+struct Clients {
+    config: ClientConfig,
+    looped: Option<Arc<LoopedStream>>,
+    surroundings: Surroundings,
+}
+
+impl MakeClients for Clients {
+    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+        let mut client =
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+        if let Some(wall_clock) = self.surroundings.wall_clock() {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(looped) = &self.looped {
+            client = client.publishing(looped.clone());
+        } else if self.surroundings.publishes(url) {
+            client = client.waiting_for_publisher();
+        }
+        Ok(Box::new(client))
+    }
+}

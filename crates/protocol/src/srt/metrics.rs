@@ -1,0 +1,108 @@
+//! What is measured of SRT beside the transport stream. Counters of packets are called as libsrt's
+//! statistics call them.
+
+use measure::TableColumn;
+use measure::metric::Statistic;
+
+use crate::media::ts::metrics::TS;
+use crate::summary;
+
+measure::metrics! {
+    /// Packets of SRT, and what was sent again.
+    pub SRT after TS;
+    counters {
+        /// Data packets that were due to come, as far as their numbers tell: those that came in
+        /// time, and those that were given up.
+        PKT_RCV_EXPECTED = "pkt_rcv_expected", Count, "";
+        /// Data packets that came, whatever they were.
+        PKT_RECV = "pkt_recv", Count, "libsrt, pktRecvTotal";
+        /// Of these, the ones that came in time and for the first time: what a player would have
+        /// got.
+        PKT_RECV_UNIQUE = "pkt_recv_unique", Count, "libsrt, pktRecvUniqueTotal";
+        /// Packets that were missing when a later one came.
+        PKT_RCV_LOSS = "pkt_rcv_loss", Count, "libsrt, pktRcvLossTotal";
+        /// Packets that came marked as sent again, needed or not.
+        PKT_RCV_RETRANS = "pkt_rcv_retrans", Count, "libsrt, pktRcvRetrans";
+        /// Of the missing packets, those that came in time because they were sent again.
+        PKT_RCV_RECOVERED = "pkt_rcv_recovered", Count, "";
+        /// Of the missing packets, those that came in time by themselves: the network had reordered
+        /// them.
+        PKT_RCV_REORDERED = "pkt_rcv_reordered", Count, "";
+        /// Of the missing packets, those that were given up, because the latency was over: they
+        /// are lost to the player.
+        PKT_RCV_DROP = "pkt_rcv_drop", Count, "libsrt, pktRcvDropTotal";
+        /// Packets that came after they had been given up.
+        PKT_RCV_BELATED = "pkt_rcv_belated", Count, "libsrt, pktRcvBelated";
+        /// Packets that came more than once.
+        PKT_RCV_DUPLICATE = "pkt_rcv_duplicate", Count, "";
+        /// Packets that were refused, because they were too far ahead of the others.
+        PKT_RCV_BEYOND_WINDOW = "pkt_rcv_beyond_window", Count, "";
+        /// Packets that came in time and cannot be decrypted.
+        PKT_RCV_UNDECRYPT = "pkt_rcv_undecrypt", Count, "libsrt, pktRcvUndecryptTotal";
+        /// Datagrams that are no packets of SRT, or are for another socket.
+        PKT_MALFORMED = "pkt_malformed", Count, "SRT, 3";
+        /// Acknowledgements sent.
+        PKT_SENT_ACK = "pkt_sent_ack", Count, "libsrt, pktSentACKTotal";
+        /// Loss reports sent, by which missing packets are asked for.
+        PKT_SENT_NAK = "pkt_sent_nak", Count, "libsrt, pktSentNAKTotal";
+        /// Data packets that left, retransmissions included, of clients that publish. What is sent
+        /// is counted once a second.
+        PKT_SENT = "pkt_sent", Count, "libsrt, pktSentTotal";
+        /// Of these, the ones that left for the first time.
+        PKT_SENT_UNIQUE = "pkt_sent_unique", Count, "libsrt, pktSentUniqueTotal";
+        /// Data packets that were sent again because the server asked for them.
+        PKT_RETRANS = "pkt_retrans", Count, "libsrt, pktRetransTotal";
+        /// Packets that the server reported as lost, as often as it did.
+        PKT_SND_LOSS = "pkt_snd_loss", Count, "libsrt, pktSndLossTotal";
+        /// Packets that were dropped unacknowledged, because their latency was over.
+        PKT_SND_DROP = "pkt_snd_drop", Count, "libsrt, pktSndDropTotal";
+        /// Acknowledgements that came.
+        PKT_RECV_ACK = "pkt_recv_ack", Count, "libsrt, pktRecvACKTotal";
+        /// Loss reports that came.
+        PKT_RECV_NAK = "pkt_recv_nak", Count, "libsrt, pktRecvNAKTotal";
+        /// Packets of media that were due and never left: no room in the buffer of what is not
+        /// acknowledged, or in the network stack.
+        NOT_TAKEN = "not_taken", Count, "";
+        /// Bytes of media that left for the first time.
+        SENT_BYTES = "sent_bytes", Bytes, "libsrt, byteSentUniqueTotal";
+        /// Bytes that left, with the headers of SRT, UDP and IP, retransmissions included.
+        SENT_WIRE_BYTES = "sent_wire_bytes", Bytes, "";
+    }
+    gauges {}
+    distributions {
+        /// The round-trip time as SRT measures it, smoothed, of each client once a second: from an
+        /// acknowledgement to its answer, or as the server states it to who publishes.
+        RTT = "rtt", Seconds, "SRT, 4.10; libsrt, msRTT";
+        /// The latency that client and server agreed upon.
+        AGREED_LATENCY = "agreed_latency", Seconds, "SRT, 4.5; libsrt, msRcvTsbPdDelay";
+        /// How long before it was due a packet came that was sent again in time: what is left of the
+        /// latency.
+        RECOVERY_MARGIN = "recovery_margin", Seconds, "";
+        /// How long after it was due a packet came that was given up.
+        BELATED_BY = "belated_by", Seconds, "libsrt, pktRcvAvgBelatedTime";
+        /// What waits to be sent or acknowledged, from its oldest to its youngest packet, of each
+        /// client that publishes, once a second.
+        SND_BUFFER = "snd_buffer", Seconds, "libsrt, msSndBuf";
+    }
+    derived {
+        /// Share of the expected packets that did not come in time: the loss that is left after
+        /// retransmission.
+        "pkt_loss", Ratio, "", LossRatio(PKT_RCV_EXPECTED, PKT_RECV_UNIQUE);
+        /// Media sent, over all streams that the population publishes.
+        "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
+        /// The same with retransmissions and headers.
+        "sent_wire_bitrate", BitsPerSecond, "", Rate(SENT_WIRE_BYTES, 8);
+    }
+    table {
+        TableColumn::smaller("pkt_loss", "pkt_loss", Statistic::Value, ["lost", "in SRT"]);
+        TableColumn::smaller("pkt_rcv_retrans", "pkt_rcv_retrans", Statistic::Value, ["sent", "again"]);
+    }
+    summary {
+        super::summary::PUBLISHED;
+        super::summary::NO_MEDIA;
+        summary::MEDIA;
+        super::summary::PACKETS;
+        summary::STARTUP;
+        super::summary::STREAM;
+    }
+}

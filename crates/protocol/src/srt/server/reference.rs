@@ -1,0 +1,237 @@
+//! The reference server as `serve srt` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::Catalogue;
+use measure::human::{count, plural};
+use measure::units::{BitRate, TimeSpan};
+use serde::Serialize;
+
+use super::{ServedClient, Server, ServerConfig, ServerFaults};
+use crate::media::source::SourceConfig;
+use crate::reference::{
+    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
+    line, parses,
+};
+use crate::session::{self, Record};
+use crate::srt::config;
+use crate::srt::crypto::Passphrase;
+use crate::srt::url::DEFAULT_PORT;
+
+/// The reference server.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "SRT: plays a transport stream under any stream id, and passes on what clients publish",
+    flags: FLAGS,
+    own_files: false,
+    read,
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "UDP port to listen on; 0 for any that is free",
+        )
+        .default("9000"),
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Listed),
+        Flag::new(
+            Media,
+            "streams",
+            Takes::Number("NUMBER", 1, 100_000),
+            "How many streams there are, beside those that clients publish: stream1, stream2 and \
+             so on [default: any stream id is one, and none]",
+        ),
+        Flag::new(
+            Media,
+            "bitrate",
+            Takes::Text("RATE", parses::<BitRate>),
+            "Bit rate of the transport stream",
+        )
+        .default("2Mbps"),
+        Flag::new(
+            Media,
+            "length",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "Length of the media [default: endless]",
+        ),
+        Flag::new(
+            Service,
+            "latency",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "The least latency that is agreed to",
+        )
+        .default("120ms"),
+        Flag::new(
+            Service,
+            "passphrase",
+            Takes::Text("WORDS", |text| match Passphrase::new(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }),
+            "The passphrase that callers need [default: nothing is encrypted]",
+        ),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Do something wrong on purpose, several times if need be: handshake=silent (or \
+             unfinished, malformed), reject=2404 (or another code), lose=1% (of the packets that \
+             are sent first), lose-again=10% (of retransmissions), duplicate=1%, reorder=1%, \
+             corrupt=1%, stall=5s+1s, stop=5s (no more media comes), silent=5s (nothing comes), \
+             close=5s",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of everything random",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was done for each connection to this file, as lines of JSON",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let mut faults = ServerFaults::default();
+    for text in flags.all("fault") {
+        faults.add(text)?;
+    }
+    let TimeSpan(latency) = flags.value("latency");
+    if latency > Duration::from_millis(config::LATENCY_MAX_MS) {
+        let most = config::LATENCY_MAX_MS;
+        return Err(format!("--latency is at most {most}ms"));
+    }
+    let source = SourceConfig {
+        bitrate: flags.get("bitrate"),
+        ..SourceConfig::default()
+    };
+    config::check_source(&source)?;
+    let passphrase = flags.text("passphrase").map(Passphrase::new);
+    Ok(Box::new(ServerConfig {
+        source,
+        streams: flags.get("streams"),
+        length: flags.get("length").map(|TimeSpan(length)| length),
+        latency,
+        passphrase: passphrase.transpose().map_err(|error| error.to_string())?,
+        faults,
+        seed: flags.value("seed"),
+        ..ServerConfig::default()
+    }))
+}
+
+impl Settings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        let config = ServerConfig {
+            wall_clock,
+            ..*self
+        };
+        Ok(Box::new(Server::new(config)?))
+    }
+}
+
+impl Serve for Server {
+    fn catalogue(&self) -> Catalogue {
+        Server::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, _tls: bool) -> String {
+        format!("srt://{address}?streamid=stream1")
+    }
+
+    fn endpoint(&self, worker: u32) -> Option<Box<dyn session::Endpoint>> {
+        Some(Server::endpoint(self, worker))
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Served::default())
+    }
+}
+
+/// What the server did, for all connections together: the last line of its report.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Served {
+    /// Connections that are over.
+    connections: u64,
+    /// Those of them that were rejected.
+    rejected: u64,
+    /// Those of them that published.
+    published: u64,
+    /// Packets sent for the first time to those that played, and those left out on purpose.
+    sent: u64,
+    /// Packets sent again.
+    sent_again: u64,
+    /// Packets left out on purpose when they were to be sent first, and when again.
+    left_out: u64,
+    /// Packets of publishers that came in time.
+    received: u64,
+    /// Packets of publishers that were given up.
+    lost: u64,
+}
+
+impl Tally for Served {
+    fn second(&mut self, _: Second<'_>) -> Option<String> {
+        None
+    }
+
+    fn done(&mut self, done: Record) -> Option<String> {
+        let client = done.take::<ServedClient>()?;
+        self.connections += 1;
+        self.rejected += u64::from(client.rejected.is_some());
+        self.published += u64::from(client.published);
+        self.sent += client.sent.first;
+        self.sent_again += client.sent.again;
+        self.left_out += client.wrongs.left_out + client.wrongs.left_out_again;
+        if let Some(receiver) = &client.receiver {
+            self.received += receiver.pkt_recv_unique;
+            self.lost += receiver.pkt_rcv_drop;
+        }
+        Some(line(client.as_ref()))
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "{} to their end, {} rejected, {} of publishers: {} packets sent, {} sent again, {} \
+             left out; {} received, {} lost",
+            plural(self.connections as f64, "connection", "connections"),
+            count(self.rejected as f64),
+            count(self.published as f64),
+            count(self.sent as f64),
+            count(self.sent_again as f64),
+            count(self.left_out as f64),
+            count(self.received as f64),
+            count(self.lost as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![format!("served {}", self.so_far())]
+    }
+
+    fn last_line(&self) -> String {
+        line(&serde_json::json!({ "served": self }))
+    }
+}
+
+const _: () = assert!(DEFAULT_PORT == 9000);

@@ -1,0 +1,568 @@
+//! A session of the reference server: it accepts or rejects one caller, and sends to it or takes in
+//! what it publishes.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::flow::{Media, ServedFlow, after};
+use super::published::{Refusal, topic};
+use super::{ServedClient, Shared};
+use crate::mix::mix;
+use crate::session::{
+    ChannelId, Context, Datagram, FlowId, Input, Outcome, Output, Record, Session,
+};
+use crate::srt::arq::TsbpdConfig;
+use crate::srt::arq::flow::{SrtFlow, SrtTsFlow, TsFlowSettings};
+use crate::srt::arq::liveness::{Liveness, PEER_IDLE};
+use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
+use crate::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
+use crate::srt::codec::handshake::{Extension, Rejection};
+use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Packet};
+use crate::srt::codec::stream_id::StreamId;
+use crate::srt::crypto::Decryptor;
+use crate::srt::handshake::{Negotiated, Request, Responder, Settings};
+use crate::srt::in_order::InOrder;
+use crate::srt::seq::{SeqNumber, SocketClock};
+use crate::srt::url;
+
+/// The channel that an endpoint's session has from its beginning.
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// Why a caller is rejected where there are as many as may be.
+pub(super) const NO_ROOM: Rejection = Rejection::RESOURCE;
+
+/// How much more than the media is sent for the sake of retransmissions, in percent.
+const OVERHEAD: u32 = 25;
+
+/// Said of a stream that has more, and of one that is over.
+const MORE: &str = "more";
+const OVER: &str = "over";
+
+/// How long beyond the latency what was sent may take to be played, at the end.
+const REST: Duration = Duration::from_millis(200);
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct ServerSession {
+    shared: Arc<Shared>,
+    /// Until it is accepted or rejected.
+    request: Option<Box<Request>>,
+    socket_id: u32,
+    number: u64,
+    clock: SocketClock,
+    peer: u32,
+    responder: Option<Responder>,
+    liveness: Liveness,
+    role: Role,
+    /// When media began.
+    began: Time,
+    /// Whether no more media is sent, and until when it may take to come.
+    finishing: Option<Time>,
+    /// Whether a fault has stopped the media.
+    stopped: bool,
+    over: bool,
+    done: ServedClient,
+}
+
+/// What is done for the caller.
+#[derive(Debug)]
+enum Role {
+    None,
+    Sends(Sending),
+    TakesIn(Box<Taking>),
+}
+
+#[derive(Debug)]
+struct Sending {
+    flow: FlowId,
+    latency: Duration,
+    /// Of what another publishes: its name and number, and the next payload.
+    relay: Option<(String, usize, u64)>,
+}
+
+#[derive(Debug)]
+struct Taking {
+    receiver: Receiver,
+    decryptor: Option<Decryptor>,
+    order: InOrder,
+    name: String,
+    index: usize,
+}
+
+impl ServerSession {
+    /// For a caller that has shown where it is.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        request: Box<Request>,
+        socket_id: u32,
+        number: u64,
+    ) -> ServerSession {
+        ServerSession {
+            done: ServedClient {
+                connection: number,
+                stream_id: request.stream_id().map(StreamId::to_string),
+                ..ServedClient::default()
+            },
+            shared,
+            request: Some(request),
+            socket_id,
+            number,
+            clock: SocketClock::new(Time::ZERO),
+            peer: 0,
+            responder: None,
+            liveness: Liveness::new(Time::ZERO, PEER_IDLE),
+            role: Role::None,
+            began: Time::ZERO,
+            finishing: None,
+            stopped: false,
+            over: false,
+        }
+    }
+
+    fn seed(&self, of: u64) -> u64 {
+        mix(&[self.shared.config.seed, 3, self.number, of])
+    }
+
+    fn stream_id(&self) -> &str {
+        self.done.stream_id.as_deref().unwrap_or_default()
+    }
+
+    /// Why the caller gets nothing, where it does not.
+    fn refusal(&self, published: &Option<Result<usize, Refusal>>, name: &str) -> Option<Rejection> {
+        if let Some(rejection) = self.shared.config.faults.reject {
+            return Some(rejection);
+        }
+        match published {
+            Some(Err(Refusal::Taken)) => return Some(Rejection::CONFLICT),
+            Some(Err(Refusal::Full)) => return Some(NO_ROOM),
+            Some(Ok(_)) => return None,
+            None => {}
+        }
+        let streams = self.shared.config.streams?;
+        let number = name.strip_prefix("stream").and_then(|n| n.parse().ok());
+        let is_one = number.is_some_and(|number: u32| (1..=streams).contains(&number));
+        let is_live = self.shared.published.join(name);
+        if let Some((_, index)) = is_live {
+            self.shared.published.leave(name, index);
+        }
+        (!is_one && is_live.is_none()).then_some(Rejection::NOTFOUND)
+    }
+
+    /// Accepts the caller or rejects it.
+    fn decide(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        self.done.remote = remote.map(|remote| remote.to_string());
+        let name = url::resource(self.stream_id());
+        let publishes = url::publishes(self.stream_id());
+        let begun = publishes.then(|| self.shared.published.begin(&name));
+        if let Some(rejection) = self.refusal(&begun, &name) {
+            let now = cx.now;
+            cx.transmit(CHANNEL, None, |out| request.reject(rejection, now, out));
+            if let Some(Ok(_)) = begun {
+                self.shared.published.end(&name);
+            }
+            return self.rejected(cx, rejection);
+        }
+        self.clock = SocketClock::new(cx.now);
+        let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let settings = Settings {
+            receive_latency: self.shared.config.latency,
+            send_latency: self.shared.config.latency,
+            secret: self.shared.secret(),
+            // A listener takes the caller's number.
+            ..Settings::live(
+                self.socket_id,
+                SeqNumber::new(0),
+                self.clock,
+                ip,
+                self.seed(1),
+            )
+        };
+        let mut answer = Vec::new();
+        let accepted = request.accept(&settings, cx.now, &mut answer);
+        cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
+        let (negotiated, responder) = match accepted {
+            Ok(accepted) => accepted,
+            Err(failure) => {
+                if let Some(Ok(_)) = begun {
+                    self.shared.published.end(&name);
+                }
+                return self.rejected(cx, failure.rejection());
+            }
+        };
+        self.peer = negotiated.peer_socket_id;
+        self.responder = Some(responder);
+        self.liveness = Liveness::new(cx.now, PEER_IDLE);
+        self.began = cx.now;
+        match begun {
+            Some(Ok(index)) => self.take_in(negotiated, name, index),
+            _ => self.send(cx, negotiated, name, remote),
+        }
+    }
+
+    fn rejected(&mut self, cx: &mut Context<'_>, rejection: Rejection) {
+        self.done.rejected = Some(rejection.to_string());
+        self.end(cx, Outcome::Completed);
+    }
+
+    fn take_in(&mut self, negotiated: Negotiated, name: String, index: usize) {
+        self.done.published = true;
+        let first = negotiated.peer_initial_sequence;
+        let tsbpd = TsbpdConfig {
+            reference: negotiated.reference,
+            timestamp: negotiated.timestamp,
+            latency: negotiated.receive_latency,
+        };
+        let config = ReceiverConfig::live(first, self.peer, self.clock, tsbpd);
+        self.role = Role::TakesIn(Box::new(Taking {
+            receiver: Receiver::new(config),
+            decryptor: negotiated.decryptor,
+            order: InOrder::new(first),
+            name,
+            index,
+        }));
+    }
+
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        negotiated: Negotiated,
+        name: String,
+        remote: Option<SocketAddr>,
+    ) {
+        let shared = self.shared.clone();
+        let joined = shared.published.join(&name);
+        let latency = negotiated.send_latency;
+        let config =
+            SenderConfig::live(negotiated.initial_sequence, self.peer, self.clock, latency);
+        let mut sender = Sender::new(SenderConfig {
+            bandwidth: match joined {
+                Some(_) => Bandwidth::Unlimited,
+                None => Bandwidth::Input {
+                    least: shared.looped.bits_per_second(),
+                    overhead_percent: OVERHEAD,
+                },
+            },
+            flow_window: negotiated.flow_window,
+            ..config
+        });
+        if let Some(encryptor) = negotiated.encryptor {
+            sender.set_cipher(Box::new(encryptor));
+        }
+        let media = match joined {
+            Some(_) => Media::Relayed(Box::new(SrtFlow::new(sender))),
+            None => {
+                let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+                let settings = TsFlowSettings {
+                    looped: shared.looped.clone(),
+                    place: remote.unwrap_or(nowhere),
+                    source: self.seed(2),
+                    wall_clock: shared.config.wall_clock,
+                    length: shared.config.length,
+                };
+                let mut flow = SrtTsFlow::new(settings, sender);
+                flow.start(cx.now);
+                Media::Made(Box::new(flow))
+            }
+        };
+        let faults = shared.config.faults.flow;
+        let flow = ServedFlow::new(media, faults, cx.now, self.seed(3));
+        let flow = cx.flows.insert(flow);
+        cx.out.push_back(Output::StartFlow {
+            flow,
+            channel: CHANNEL,
+        });
+        let relay = joined.map(|(next, index)| {
+            let topic = topic(index);
+            cx.out.push_back(Output::Listen { topic });
+            (name, index, next)
+        });
+        self.role = Role::Sends(Sending {
+            flow,
+            latency,
+            relay,
+        });
+    }
+
+    fn header(&self, now: Time) -> ControlHeader {
+        ControlHeader {
+            timestamp: self.clock.timestamp(now),
+            destination: self.peer,
+        }
+    }
+
+    fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+        let Ok(packet) = Packet::parse(datagram.bytes) else {
+            self.done.malformed += 1;
+            return;
+        };
+        self.liveness.heard(datagram.at);
+        match packet {
+            Packet::Data(header, payload) => self.data(cx, &header, payload, datagram.at),
+            Packet::Control(_, Control::Shutdown) => self.end(cx, Outcome::Completed),
+            Packet::Control(_, Control::Handshake(_)) => {
+                let mut answer = Vec::new();
+                if let Some(responder) = &self.responder {
+                    responder.handle(datagram.bytes, cx.now, &mut answer);
+                }
+                cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
+            }
+            Packet::Control(header, control) => {
+                self.control(cx, &control, header.timestamp, datagram.at);
+            }
+        }
+    }
+
+    fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, timestamp: u32, at: Time) {
+        let header = self.header(cx.now);
+        match &mut self.role {
+            Role::None => {}
+            Role::Sends(sending) => cx.flows.with(sending.flow, |flow: &mut ServedFlow| {
+                flow.sender().control(control, at);
+            }),
+            Role::TakesIn(taking) => {
+                if let Control::UserDefined {
+                    subtype: Extension::KM_REQUEST,
+                    cif,
+                    ..
+                } = *control
+                    && let Some(decryptor) = &mut taking.decryptor
+                {
+                    let mut reply = Vec::new();
+                    decryptor.key_request(cif, &mut reply);
+                    let reply = Control::UserDefined {
+                        subtype: Extension::KM_RESPONSE,
+                        info: 0,
+                        cif: &reply,
+                    };
+                    cx.transmit(CHANNEL, None, |out| reply.write(header, out));
+                }
+                taking.receiver.control(control, timestamp, at);
+            }
+        }
+    }
+
+    fn data(&mut self, cx: &mut Context<'_>, header: &DataHeader, payload: &[u8], at: Time) {
+        let Role::TakesIn(taking) = &mut self.role else {
+            return;
+        };
+        if !matches!(
+            taking.receiver.data(header, payload, at),
+            Verdict::New { .. }
+        ) {
+            return;
+        }
+        let payload = match &mut taking.decryptor {
+            None => payload,
+            Some(decryptor) => match decryptor.open(header, payload) {
+                Ok(payload) => payload,
+                Err(_) => {
+                    self.done.undecryptable += 1;
+                    return;
+                }
+            },
+        };
+        let (published, name, media) = (&self.shared.published, &taking.name, &mut self.done.media);
+        let mut wanted = false;
+        let mut pass_on = |payload: &[u8], _| {
+            *media += 1;
+            wanted |= published.push(name, payload);
+        };
+        taking.order.put(header.sequence, at, payload, &mut pass_on);
+        let given_up = taking.receiver.acknowledged();
+        taking.order.give_up(given_up, at, &mut pass_on);
+        if wanted {
+            say(cx, taking.index, MORE);
+        }
+    }
+
+    /// There is more of the stream that is passed on, or it is over.
+    fn told(&mut self, cx: &mut Context<'_>, message: &str) {
+        let Role::Sends(Sending {
+            flow,
+            relay: Some((name, _, next)),
+            ..
+        }) = &mut self.role
+        else {
+            return;
+        };
+        let (payloads, end) = self.shared.published.take(name, *next);
+        *next = end;
+        let (now, media) = (cx.now, &mut self.done.media);
+        cx.flows.with(*flow, |flow: &mut ServedFlow| {
+            for payload in payloads {
+                *media += 1;
+                // The sender counts what it does not take.
+                let _ = flow.sender().push(now, payload);
+            }
+        });
+        if message == OVER {
+            self.finish(cx, Time::NEVER);
+        }
+    }
+
+    /// Sends no more media, and waits until what was sent has been played, but not beyond `until`.
+    /// Says whether there is anything to wait for.
+    fn finish(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
+        let Role::Sends(sending) = &self.role else {
+            return false;
+        };
+        if self.finishing.is_none() {
+            cx.flows
+                .with(sending.flow, |flow: &mut ServedFlow| flow.finish());
+            self.finishing = Some((cx.now + sending.latency + REST).min(until));
+        }
+        true
+    }
+
+    /// Does what is due.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        let (now, faults) = (cx.now, self.shared.config.faults);
+        let header = self.header(now);
+        match &mut self.role {
+            Role::None => return,
+            Role::Sends(sending) => {
+                let flow = sending.flow;
+                loop {
+                    let mut answer = Vec::new();
+                    let more = cx.flows.with(flow, |flow: &mut ServedFlow| {
+                        flow.sender().write_next(now, &mut answer)
+                    });
+                    if !more {
+                        break;
+                    }
+                    cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
+                }
+                let stops = after(self.began, faults.stop_after);
+                let stops = stops.min(after(self.began, faults.silent_after));
+                // What is asked for again does not come either.
+                if now >= stops && !std::mem::replace(&mut self.stopped, true) {
+                    cx.out.push_back(Output::StopFlow { flow });
+                }
+            }
+            Role::TakesIn(taking) => loop {
+                let mut more = false;
+                cx.transmit(CHANNEL, None, |out| {
+                    more = taking.receiver.write_next(now, out);
+                });
+                if !more {
+                    break;
+                }
+                self.liveness.said(now);
+            },
+        }
+        let silent = now >= after(self.began, faults.silent_after);
+        if self.liveness.keepalive(now) && !silent {
+            cx.transmit(CHANNEL, None, |out| Control::KeepAlive.write(header, out));
+        }
+        let is_over = now >= after(self.began, faults.close_after)
+            || self.finishing.is_some_and(|until| now >= until);
+        if self.liveness.is_lost(now) {
+            self.end(cx, Outcome::Completed);
+        } else if is_over {
+            self.shut_down(cx, Outcome::Completed);
+        }
+    }
+
+    fn shut_down(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if !matches!(self.role, Role::None) {
+            let header = self.header(cx.now);
+            cx.transmit(CHANNEL, None, |out| Control::Shutdown.write(header, out));
+        }
+        self.end(cx, outcome);
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        match std::mem::replace(&mut self.role, Role::None) {
+            Role::None => {}
+            Role::Sends(sending) => {
+                let flow = sending.flow;
+                cx.out.push_back(Output::StopFlow { flow });
+                let mut flow: Box<ServedFlow> = cx.flows.take(flow);
+                self.done.sent = flow.left_so_far();
+                self.done.wrongs = flow.wrongs();
+                let counted = flow.sender().statistics();
+                if sending.relay.is_none() {
+                    self.done.media = counted.pkt_sent_unique;
+                }
+                self.done.sender = Some(Box::new(counted));
+                if let Some((name, index, _)) = sending.relay {
+                    self.shared.published.leave(&name, index);
+                }
+            }
+            Role::TakesIn(mut taking) => {
+                taking.receiver.finish(cx.now);
+                self.done.receiver = Some(Box::new(taking.receiver.statistics()));
+                say(cx, taking.index, OVER);
+                self.shared.published.end(&taking.name);
+            }
+        }
+        self.finishing = None;
+        self.over = true;
+        let done = std::mem::take(&mut self.done);
+        cx.out.push_back(Output::Record(Record::new(done)));
+        cx.out.push_back(Output::Ended(outcome));
+        self.responder = None;
+        self.peer = 0;
+    }
+}
+
+/// Says something of a stream to those that play it.
+fn say(cx: &mut Context<'_>, index: usize, message: &str) {
+    cx.out.push_back(Output::Tell {
+        topic: topic(index),
+        message: message.into(),
+    });
+}
+
+impl Session for ServerSession {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Opened { remote, .. } => self.decide(cx, remote),
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    if matches!(self.role, Role::None) {
+                        return;
+                    }
+                    self.datagram(cx, datagram);
+                }
+            }
+            Input::Told { message, .. } => self.told(cx, message),
+            // All of a stream of a certain length was acknowledged, or is too late.
+            Input::FlowEnded { .. } => {
+                self.finish(cx, Time::NEVER);
+            }
+            Input::Stop { until } => {
+                let waits = until > cx.now && self.finish(cx, until);
+                if !waits && !self.over {
+                    self.shut_down(cx, Outcome::Stopped);
+                }
+            }
+            _ => {}
+        }
+        self.look(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let faults = &self.shared.config.faults;
+        let own = match &self.role {
+            Role::None => return None,
+            Role::Sends(_) => self.finishing.unwrap_or(Time::NEVER),
+            Role::TakesIn(taking) => taking.receiver.due(),
+        };
+        let due = own.min(self.liveness.due());
+        let due = due.min(after(self.began, faults.close_after));
+        let stops = after(self.began, faults.stop_after);
+        let stops = stops.min(after(self.began, faults.silent_after));
+        let sends = matches!(self.role, Role::Sends(_));
+        Some(match sends && !self.stopped {
+            true => due.min(stops),
+            false => due,
+        })
+    }
+}

@@ -116,6 +116,30 @@ impl SourceConfig {
     }
 }
 
+/// Media that is made, with what is usual where nothing is written.
+impl SourceConfig {
+    pub(crate) fn made_bitrate(&self) -> u64 {
+        self.bitrate.unwrap_or(BitRate(1_000_000)).0
+    }
+
+    pub(crate) fn made_frame_rate(&self) -> FrameRate {
+        self.frame_rate.unwrap_or(FrameRate::whole(25))
+    }
+
+    pub(crate) fn made_gop(&self) -> u32 {
+        let rate = self.made_frame_rate();
+        let two_seconds = (2 * rate.numerator()).div_ceil(rate.denominator());
+        self.gop.unwrap_or(two_seconds.max(1))
+    }
+
+    pub(crate) fn made_form(&self) -> PictureForm {
+        PictureForm {
+            size: self.size.map(|size| (size.width, size.height)),
+            profile: self.profile.unwrap_or_default().into(),
+        }
+    }
+}
+
 /// Media to publish, made once and shared by all that publish it.
 #[derive(Clone, Debug)]
 pub struct MediaSource {
@@ -144,17 +168,12 @@ impl MediaSource {
 }
 
 fn made(config: &SourceConfig) -> Result<Vec<Arc<Clip>>, String> {
-    let rate = config.frame_rate.unwrap_or(FrameRate::whole(25));
-    let two_seconds = (2 * rate.numerator()).div_ceil(rate.denominator()).max(1);
     let video = Clip::coded_video(&H264Settings {
-        bits_per_second: config.bitrate.unwrap_or(BitRate(1_000_000)).0,
-        frame_rate: rate,
-        gop: config.gop.unwrap_or(two_seconds),
+        bits_per_second: config.made_bitrate(),
+        frame_rate: config.made_frame_rate(),
+        gop: config.made_gop(),
         mtu: config.mtu,
-        form: PictureForm {
-            size: config.size.map(|size| (size.width, size.height)),
-            profile: config.profile.unwrap_or_default().into(),
-        },
+        form: config.made_form(),
     })
     .map_err(|error| error.to_string())?;
     let mut clips = vec![Arc::new(video)];

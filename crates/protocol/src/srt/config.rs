@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::units::{BitRate, TimeSpan};
 use mediagen::ts::looped_stream::{LoopedStream, RATE_MIN};
+use mediagen::ts::synthetic::Programme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +15,6 @@ use crate::media::source::SourceConfig;
 
 /// The longest latency: a handshake has 16 bits for it.
 pub(super) const LATENCY_MAX_MS: u64 = 65_535;
-
-/// The bit rate of media that is made, where none is written.
-const BITRATE: BitRate = BitRate(1_000_000);
 
 /// How a connection comes about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -127,8 +125,9 @@ pub struct ClientConfig {
     /// with `peer_shutdown`) or `complete`.
     pub at_shutdown: AtShutdown,
     /// What the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for all
-    /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. Made, it is
-    /// video of 1 Mb/s, with time codes. Default: nothing, they play.
+    /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. `bitrate` is
+    /// that of the stream; what is made has a time code in each packet, and with `audio: true`
+    /// silence in AAC of 192 kb/s. Default: nothing, they play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<SourceConfig>,
     /// The most that a client sends, retransmissions included, of clients that publish. Default: by
@@ -217,11 +216,6 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
     source.check()?;
     let usual = SourceConfig::default();
     for (key, written) in [
-        ("frame_rate", source.frame_rate.is_some()),
-        ("gop", source.gop.is_some()),
-        ("size", source.size.is_some()),
-        ("profile", source.profile.is_some()),
-        ("audio", source.audio.is_some()),
         ("mtu", source.mtu != usual.mtu),
         ("pacing", source.pacing != Pacing::AtOnce),
     ] {
@@ -230,6 +224,10 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
                 "`{key}` does not go with SRT, which sends a transport stream; take it out"
             ));
         }
+    }
+    if source.file.is_some() && source.audio.is_some() {
+        let text = "a transport stream is published as it is; take `audio` out";
+        return Err(text.to_owned());
     }
     match source.bitrate {
         Some(BitRate(rate)) if rate < RATE_MIN => {
@@ -245,11 +243,19 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
 /// # Errors
 /// No stream can be made by the settings, or out of the file; the text says why.
 pub(super) fn stream(source: &SourceConfig, file: Option<&[u8]>) -> Result<LoopedStream, String> {
-    let rate = source.bitrate.map(|BitRate(rate)| rate);
     match file {
-        Some(bytes) => LoopedStream::of_file(bytes, rate).map_err(|error| error.to_string()),
+        Some(bytes) => {
+            let rate = source.bitrate.map(|BitRate(rate)| rate);
+            LoopedStream::of_file(bytes, rate).map_err(|error| error.to_string())
+        }
         None => {
-            let made = LoopedStream::synthetic(rate.unwrap_or(BITRATE.0));
+            let made = LoopedStream::programme(&Programme {
+                rate: source.made_bitrate(),
+                frame_rate: source.made_frame_rate(),
+                gop: source.made_gop(),
+                form: source.made_form(),
+                audio: source.audio.unwrap_or(false),
+            });
             made.map_err(|error| error.to_string())
         }
     }
@@ -282,7 +288,8 @@ mod tests {
             (r#"{"stream_id":""}"#, "stream_id"),
             (r#"{"overhead":4}"#, "overhead"),
             (r#"{"max_bandwidth":"2Mbps"}"#, "max_bandwidth"),
-            (r#"{"publish":{"gop":5}}"#, "publish"),
+            (r#"{"publish":{"mtu":500}}"#, "publish"),
+            (r#"{"publish":{"file":"a.ts","audio":false}}"#, "publish"),
             (r#"{"publish":{"bitrate":"100kbps"}}"#, "publish"),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");

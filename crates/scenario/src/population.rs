@@ -7,6 +7,7 @@ use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
+use protocol::url::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -166,6 +167,9 @@ pub(crate) fn read(
     let link = node
         .get("link")
         .and_then(|node| link_keys::read(node, &join(&path, "link"), problems));
+    if let (Some(_), Some(entry)) = (&link, node.entry("link")) {
+        check_urls(&urls, server, entry, problems);
+    }
     let shape = node
         .get("load")
         .and_then(|node| shape(node, &join(&path, "load"), problems));
@@ -222,6 +226,20 @@ pub(crate) fn read(
         link,
         config,
     })
+}
+
+/// Refuses URLs that lead past the link that the population has for itself.
+fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: &mut Vec<Problem>) {
+    let host = server.to_string();
+    let past = |url: &str| Parts::of(url).is_ok_and(|parts| parts.host != host);
+    if let Some((url, node)) = urls.iter().find(|(url, _)| past(url)) {
+        let text = format!("what `{}` leads to is not behind this link", shown(url));
+        problems.push(
+            Problem::new(&link.key_origin, text)
+                .other(&node.origin, "this URL")
+                .help("write `{server}` in `urls`: it is the server's address at the link's other end"),
+        );
+    }
 }
 
 /// Refuses a plan that is not through when the run ends: what it measures would be another one.

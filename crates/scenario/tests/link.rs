@@ -85,6 +85,20 @@ thresholds: ['far_downlink.lost == 0', 'uplink.lateness.p99 < 1ms']
     );
     let alone = alone.expect("it can be");
     assert_eq!((alone.network, alone.link), (Network::Veth, None));
+    let past = read(
+        &text
+            .replace("link: {rtt: 178ms}", "link: {rtt: 178ms}, protocol: rtsp")
+            .replace(
+                "far: {urls: ['rtsp://{server}/a']",
+                "far: {urls: ['rtsp://10.81.0.2/a']",
+            ),
+    );
+    let past = past.expect_err("its packets would pass the other link");
+    let problem = &past.problems()[0];
+    assert!(
+        problem.message().contains("not behind this link"),
+        "{problem:#?}"
+    );
     let taken = read(&text.replace("near:", "far_uplink:"));
     let taken = taken.expect_err("thresholds would not know which");
     let message = taken.problems()[0].message();

@@ -33,6 +33,12 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         let listed = sut::catalogue::find(name).map_err(Failure::bad)?;
         listed.entry.map_err(Failure::diagnostic)?;
     }
+    for scenario in scenarios(&plan) {
+        for placed in scenario?.links() {
+            let courses = placed.link.courses();
+            courses.map_err(|error| Failure::bad(format_args!("`link`: {error}")))?;
+        }
+    }
     if !arguments.offline {
         for server in servers(&plan)? {
             sut::check(&server).map_err(|error| masked(&first, error))?;
@@ -89,19 +95,23 @@ fn masked(scenario: &Scenario, error: impl std::fmt::Display) -> Failure {
     Failure::bad(scenario.secrets().mask(&error.to_string()))
 }
 
+/// The scenario of each of its runs, one at a time: there may be a thousand.
+fn scenarios(plan: &Plan) -> Box<dyn Iterator<Item = Result<Scenario, Failure>> + '_> {
+    match plan {
+        Plan::Run(scenario) => Box::new(std::iter::once(Ok(scenario.as_ref().clone()))),
+        Plan::Series(series) => {
+            let runs = (0..series.runs()).map(|run| series.scenario(run));
+            Box::new(runs.map(|run| run.map_err(Failure::diagnostic)))
+        }
+    }
+}
+
 /// The servers that its runs launch or watch, each once.
 fn servers(plan: &Plan) -> Result<Vec<Server>, Failure> {
     let mut servers: Vec<Server> = Vec::new();
-    let mut add = |scenario: Scenario| {
-        servers.extend(scenario.server.filter(|server| !servers.contains(server)));
-    };
-    match plan {
-        Plan::Run(scenario) => add(scenario.as_ref().clone()),
-        Plan::Series(series) => {
-            for run in 0..series.runs() {
-                add(series.scenario(run).map_err(Failure::diagnostic)?);
-            }
-        }
+    for scenario in scenarios(plan) {
+        let server = scenario?.server;
+        servers.extend(server.filter(|server| !servers.contains(server)));
     }
     Ok(servers)
 }

@@ -203,6 +203,23 @@ duration: 5s
 }
 
 #[test]
+fn a_trace_that_cannot_be_read_is_found_before_a_run() {
+    let folder = folder();
+    scenario(
+        folder.path(),
+        "link: { trace: trace.csv }
+clients: { viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 1 } } }
+duration: 1s",
+    );
+    let check = || run(folder.path(), ["check", "--offline", "link.yaml"]);
+    check().expect(104).names("trace.csv: ");
+    fs::write(folder.path().join("trace.csv"), "1,fast,,\n").expect("there is room");
+    check().expect(104).names("line 1: `fast` is no rate");
+    fs::write(folder.path().join("trace.csv"), "1,1e6,,\n").expect("there is room");
+    check().expect(0);
+}
+
+#[test]
 fn a_link_that_stood_still_makes_the_run_invalid() {
     if !may_make_links() {
         return;

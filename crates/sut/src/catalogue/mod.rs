@@ -30,7 +30,7 @@ pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 const FILES_MAX: usize = 1_000;
 
 /// Every entry that is a part of the program: the name of its file, and what is in it.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
     (
         "gstreamer.yaml",
@@ -57,6 +57,10 @@ const BUILT_IN: [(&str, &str); 9] = [
     (
         "nginx-rtmp.yaml",
         include_str!("../../catalogue/nginx-rtmp.yaml"),
+    ),
+    (
+        "srt-live-transmit.yaml",
+        include_str!("../../catalogue/srt-live-transmit.yaml"),
     ),
 ];
 

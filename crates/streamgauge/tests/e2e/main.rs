@@ -36,6 +36,7 @@ mod secure;
 mod send;
 mod series;
 mod servers;
+mod srt;
 mod starved;
 mod stopped_media;
 mod support;

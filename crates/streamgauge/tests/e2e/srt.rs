@@ -1,0 +1,291 @@
+//! SRT: what a reference server did is found exactly, and libsrt's own programs are played,
+//! published to and served.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+};
+
+/// A free UDP port.
+fn free_port() -> u16 {
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    socket.local_addr().expect("bound").port()
+}
+
+/// How many UDP sockets have that port, or are connected to it.
+fn sockets(port: u16, connected: bool) -> usize {
+    let table = fs::read_to_string("/proc/net/udp").expect("Linux has it");
+    let table_6 = fs::read_to_string("/proc/net/udp6").unwrap_or_default();
+    let end = format!(":{port:04X}");
+    let lines = table.lines().skip(1).chain(table_6.lines().skip(1));
+    let place = if connected { 2 } else { 1 };
+    lines
+        .filter(|line| {
+            let address = line.split_whitespace().nth(place);
+            address.is_some_and(|address| address.ends_with(&end))
+        })
+        .count()
+}
+
+fn wait_for_port(port: u16) {
+    wait_for("the port is bound", Duration::from_secs(20), || {
+        (sockets(port, false) > 0).then_some(())
+    });
+}
+
+/// The reference server on that port.
+fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
+    let mut command = streamgauge(["serve", "srt", "--port", &port.to_string()]);
+    command.args(["--report", "served.jsonl"]).args(with);
+    let server = Process::start(command, folder);
+    wait_for_port(port);
+    server
+}
+
+/// What it did for each connection.
+fn served(server: Process, folder: &Path) -> Vec<Value> {
+    server.signal("TERM");
+    server.finish(Duration::from_secs(10));
+    let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let lines = lines.map(|line| line.expect("a line of JSON"));
+    lines.filter(|line| line["connection"].is_u64()).collect()
+}
+
+fn sum(lines: &[Value], place: &str) -> u64 {
+    let counts = lines
+        .iter()
+        .filter_map(|line| line.pointer(place)?.as_u64());
+    counts.sum()
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).expect("the folder can be written to");
+}
+
+#[test]
+fn what_is_published_comes_whole_through_srt_live_transmit() {
+    if !have("srt-live-transmit") {
+        return;
+    }
+    let _media = a_little();
+    for (query, key_length) in [("", 16), ("&passphrase=hush-hush-hush", 32)] {
+        let folder = folder();
+        let (into, out) = (free_port(), free_port());
+        let mut command = Command::new("srt-live-transmit");
+        let listen = |port| format!("srt://127.0.0.1:{port}?mode=listener{query}");
+        command.args(["-q", &listen(into), &listen(out)]);
+        let relay = Process::start(command, folder.path());
+        wait_for_port(into);
+        wait_for_port(out);
+        let clients = |port, with: &str| {
+            format!(
+                "name: srt\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    {with}\n    \
+                 key_length: {key_length}\n    urls: [\"srt://127.0.0.1:{port}?latency=200{query}\"]\n    \
+                 load: {{ clients: 1, start: at_once }}\n"
+            )
+        };
+        write(
+            folder.path(),
+            "play.yaml",
+            &clients(out, "at_shutdown: complete"),
+        );
+        let publish = clients(into, "publish: { bitrate: 4Mbps }").replace("20s", "4s");
+        write(folder.path(), "publish.yaml", &publish);
+        let player = streamgauge(["run", "play.yaml", "--json", "play.json"]);
+        let player = Process::start(player, folder.path());
+        wait_for("the player is there", Duration::from_secs(20), || {
+            (sockets(out, true) > 0).then_some(())
+        });
+        let publisher = ["run", "publish.yaml", "--json", "publish.json"];
+        run(folder.path(), publisher).expect(0);
+        relay.signal("TERM");
+        player.finish(RUN_WITHIN).expect(0);
+        let report = |name: &str| Report::read(&folder.path().join(name));
+        let (sent, played) = (report("publish.json"), report("play.json"));
+        assert_eq!(played.clients("completed"), 1);
+        let count = |name: &str| number(played.metric(name));
+        let unique = number(sent.metric("pkt_sent_unique"));
+        // 380 packets a second.
+        assert!(unique > 1300, "{unique}");
+        for name in ["pkt_recv_unique", "expected", "received"] {
+            assert_eq!(count(name), unique, "{name} {query}");
+        }
+        for name in [
+            "continuity_errors",
+            "damaged",
+            "pkt_rcv_undecrypt",
+            "pkt_malformed",
+        ] {
+            assert_eq!(count(name), 0, "{name} {query}");
+        }
+        assert!(played.metric("datagram_delay")["p50"].as_f64() > Some(0.1));
+        assert_eq!(played.metric("agreed_latency")["p50"].as_f64(), Some(0.2));
+    }
+}
+
+#[test]
+fn every_packet_that_the_reference_server_leaves_out_is_found() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let server = serve(
+        folder.path(),
+        port,
+        &["--length", "4s", "--fault", "lose=3%"],
+    );
+    let scenario = format!(
+        "name: lossy\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
+         at_shutdown: complete\n    urls: [\"srt://localhost:{port}?streamid=one\"]\n    \
+         load: {{ clients: 5, start: at_once }}\n"
+    );
+    write(folder.path(), "run.yaml", &scenario);
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let served = served(server, folder.path());
+    let report = Report::read(&folder.path().join("out.json"));
+    report.tester_was_fit();
+    assert_eq!(report.clients("completed"), 5);
+    let count = |name: &str| number(report.metric(name));
+    let (media, left_out) = (sum(&served, "/media"), sum(&served, "/wrongs/left_out"));
+    assert!(media > 5 * 700 && left_out > 50, "{media} {left_out}");
+    assert_eq!(count("pkt_recv_unique"), media);
+    assert_eq!(count("received"), media);
+    assert_eq!(count("pkt_rcv_loss"), left_out);
+    assert_eq!(count("pkt_rcv_recovered"), left_out);
+    assert_eq!(count("pkt_rcv_drop"), 0);
+    assert_eq!(count("continuity_errors"), 0);
+    assert_eq!(count("pkt_rcv_retrans"), sum(&served, "/sent/again"));
+    assert_eq!(report.metric("recovery_margin")["count"], left_out);
+}
+
+#[test]
+fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
+    if !have("ffmpeg") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let server = serve(
+        folder.path(),
+        port,
+        &["--passphrase", "hush-hush-hush", "--streams", "1"],
+    );
+    let ffmpeg = |arguments: &[&str]| {
+        let mut command = Command::new("ffmpeg");
+        command
+            .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+            .args(arguments);
+        Process::start(command, folder.path())
+    };
+    let url = |id: &str| {
+        format!("srt://127.0.0.1:{port}?passphrase=hush-hush-hush&pkt_size=1316&streamid={id}")
+    };
+    let publisher = ffmpeg(&[
+        "-re",
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=s=320x180:r=25",
+        "-t",
+        "60",
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-g",
+        "25",
+        "-f",
+        "mpegts",
+        &url("publish:cam"),
+    ]);
+    let scenario = format!(
+        "name: cam\nduration: 4s\nclients:\n  viewers:\n    protocol: srt\n    \
+         urls: [\"{}\"]\n    load: {{ clients: 3, start: at_once }}\n",
+        url("read:cam")
+    );
+    write(folder.path(), "run.yaml", &scenario);
+    // What is not published is not there.
+    wait_for("ffmpeg publishes", Duration::from_secs(20), || {
+        let url = url("read:cam");
+        let arguments = [
+            "load", &url, "-c", "1", "-d", "1s", "--json", "try.json", "--force",
+        ];
+        let tried = Process::start(streamgauge(arguments), folder.path());
+        tried.finish(RUN_WITHIN);
+        let report = Report::read(&folder.path().join("try.json"));
+        (report.failures("stream_not_found") == 0).then_some(())
+    });
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    publisher.signal("TERM");
+    publisher.finish(RUN_WITHIN);
+    // What is played is decoded: errors in it are said.
+    let player = ffmpeg(&["-i", &url("stream1"), "-t", "2", "-f", "null", "-"]);
+    let played = player.finish(RUN_WITHIN).expect(0);
+    assert_eq!(played.stderr, "");
+    let report = Report::read(&folder.path().join("out.json"));
+    let count = |name: &str| number(report.metric(name));
+    assert_eq!((count("continuity_errors"), count("pkt_rcv_drop")), (0, 0));
+    // Unstamped: it is ffmpeg's own.
+    assert_eq!(count("expected"), 0);
+    assert!(count("non_null_packets") > 1000);
+    let served = served(server, folder.path());
+    let published = served.iter().find(|line| line["published"] == true);
+    let published = published.expect("ffmpeg published");
+    let unique = number(&published["receiver"]["pktRecvUnique"]);
+    assert_eq!(number(&published["media"]), unique);
+    assert_eq!(number(&published["undecryptable"]), 0);
+    let text = fs::read(folder.path().join("out.json")).expect("it is there");
+    assert!(!String::from_utf8_lossy(&text).contains("hush"));
+}
+
+#[test]
+fn a_passphrase_that_is_wrong_is_named_and_so_is_a_key_that_is_not_known() {
+    let folder = folder();
+    let port = free_port();
+    let server = serve(folder.path(), port, &["--passphrase", "hush-hush-hush"]);
+    for (query, reason) in [
+        ("passphrase=hush-hush-hash", "wrong_passphrase"),
+        ("", "passphrase_missing"),
+    ] {
+        let url = format!("srt://127.0.0.1:{port}?{query}");
+        let arguments = [
+            "load", &url, "-c", "1", "-d", "2s", "--json", "out.json", "--force",
+        ];
+        let finished = run(folder.path(), arguments);
+        finished.expect(99);
+        let report = Report::read(&folder.path().join("out.json"));
+        assert_eq!(report.failures(reason), 1);
+    }
+    let url = format!("srt://127.0.0.1:{port}?latensy=200");
+    let finished = run(folder.path(), ["load", &url, "-c", "1", "-d", "2s"]);
+    finished.expect(104).names("did you mean `latency`?");
+    served(server, folder.path());
+}
+
+#[test]
+fn srt_live_transmit_is_launched_by_its_name() {
+    if !have("srt-live-transmit") {
+        return;
+    }
+    let folder = folder();
+    let port = free_port();
+    let scenario = format!(
+        "name: launched\nduration: 2s\nserver: {{ launch: srt-live-transmit, port: {port} }}\n\
+         clients:\n  viewers:\n    protocol: srt\n    urls: [\"srt://127.0.0.1:{port}\"]\n    \
+         load: {{ clients: 1, start: at_once }}\n"
+    );
+    write(folder.path(), "run.yaml", &scenario);
+    // Nobody sends anything to it.
+    let finished = run(folder.path(), ["run", "run.yaml", "--json", "out.json"]);
+    finished.expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.failures("no_media"), 1);
+    assert_eq!(report.metric("connect_delay")["count"], 1);
+}

@@ -344,7 +344,7 @@ fn a_hundred_columns_show_it_whole_and_what_is_left_out_is_said() {
         let headings = table.matches("launch").count();
         assert_eq!(headings == 1, whole, "{width}\n{table}");
         let shortened = table.contains("hidden to fit");
-        assert_eq!(shortened, width == 100, "{width}\n{table}");
+        assert_eq!(shortened, width < 140, "{width}\n{table}");
         for line in table.lines().filter(|line| !line.starts_with("series")) {
             assert!(line.chars().count() <= width, "{width}: {line}\n{table}");
         }

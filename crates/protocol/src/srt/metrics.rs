@@ -96,6 +96,7 @@ measure::metrics! {
     table {
         TableColumn::smaller("pkt_loss", "pkt_loss", Statistic::Value, ["lost", "in SRT"]);
         TableColumn::smaller("pkt_rcv_retrans", "pkt_rcv_retrans", Statistic::Value, ["sent", "again"]);
+        TableColumn::larger("recovery_margin_min", "recovery_margin", Statistic::Min, ["spare", "ms"]);
     }
     summary {
         super::summary::PUBLISHED;

@@ -21,6 +21,9 @@ const VALUE_MAX: usize = 24;
 /// How many runs that did not pass have their reasons shown.
 const REASONS_SHOWN: usize = 5;
 
+/// How soon columns are left out that are zero in every run.
+const SAYS_NOTHING: u8 = 1;
+
 /// A column: its two lines of heading, and a cell for each row.
 struct Column {
     heading: [String; 2],
@@ -263,7 +266,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
                 .collect(),
             left: false,
             silent: match column.hidden_at {
-                _ if nothing => Some((1, format!("{heading} (0 in every run)"))),
+                _ if nothing => Some((SAYS_NOTHING, format!("{heading} (0 in every run)"))),
                 Some(order) if unit == Unit::Count => {
                     Some((order, format!("{heading} (at most {})", count(most))))
                 }
@@ -317,7 +320,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
 }
 
 /// Leaves out columns that say least until all fit beside each other, and gives what was left out.
-/// Where that is not enough, all stay.
+/// Where that is not enough, only those go that say nothing.
 fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
     let mut order: Vec<(u8, usize)> = figures
         .iter()
@@ -336,7 +339,10 @@ fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column
         out.push(at);
     }
     if taken > width + 1 {
-        return (figures, Vec::new());
+        out.retain(|&at| {
+            let silent = figures[at].silent.as_ref();
+            silent.is_some_and(|(order, _)| *order <= SAYS_NOTHING)
+        });
     }
     let mut left_out = Vec::new();
     let mut kept = Vec::new();

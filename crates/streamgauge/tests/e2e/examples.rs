@@ -55,7 +55,7 @@ const SOME_CONNECTIONS: &[&str] = &[
 ];
 
 /// Those with an emulated link, which the run makes itself.
-const LINKS: [Example; 3] = [
+const LINKS: [Example; 5] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -77,6 +77,24 @@ const LINKS: [Example; 3] = [
     Example {
         file: "link-two-populations.yaml",
         set: &["duration=5s", LATE_LINK],
+    },
+    Example {
+        file: "rtmp-srt-delay.yaml",
+        set: &[
+            "duration=5s",
+            "vary.link.rtt=[17ms]",
+            "vary.link.loss=[0.1%]",
+            LATE_LINK,
+        ],
+    },
+    Example {
+        file: "rtmp-srt-ladder.yaml",
+        set: &[
+            "duration=5s",
+            "vary.link.rtt=[17ms]",
+            "vary.clients.publisher.publish.bitrate=[1Mbps]",
+            LATE_LINK,
+        ],
     },
 ];
 /// Tests share this machine with much else.

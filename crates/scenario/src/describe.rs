@@ -124,6 +124,7 @@ impl Scenario {
             if let Some(ready) = &server.ready {
                 let sign = match ready {
                     Ready::Port(port) => format!("it listens on port {port}"),
+                    Ready::Udp(port) => format!("it has bound UDP port {port}"),
                     Ready::Line(text) => format!("it prints `{text}`"),
                     Ready::Pattern(text) => format!("it prints a line that matches `{text}`"),
                 };

@@ -351,6 +351,8 @@ pub enum ServerStart {
 pub enum Ready {
     /// It listens on that TCP port.
     Port(u16),
+    /// It has bound that UDP port.
+    Udp(u16),
     /// It writes a line, to either of its outputs, that contains this text.
     Line(String),
     /// It writes a line, to either of its outputs, that matches this regular expression.

@@ -123,6 +123,8 @@ struct ClipKeys {
 struct ReadyKeys {
     /// It listens on this TCP port.
     port: Key<Port>,
+    /// It has bound this UDP port.
+    udp: Key<Port>,
     /// It writes a line that contains this text.
     line: Key<String>,
     /// It writes a line that matches this regular expression.
@@ -155,7 +157,7 @@ const FORM: &str = "write `server: {launch: vlc}`, `{command: [\"./server\", \"-
 const OBSERVE_FORM: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \
      \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
 
-const READY_FORM: &str = "write `ready: {port: 8554}`, `{line: \"text it prints\"}` or `{pattern: \"regular \
+const READY_FORM: &str = "write `ready: {port: 8554}`, `{udp: 9000}`, `{line: \"text it prints\"}` or `{pattern: \"regular \
      expression\"}`";
 
 const LOG_FORM: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular \
@@ -500,8 +502,10 @@ fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Re
         let text = "`server.ready` must say one thing to wait for";
         problems.push(Problem::new(&node.origin, text).help(READY_FORM));
     }
-    let port = keys.port.0.and_then(|port| u16::try_from(port.0).ok());
-    port.map(Ready::Port)
+    let number = |key: Key<Port>| key.0.and_then(|port| u16::try_from(port.0).ok());
+    number(keys.port)
+        .map(Ready::Port)
+        .or(number(keys.udp).map(Ready::Udp))
         .or(keys.line.0.map(Ready::Line))
         .or(keys.pattern.0.map(Ready::Pattern))
 }

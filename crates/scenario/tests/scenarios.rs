@@ -158,6 +158,8 @@ fn servers_of_ones_own() {
         ServerStart::Command(["./server", "--port", "8554"].map(str::to_owned).to_vec())
     );
     assert_eq!(command.ready, Some(Ready::Port(8554)));
+    let udp = server("{command: [./server], ready: {udp: 9000}}");
+    assert_eq!(udp.ready, Some(Ready::Udp(9000)));
     assert_eq!(command.ready_timeout, Duration::from_secs(1));
     assert_eq!(command.stop_timeout, Duration::from_secs(5));
     assert_eq!(command.environment["A"], "1");

@@ -105,6 +105,7 @@ impl From<&scenario::Server> for ServerSpec {
             clips: server.clips.as_ref().map(Clips::from),
             ready: server.ready.as_ref().map(|ready| match ready {
                 scenario::Ready::Port(port) => Ready::tcp(*port),
+                scenario::Ready::Udp(port) => Ready::udp(*port),
                 scenario::Ready::Line(text) => Ready::Text(text.clone()),
                 scenario::Ready::Pattern(pattern) => Ready::Pattern(pattern.clone()),
             }),
@@ -256,6 +257,14 @@ impl Ready {
         Ready::Port {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
             transport: Transport::Tcp,
+        }
+    }
+
+    /// When it has that UDP port, bound to any address.
+    pub fn udp(port: u16) -> Ready {
+        Ready::Port {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+            transport: Transport::Udp,
         }
     }
 

@@ -54,6 +54,16 @@ const SOME_CONNECTIONS: &[&str] = &[
     "clients.users.load.ramp=500ms",
 ];
 
+/// Those of SRT, with streamgauge's own server.
+const SRT: [Example; 1] = [Example {
+    file: "srt-publish.yaml",
+    set: &[
+        "duration=5s",
+        "clients.viewers.load={clients: 4, ramp: 500ms}",
+        "thresholds=[\"viewers.pkt_loss <= 0%\"]",
+    ],
+}];
+
 /// Those with an emulated link, which the run makes itself.
 const LINKS: [Example; 5] = [
     Example {
@@ -227,7 +237,7 @@ fn every_example_is_run_by_a_test() {
         .map(|entry| entry.expect("it can be read").file_name().into_string())
         .map(|name| name.expect("a plain name"))
         .collect();
-    let tested = MESSAGES.iter().chain(&LINKS).chain(&RELAYS);
+    let tested = MESSAGES.iter().chain(&SRT).chain(&LINKS).chain(&RELAYS);
     let tested = tested.chain(&LAUNCHED);
     let tested: BTreeSet<String> = tested
         .map(|example| example.file)
@@ -258,6 +268,15 @@ fn examples_of_messages_run() {
     let _media = a_little();
     let Some(space) = space() else { return };
     for example in MESSAGES {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_of_srt_run() {
+    let _media = a_little();
+    let Some(space) = space() else { return };
+    for example in SRT {
         run_it(&space, example.file, example.set, &[]);
     }
 }

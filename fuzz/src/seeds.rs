@@ -58,6 +58,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "srt_handshake" => srt_handshake(),
         "srt_packets" => srt_packets(),
         "srt_receiver" => [0, 2, 0x3a].map(|settings| srt_peer(settings, &[])).into(),
+        "srt_session" => [0, 1].map(|role| srt_peer(role, &[])).into(),
         "srt_sender" => [0, 0x11, 0xfe].map(|settings| srt_peer(settings, &[3])).into(),
         "templates" => [
             "",

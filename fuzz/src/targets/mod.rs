@@ -8,13 +8,14 @@ mod rtsp;
 mod runs;
 mod srt;
 mod srt_handshake;
+mod srt_session;
 mod texts;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 33] = [
+pub(crate) const TARGETS: [(&str, Target); 34] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -41,6 +42,7 @@ pub(crate) const TARGETS: [(&str, Target); 33] = [
     ("srt_packets", srt::packets),
     ("srt_receiver", srt::receiver),
     ("srt_sender", srt::sender),
+    ("srt_session", srt_session::session),
     ("templates", messages::templates),
     ("thresholds", texts::thresholds),
     ("ts", media::ts),

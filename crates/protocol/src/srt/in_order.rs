@@ -8,7 +8,11 @@ use measure::Time;
 
 use super::seq::SeqNumber;
 
-/// What waits behind gaps: at most a window of packets.
+/// The most packets that wait, and gaps among them: libsrt's window. What is farther ahead has those
+/// before it given up, because a peer may jump as often as it likes.
+const WAITING_MAX: usize = 8192;
+
+/// What waits behind gaps.
 #[derive(Debug)]
 pub(super) struct InOrder {
     /// The number of the first that was not handed on.
@@ -54,7 +58,11 @@ impl InOrder {
                     self.hand_on_held(hand_on);
                 }
             }
-            Ok(ahead) => self.hold(ahead, at, payload),
+            Ok(ahead) if ahead < WAITING_MAX => self.hold(ahead, at, payload),
+            Ok(_) => {
+                self.skip(sequence, at, hand_on);
+                self.put(sequence, at, payload, hand_on);
+            }
             // Given up before.
             Err(_) => {}
         }
@@ -156,5 +164,18 @@ mod tests {
         ];
         assert_eq!(handed, expected);
         assert_eq!(order.waiting(), 0);
+    }
+
+    #[test]
+    fn who_jumps_on_and_on_makes_nothing_grow() {
+        let mut order = InOrder::new(SeqNumber::new(0));
+        let mut handed = 0;
+        for jump in 1..200 {
+            let sequence = SeqNumber::new(jump * 8000);
+            order.put(sequence, at(1), b"x", &mut |_, _| handed += 1);
+            assert!(order.waiting() <= WAITING_MAX);
+        }
+        order.give_up(SeqNumber::new(200 * 8000), at(2), &mut |_, _| handed += 1);
+        assert_eq!(handed, 199);
     }
 }

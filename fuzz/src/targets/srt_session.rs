@@ -1,0 +1,142 @@
+//! SRT: a client whose server says anything, and a server to which anybody says anything.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use protocol::registry::SRT_PROTOCOL;
+use protocol::session::{
+    ChannelId, Context, Datagram, Flows, Input as Heard, Outbox, Output, Route, Session, Sinks,
+};
+use protocol::srt::client::Client;
+use protocol::srt::config::ClientConfig;
+use protocol::srt::handshake::{Heard as Hears, Listener, ListenerConfig, Settings};
+use protocol::srt::seq::{SeqNumber, SocketClock};
+use protocol::srt::server::{Server, ServerConfig};
+
+use crate::input::Input;
+
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// A session, and what it said: datagrams, and whether it has ended.
+struct Played<S> {
+    session: S,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    now: Time,
+}
+
+impl<S: Session> Played<S> {
+    fn new(session: S) -> Played<S> {
+        Played {
+            session,
+            recorder: Recorder::new(SRT_PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            now: Time::from_nanos(1_000_000_000),
+        }
+    }
+
+    fn hear(&mut self, heard: Heard<'_>) -> (Vec<Vec<u8>>, bool) {
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        self.session.handle(&mut cx, heard);
+        let (mut said, mut ended) = (Vec::new(), false);
+        for output in &out {
+            match output {
+                Output::Transmit(transmit) => {
+                    let bytes = outbox.bytes(transmit);
+                    said.extend(bytes.chunks(transmit.segment_size).map(<[u8]>::to_vec));
+                }
+                Output::Ended(_) => ended = true,
+                _ => {}
+            }
+        }
+        (said, ended)
+    }
+}
+
+/// The next datagram; where its first byte says so, it is for that socket.
+fn datagram(input: &mut Input<'_>, now: &mut Time, socket: u32) -> Vec<u8> {
+    *now += Duration::from_millis(u64::from(input.byte()));
+    let own = input.byte() & 1 != 0;
+    let mut bytes = input.piece().to_vec();
+    if own && let Some(place) = bytes.get_mut(12..16) {
+        place.copy_from_slice(&socket.to_be_bytes());
+    }
+    bytes
+}
+
+/// Both end or go on, and say little in return.
+pub(crate) fn session(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    match input.byte() & 1 {
+        0 => client(&mut input),
+        _ => server(&mut input),
+    }
+}
+
+fn client(input: &mut Input<'_>) {
+    let client = Client::new(ClientConfig::default(), "srt://10.0.0.1:9000", 1).expect("a URL");
+    let mut client = Played::new(client);
+    let from = "10.0.0.1:9000".parse().expect("an address");
+    let clock = SocketClock::new(Time::ZERO);
+    let listener = Listener::new(ListenerConfig { secret: 1, clock, advertised_key: None });
+    client.hear(Heard::Start { due: client.now });
+    let local = "10.0.0.2:4000".parse().expect("an address");
+    let (mut said, _) = client.hear(Heard::Opened { channel: CHANNEL, local, remote: Some(from) });
+    let mut socket = 0;
+    for _ in 0..2 {
+        let hello = said.pop().expect("a client calls");
+        let mut answer = Vec::new();
+        if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
+            socket = request.peer_socket_id();
+            let settings = Settings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
+            request.accept(&settings, client.now, &mut answer).expect("it fits");
+        }
+        let datagrams = [Datagram { from, at: client.now, bytes: &answer }];
+        said = client.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &datagrams }).0;
+    }
+    while !input.is_empty() {
+        let mut now = client.now;
+        let bytes = datagram(input, &mut now, socket);
+        client.now = now;
+        let datagrams = [Datagram { from, at: now, bytes: &bytes }];
+        let (said, ended) = client.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &datagrams });
+        assert!(said.len() <= 4 && said.iter().all(|said| said.len() <= 1500));
+        if ended {
+            return;
+        }
+    }
+    let (_, ended) = client.hear(Heard::Stop { until: Time::ZERO });
+    assert!(ended);
+}
+
+fn server(input: &mut Input<'_>) {
+    // Its media takes a while to make.
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let make = || Server::new(ServerConfig::default()).expect("it can be made");
+    let mut endpoint = SERVER.get_or_init(make).endpoint(0);
+    let mut now = Time::from_nanos(1_000_000_000);
+    while !input.is_empty() {
+        let from = ([10, 0, 0, input.byte() & 1], 4000).into();
+        let bytes = datagram(input, &mut now, 0);
+        let mut answer = Vec::new();
+        let heard = Datagram { from, at: now, bytes: &bytes };
+        match endpoint.route(now, &heard, true, &mut answer) {
+            // Nobody gets more out of it than he puts in, but for what a header needs.
+            Route::Answer => assert!(answer.len() <= bytes.len().max(64) + 16),
+            Route::Accept(peer, _) => endpoint.ended(peer),
+            Route::Session(_) | Route::Drop => {}
+        }
+    }
+}

@@ -16,8 +16,9 @@ use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET;
 use mediagen::ts::stamp::Stamp;
 
-/// Memory is taken for so many payloads at once, and used again when nothing needs them any more.
-const CHUNK: usize = 64 * DATAGRAM;
+/// Memory is taken for so many payloads at once. Each of thousands of streams holds one or two such
+/// pieces, because what is unacknowledged keeps the one before: large ones cost more than the taking.
+const CHUNK: usize = 4 * DATAGRAM;
 
 /// Of a tag: set where the packet was sent before.
 pub(in crate::srt) const AGAIN: u64 = 1 << 32;

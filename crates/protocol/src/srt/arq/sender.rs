@@ -27,8 +27,9 @@ const TOO_LATE_MORE: Duration = Duration::from_millis(20);
 /// The most answers that wait to be sent.
 const ANSWERS_MAX: usize = 64;
 
-/// Memory for encrypted copies is taken for so many at once.
-const CHUNK: usize = 32 * PAYLOAD_MAX;
+/// Memory for encrypted copies is taken for so many at once: few, because each of thousands of
+/// senders holds one or two such pieces.
+const CHUNK: usize = 4 * PAYLOAD_MAX;
 
 /// Encrypts payloads.
 pub trait PayloadCipher: fmt::Debug + Send {

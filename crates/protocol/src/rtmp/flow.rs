@@ -7,13 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use measure::Time;
 use mediagen::time_code::TimeCode;
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
 use serde::Serialize;
 
 use super::codec::write::Head;
 use super::source::{TrackFrame, Tracks};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+mod fate;
+
+pub(super) use fate::{Fate, Fates};
 
 /// The most bytes that are handed out at a time: of a large message, a part.
 const PIECE: usize = 64 * 1024;
@@ -51,6 +53,8 @@ pub struct FlowConfig {
 pub struct FlowFaults {
     /// The share of frames that are left out, sound included; from 0 to 1.
     pub lose: f64,
+    /// The share of frames of whose message the first byte alone is sent; from 0 to 1.
+    pub malformed: f64,
     /// When nothing is sent, and for how long: once, from the beginning of the stream.
     pub stall: Option<(Duration, Duration)>,
     /// By how much sound comes late.
@@ -64,6 +68,8 @@ pub struct FlowFaults {
 pub struct Sent {
     /// Frames of video.
     pub video_frames: u64,
+    /// Of these, those with which a decoder can begin.
+    pub key_frames: u64,
     /// Frames of audio.
     pub audio_frames: u64,
     /// Bytes of their messages' payload.
@@ -74,10 +80,25 @@ pub struct Sent {
     pub not_taken: u64,
     /// Frames left out on purpose.
     pub left_out: u64,
-    /// Of these, the frames of video between two that were sent: a player can miss no others.
+    /// Frames sent as malformed messages, on purpose. In no other figure.
+    pub malformed: u64,
+    /// Of both, the frames of video between two that were sent whole: a player can miss no others.
     pub missed: u64,
-    /// Of the frames of video: how long after each was due the connection was given its last byte,
-    /// and had taken it, in nanoseconds, added up. Over the loopback interface it came in between.
+    /// How often video or audio stood still, on purpose.
+    pub stalls: u64,
+    /// How much later the first frame after each left than its timestamp says, counted from the
+    /// first frame of all, in nanoseconds, added up; and how far from that it may have left.
+    pub stalled_nanos: u64,
+    /// The same.
+    pub stalled_unsure_nanos: u64,
+    /// When the connection was given the last byte of the first frame, and had taken it, in
+    /// nanoseconds since the server's time began; none where none was sent.
+    pub first_given_nanos: Option<u64>,
+    /// The same.
+    pub first_taken_nanos: Option<u64>,
+    /// Of the frames of video: how long after each was due, or had come where it is passed on, the
+    /// connection was given its last byte, and had taken it, in nanoseconds, added up. Over the
+    /// loopback interface it came in between.
     pub given_after_nanos: u64,
     /// The same.
     pub taken_after_nanos: u64,
@@ -87,16 +108,16 @@ pub struct Sent {
 #[derive(Debug)]
 pub struct MediaFlow {
     config: FlowConfig,
-    rng: Pcg64,
+    fates: Fates,
     begun: Option<Time>,
     /// The next frame of each track, counted over all loops.
     next: Vec<u64>,
     /// The number of the next time code.
     code: u32,
-    /// Frames of video that were left out since the last that was sent.
-    gap: u64,
     /// Whether pictures are left out up to the next with which a decoder can begin.
     skips: bool,
+    /// What each track has sent.
+    under_way: Vec<UnderWay>,
     /// The message that is being handed out.
     message: Option<Outgoing>,
     /// Whether a piece was handed out, of which nothing is known yet.
@@ -107,13 +128,50 @@ pub struct MediaFlow {
     delays: Vec<u64>,
 }
 
+/// What a track has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnderWay {
+    /// When its first frame left, and its timestamp.
+    first: Option<(Handover, u32)>,
+    /// Whether it has stood still.
+    stalled: bool,
+}
+
+/// Which frame a message is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    track: usize,
+    timestamp: u32,
+    /// Whether it is the first of its track after that stood still.
+    after_stall: bool,
+}
+
 /// What a message is counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Video,
+    /// Video with which a decoder can begin.
+    KeyVideo,
     Audio,
+    /// A frame that is malformed on purpose.
+    Malformed,
     /// No frame.
     Other,
+}
+
+impl What {
+    /// What a whole frame is.
+    pub(super) fn of_frame(video: bool, key: bool) -> What {
+        match (video, key) {
+            (true, true) => What::KeyVideo,
+            (true, false) => What::Video,
+            (false, _) => What::Audio,
+        }
+    }
+
+    pub(super) fn is_video(self) -> bool {
+        matches!(self, What::Video | What::KeyVideo)
+    }
 }
 
 /// A message on its way.
@@ -129,6 +187,8 @@ pub(super) struct Outgoing {
     due: Time,
     what: What,
     payload: usize,
+    /// Of a whole frame of made media: which it is.
+    place: Option<Place>,
 }
 
 impl Outgoing {
@@ -148,7 +208,24 @@ impl Outgoing {
             due,
             what,
             payload,
+            place: None,
         }
+    }
+
+    /// Of a message with that payload the first byte alone.
+    pub(super) fn malformed(
+        (head, chunk_size): (Head, u32),
+        payload: &[u8],
+        due: Time,
+    ) -> Outgoing {
+        let cut = &payload[..payload.len().min(1)];
+        let bytes = message(head, cut, None, chunk_size);
+        Outgoing::new((head, chunk_size), bytes, due, What::Malformed, cut.len())
+    }
+
+    /// Whether it is a frame of video, and whole.
+    pub(super) fn is_video(&self) -> bool {
+        self.what.is_video()
     }
 
     /// The next piece of it: whole chunks, because what the session says may come between two
@@ -174,17 +251,27 @@ impl Outgoing {
         self.taken >= self.bytes.len()
     }
 
-    /// Adds it to what was sent.
-    pub(super) fn count(&self, sent: &mut Sent) {
+    /// Adds it to what was sent, of which the last piece left then.
+    pub(super) fn count(&self, sent: &mut Sent, left: Handover) {
         match self.what {
-            What::Video => sent.video_frames += 1,
+            What::Video | What::KeyVideo => {
+                sent.video_frames += 1;
+                sent.key_frames += u64::from(self.what == What::KeyVideo);
+                let after = |at: Time| at.since(self.due).as_nanos() as u64;
+                sent.given_after_nanos += after(left.began);
+                sent.taken_after_nanos += after(left.ended);
+            }
             What::Audio => sent.audio_frames += 1,
-            What::Other => {}
+            What::Malformed => {
+                sent.malformed += 1;
+                return;
+            }
+            What::Other => return,
         }
-        if self.what != What::Other {
-            sent.payload_bytes += self.payload as u64;
-            sent.wire_bytes += self.bytes.len() as u64;
-        }
+        sent.payload_bytes += self.payload as u64;
+        sent.wire_bytes += self.bytes.len() as u64;
+        sent.first_given_nanos.get_or_insert(left.began.as_nanos());
+        sent.first_taken_nanos.get_or_insert(left.ended.as_nanos());
     }
 
     pub(super) fn due(&self) -> Time {
@@ -196,12 +283,12 @@ impl MediaFlow {
     /// Media that is not sent yet.
     pub fn new(config: FlowConfig) -> MediaFlow {
         MediaFlow {
-            rng: Pcg64::seed_from_u64(config.seed),
+            fates: Fates::new(&config.faults, config.seed),
             next: vec![0; config.tracks.tracks.len()],
+            under_way: vec![UnderWay::default(); config.tracks.tracks.len()],
             config,
             begun: None,
             code: 0,
-            gap: 0,
             skips: false,
             message: None,
             handed_out: false,
@@ -303,9 +390,8 @@ impl MediaFlow {
                 self.sent.not_taken += 1;
                 continue;
             }
-            if self.config.faults.lose > 0.0 && self.rng.random::<f64>() < self.config.faults.lose {
-                self.sent.left_out += 1;
-                self.gap += u64::from(video);
+            let fate = self.fates.next(video, &mut self.sent);
+            if fate == Fate::LeftOut {
                 continue;
             }
             let (kind, chunk_stream) = track.way();
@@ -315,12 +401,53 @@ impl MediaFlow {
                 timestamp: track.timestamp(number),
                 stream: self.config.stream,
             };
-            let coded = self.coded(frame, code, due);
-            let bytes = message(head, frame, coded.as_ref(), self.config.chunk_size);
-            let what = if video { What::Video } else { What::Audio };
             let way = (head, self.config.chunk_size);
-            return Some(Outgoing::new(way, bytes, due, what, frame.payload.len()));
+            if fate == Fate::Malformed {
+                return Some(Outgoing::malformed(way, &frame.payload, due));
+            }
+            let coded = self.coded(frame, code, due);
+            let payload = &frame.payload[..];
+            let bytes = message(head, payload, coded.as_ref(), self.config.chunk_size);
+            let what = What::of_frame(video, frame.key);
+            let place = Place {
+                track: place,
+                timestamp: head.timestamp,
+                after_stall: self.ends_stall(place, due),
+            };
+            return Some(Outgoing {
+                place: Some(place),
+                ..Outgoing::new(way, bytes, due, what, payload.len())
+            });
         }
+    }
+
+    /// Whether a frame is the first of its track after that stood still.
+    fn ends_stall(&mut self, track: usize, due: Time) -> bool {
+        let stall = self.config.faults.stall.zip(self.begun);
+        let ends = stall.map(|((begins, lasts), begun)| begun + begins + lasts);
+        let under_way = self.under_way.get_mut(track);
+        let under_way = under_way.filter(|own| !own.stalled && ends == Some(due));
+        under_way.is_some_and(|own| {
+            own.stalled = true;
+            true
+        })
+    }
+
+    /// A whole frame of a track has left.
+    fn frame_left(&mut self, place: Place, left: Handover) {
+        let Some(under_way) = self.under_way.get_mut(place.track) else {
+            return;
+        };
+        let (first, stated) = *under_way.first.get_or_insert((left, place.timestamp));
+        if !place.after_stall {
+            return;
+        }
+        let stated = Duration::from_millis(place.timestamp.wrapping_sub(stated).into());
+        let least = left.began.since(first.ended).saturating_sub(stated);
+        let most = left.ended.since(first.began).saturating_sub(stated);
+        self.sent.stalls += 1;
+        self.sent.stalled_nanos += (least + most).as_nanos() as u64 / 2;
+        self.sent.stalled_unsure_nanos += (most - least).as_nanos() as u64 / 2;
     }
 
     /// The numbers of a frame's time code, and where they stand.
@@ -341,14 +468,13 @@ impl MediaFlow {
     }
 }
 
-/// A message of that frame in chunks, with the numbers of its time code at their place.
+/// A message of that payload in chunks, with the numbers of its time code at their place.
 fn message(
     head: Head,
-    frame: &TrackFrame,
+    payload: &[u8],
     coded: Option<&(usize, [u8; mediagen::time_code::CODE_BYTES])>,
     chunk_size: u32,
 ) -> Bytes {
-    let payload = &frame.payload[..];
     let mut out = Vec::with_capacity(head.written(payload.len(), chunk_size));
     let parts = coded.and_then(|(at, code)| {
         let (before, rest) = payload.split_at_checked(*at)?;
@@ -395,21 +521,19 @@ impl Flow for MediaFlow {
         if !message.took() {
             return;
         }
-        if message.what == What::Video {
-            let gap = std::mem::take(&mut self.gap);
-            if self.sent.video_frames > 0 {
-                self.sent.missed += gap;
-            }
-            let after = |at: Time| at.since(message.due).as_nanos() as u64;
-            self.sent.given_after_nanos += after(left.began);
-            self.sent.taken_after_nanos += after(left.ended);
+        if message.is_video() {
+            self.fates.video_left(&mut self.sent);
         }
         if self.delays.len() < DELAYS_MAX {
             self.delays
                 .push(left.ended.since(message.due).as_nanos() as u64);
         }
-        message.count(&mut self.sent);
+        message.count(&mut self.sent, left);
+        let place = message.place;
         self.message = None;
+        if let Some(place) = place {
+            self.frame_left(place, left);
+        }
     }
 
     fn wants_times(&self) -> bool {

@@ -63,6 +63,9 @@ impl Default for ServerConfig {
 pub struct ServedClient {
     /// Which connection, from 1.
     pub connection: u64,
+    /// What CLOCK_MONOTONIC showed when the server's time began, which times below count from, in
+    /// nanoseconds.
+    pub clock_monotonic_nanos: i64,
     /// Where it came from.
     pub remote: Option<String>,
     /// The application that was asked for.

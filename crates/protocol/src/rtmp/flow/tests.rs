@@ -3,7 +3,7 @@ use measure::units::BitRate;
 use super::*;
 use crate::media::source::SourceConfig;
 use crate::rtmp::codec::chunk::{ChunkReader, Item};
-use crate::rtmp::codec::media::{Tag as MediaTag, time_code};
+use crate::rtmp::codec::media::{Content, Tag as MediaTag, time_code};
 use crate::rtmp::codec::write;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
@@ -121,4 +121,58 @@ fn frames_that_are_too_late_are_left_out_up_to_a_key_frame() {
     assert!(sent.not_taken > 200, "{sent:?}");
     // The numbers of time codes go on, so that those who play miss what was left out.
     assert_eq!(flow.code, 126);
+}
+
+#[test]
+fn what_is_done_wrong_is_what_a_player_sees() {
+    let mut flow = flow(1_000_000, 4096, None);
+    flow.config.faults = FlowFaults {
+        lose: 0.1,
+        malformed: 0.1,
+        stall: Some((Duration::from_secs(1), Duration::from_millis(300))),
+        ..FlowFaults::default()
+    };
+    flow.fates = Fates::new(&flow.config.faults, 1);
+    let mut bytes = Vec::new();
+    write::set_chunk_size(4096, &mut bytes);
+    let mut now = ms(1000);
+    while now < ms(9000) {
+        now = flow.next_due().expect("it goes on").max(now);
+        while take(&mut flow, now, &mut bytes) {}
+    }
+    let mut reader = ChunkReader::new(false);
+    let (mut at, mut malformed, mut numbers, mut audio, mut keys) = (0, 0, Vec::new(), 0, 0);
+    while let Some(item) = reader.next(&bytes, &mut at).expect("it is RTMP") {
+        let Item::Media(one) = item else {
+            continue;
+        };
+        let tag = match one.video {
+            true => MediaTag::of_video(one.head),
+            false => MediaTag::of_audio(one.head),
+        };
+        let Some(tag) = tag else {
+            malformed += 1;
+            continue;
+        };
+        keys += u64::from(one.video && tag.content == Content::Frame { key: true });
+        match one.video {
+            true => numbers.extend(time_code(&one.head[tag.data..]).map(|code| code.number)),
+            false => audio += 1,
+        }
+    }
+    let sent = flow.sent();
+    let pictures = numbers.len() as u64;
+    assert_eq!((sent.video_frames, sent.audio_frames), (pictures, audio));
+    assert_eq!((sent.malformed, sent.key_frames), (malformed, keys));
+    let missed = u64::from(numbers[numbers.len() - 1] - numbers[0]) + 1 - pictures;
+    assert_eq!(sent.missed, missed);
+    assert!(
+        sent.left_out > 20 && malformed > 20 && missed > 20,
+        "{sent:?}"
+    );
+    // Audio and video, each from the first frame that would have come within.
+    assert_eq!(sent.stalls, 2);
+    let stalled = sent.stalled_nanos / 1_000_000;
+    assert!((400..=600).contains(&stalled), "{stalled}");
+    assert_eq!(sent.first_given_nanos, Some(1_000_000_000));
 }

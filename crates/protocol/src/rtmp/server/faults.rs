@@ -90,10 +90,11 @@ const ANSWERS: [(&str, Answer); 11] = [
 
 impl ServerFaults {
     /// The faults there are, as they are written; of the two first, one of several words.
-    pub const KNOWN: [&str; 7] = [
+    pub const KNOWN: [&str; 8] = [
         "handshake=silent",
         "answer=not-found",
         "lose=1%",
+        "malformed=1%",
         "stall=5s+1s",
         "skew=200ms",
         "stop=5s",
@@ -111,13 +112,17 @@ impl ServerFaults {
             let span = text.parse::<TimeSpan>();
             span.map(|span| span.0).map_err(|error| error.to_string())
         };
+        let share = |text: &str| {
+            let share = text.parse::<Ratio>();
+            share
+                .map(|share| share.0)
+                .map_err(|error| error.to_string())
+        };
         let result = match name {
             "handshake" => one_of(&HANDSHAKES, value).map(|fault| self.handshake = Some(fault)),
             "answer" => one_of(&ANSWERS, value).map(|fault| self.answer = Some(fault)),
-            "lose" => value
-                .parse::<Ratio>()
-                .map(|share| self.flow.lose = share.0)
-                .map_err(|error| error.to_string()),
+            "lose" => share(value).map(|share| self.flow.lose = share),
+            "malformed" => share(value).map(|share| self.flow.malformed = share),
             "stall" => value
                 .split_once('+')
                 .ok_or_else(|| "it is written `stall=5s+1s`".to_owned())
@@ -160,6 +165,7 @@ mod tests {
             answer: Some(Answer::NotFound),
             flow: FlowFaults {
                 lose: 0.01,
+                malformed: 0.01,
                 stall: Some((seconds(5), seconds(1))),
                 skew: Duration::from_millis(200),
                 stop_after: Some(seconds(5)),

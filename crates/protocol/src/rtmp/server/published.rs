@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use measure::Time;
 
 use crate::rtmp::codec::message::Kind;
 use crate::rtmp::flow::What;
@@ -21,6 +22,8 @@ const ALL_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Relayed {
     pub(super) kind: Kind,
     pub(super) what: What,
+    /// When its last byte came.
+    pub(super) at: Time,
     pub(super) timestamp: u32,
     pub(super) payload: Bytes,
 }
@@ -173,6 +176,7 @@ mod tests {
         Relayed {
             kind: Kind::Video,
             what: What::Video,
+            at: Time::ZERO,
             timestamp,
             payload: vec![0; length].into(),
         }

@@ -113,7 +113,8 @@ const FLAGS: &[Flag] = {
             "Do something wrong on purpose, several times if need be: handshake=silent (or cut, \
              version, echo, digest, repeat), answer=not-found (or silent, invalid-app, rejected, \
              bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
-             no-media), lose=1% (of the frames), stall=5s+1s, skew=200ms (sound comes late), \
+             no-media), lose=1% (of the frames), malformed=1% (of the \
+             frames: cut off), stall=5s+1s, skew=200ms (sound comes late), \
              stop=5s (nothing more comes), close=5s",
         )
         .times(Times::Any),
@@ -183,14 +184,20 @@ impl Serve for Server {
         Server::session(self, number)
     }
 
-    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Served::default())
+    fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Served {
+            clock_monotonic_nanos,
+            ..Served::default()
+        })
     }
 }
 
 /// What the server did, for all connections together: the last line of its report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Served {
+    /// What CLOCK_MONOTONIC showed when the server's time began.
+    #[serde(skip)]
+    clock_monotonic_nanos: i64,
     /// Connections that are over.
     connections: u64,
     /// Those of them that published.
@@ -211,7 +218,8 @@ impl Tally for Served {
     }
 
     fn done(&mut self, done: Record) -> Option<String> {
-        let client = done.take::<ServedClient>()?;
+        let mut client = done.take::<ServedClient>()?;
+        client.clock_monotonic_nanos = self.clock_monotonic_nanos;
         self.connections += 1;
         self.published += u64::from(client.published);
         self.sent_frames += client.sent.video_frames + client.sent.audio_frames;

@@ -7,7 +7,7 @@ use measure::Time;
 use super::published::{PublishedStreams, Relayed};
 use crate::rtmp::codec::message::Kind;
 use crate::rtmp::codec::write::{self, Head};
-use crate::rtmp::flow::{Outgoing, Sent};
+use crate::rtmp::flow::{Fate, Fates, FlowFaults, Outgoing, Sent, What};
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
 /// What a player is sent of a stream that is published.
@@ -23,6 +23,7 @@ pub(super) struct RelayFlow {
     more: Option<Time>,
     message: Option<Outgoing>,
     handed_out: bool,
+    fates: Fates,
     sent: Sent,
 }
 
@@ -31,8 +32,9 @@ impl RelayFlow {
         published: Arc<PublishedStreams>,
         name: String,
         next: u64,
-        stream: u32,
-        chunk_size: u32,
+        (stream, chunk_size): (u32, u32),
+        faults: &FlowFaults,
+        seed: u64,
     ) -> RelayFlow {
         RelayFlow {
             published,
@@ -43,6 +45,7 @@ impl RelayFlow {
             more: None,
             message: None,
             handed_out: false,
+            fates: Fates::new(faults, seed),
             sent: Sent::default(),
         }
     }
@@ -57,15 +60,28 @@ impl RelayFlow {
     }
 
     fn make(&mut self) -> Option<Outgoing> {
-        let due = self.more?;
-        let Some((message, number)) = self.published.get(&self.name, self.next) else {
-            self.more = None;
-            return None;
+        self.more?;
+        let (message, fate) = loop {
+            let Some((message, number)) = self.published.get(&self.name, self.next) else {
+                self.more = None;
+                return None;
+            };
+            self.sent.not_taken += number - self.next;
+            self.next = number + 1;
+            let fate = match message.what {
+                What::Other => Fate::Whole,
+                what => self.fates.next(what.is_video(), &mut self.sent),
+            };
+            if fate != Fate::LeftOut {
+                break (message, fate);
+            }
         };
-        self.sent.not_taken += number - self.next;
-        self.next = number + 1;
         let head = head(&message, self.stream);
+        let due = message.at;
         let payload = &message.payload[..];
+        if fate == Fate::Malformed {
+            return Some(Outgoing::malformed((head, self.chunk_size), payload, due));
+        }
         let mut out = Vec::with_capacity(head.written(payload.len(), self.chunk_size));
         head.write(&[payload], self.chunk_size, &mut out);
         let way = (head, self.chunk_size);
@@ -115,14 +131,21 @@ impl Flow for RelayFlow {
 
     fn left(&mut self, _: Tag, left: Option<Handover>) {
         self.handed_out = false;
-        let Some(message) = self.message.as_mut().filter(|_| left.is_some()) else {
+        let (Some(message), Some(left)) = (&mut self.message, left) else {
             return;
         };
         if !message.took() {
             return;
         }
-        message.count(&mut self.sent);
+        if message.is_video() {
+            self.fates.video_left(&mut self.sent);
+        }
+        message.count(&mut self.sent, left);
         self.message = None;
+    }
+
+    fn wants_times(&self) -> bool {
+        true
     }
 
     fn waits_for_room(&self) -> bool {

@@ -104,7 +104,8 @@ impl ServerSession {
         self.shared.config.faults.answer == Some(answer)
     }
 
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+    /// Takes in what was read, of which the last byte came then.
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], came: Time) {
         let mut at = 0;
         while let Some(handshake) = &mut self.handshake {
             match handshake.take(bytes, &mut at) {
@@ -135,14 +136,14 @@ impl ServerSession {
                     };
                     let content = tag.map(|tag| tag.content);
                     let what = match content {
-                        Some(Content::Frame { .. }) if video => What::Video,
-                        Some(Content::Frame { .. }) => What::Audio,
+                        Some(Content::Frame { key }) => What::of_frame(video, key),
                         _ => What::Other,
                     };
                     let before = (content == Some(Content::Config)).then_some(place);
                     let message = Relayed {
                         kind,
                         what,
+                        at: came,
                         timestamp,
                         payload: payload.into(),
                     };
@@ -156,6 +157,7 @@ impl ServerSession {
                     let message = Relayed {
                         kind: Kind::Data,
                         what: What::Other,
+                        at: came,
                         timestamp,
                         payload: payload.into(),
                     };
@@ -364,7 +366,9 @@ impl ServerSession {
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();
-                let flow = RelayFlow::new(published, name.clone(), next, STREAM, self.chunk_size);
+                let way = (STREAM, self.chunk_size);
+                let (faults, seed) = (&faults.flow, self.seed);
+                let flow = RelayFlow::new(published, name.clone(), next, way, faults, seed);
                 let flow = cx.flows.insert(flow);
                 self.start(cx, flow);
                 cx.out.push_back(Output::Listen {
@@ -553,7 +557,7 @@ impl Session for ServerSession {
                     until: cx.now + PATIENCE,
                 };
             }
-            Input::Bytes { bytes, .. } => self.bytes(cx, bytes),
+            Input::Bytes { bytes, at, .. } => self.bytes(cx, bytes, at),
             Input::Told { message, .. } => self.told(cx, message),
             Input::FlowEnded { .. } => self.played(cx),
             Input::Closed { .. } => self.end(cx, Outcome::Completed),

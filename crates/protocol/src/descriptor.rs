@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use measure::Catalogue;
 
+use crate::calibration::Trial;
 use crate::media::source::SourceConfig;
 use crate::options::ClientOptions;
 use crate::reference::ReferenceServer;
@@ -41,6 +42,8 @@ pub struct Protocol {
     pub probe: Option<Probe>,
     /// Its reference server.
     pub server: &'static ReferenceServer,
+    /// How what its clients measure is proved; empty where that is not declared.
+    pub trials: &'static [Trial],
     /// The options of a command line for its clients.
     pub options: &'static ClientOptions,
     /// What to write in place of a key that this protocol once had; none where it had none of that

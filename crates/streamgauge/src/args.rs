@@ -220,6 +220,9 @@ pub(crate) struct Calibrate {
     /// Find out only whether figures are true, and not how much this machine can stand for
     #[arg(long)]
     pub(crate) skip_capacity: bool,
+    /// Calibrate only this protocol (may be repeated) [default: all that declare how]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Vec<String>,
     /// Calibrate only this receive path (may be repeated) [default: all that this process can have]
     #[arg(long, value_enum, value_name = "PATH")]
     pub(crate) path: Vec<Way>,

@@ -338,7 +338,7 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     ),
     (
         "streamgauge/src/commands/calibrate/",
-        "a calibration is by one protocol, with its reference server",
+        "one protocol is calibrated by its reference server's log of every packet",
     ),
     (
         "streamgauge/src/args/load.rs",

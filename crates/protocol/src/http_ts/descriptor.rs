@@ -31,6 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    trials: &[],
     options: &ClientOptions::NONE,
     former_key: |_| None,
 };

@@ -30,6 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    trials: &[],
     options: &OPTIONS,
     former_key: config::former_key,
 };

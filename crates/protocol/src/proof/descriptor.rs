@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    trials: &[],
     options: &OPTIONS,
     former_key: |_| None,
 };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use measure::Catalogue;
 
+use super::calibration;
 use super::client::{COLUMNS, Client};
 use super::config::ClientConfig;
 use super::metrics::RTMP;
@@ -31,6 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
+    trials: calibration::TRIALS,
     options: &ClientOptions::NONE,
     former_key: |_| None,
 };

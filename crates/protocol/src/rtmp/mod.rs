@@ -2,6 +2,7 @@
 //!
 //! Sections named `RTMP, 5.3.1` and the like are of that document.
 
+mod calibration;
 pub mod client;
 pub mod codec;
 pub mod config;

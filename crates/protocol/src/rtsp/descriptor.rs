@@ -39,6 +39,7 @@ pub static PROTOCOL: Protocol = Protocol {
         answer: b"RTSP/1.0 200",
     }),
     server: &SERVER,
+    trials: &[],
     options: &ClientOptions::NONE,
     former_key: |_| None,
 };

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use measure::units::TimeSpan;
+use protocol::descriptor::Transport;
 use protocol::reference::Flags;
-use protocol::registry::RTSP_PROTOCOL;
+use protocol::registry::{Protocol, RTSP_PROTOCOL};
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;
@@ -77,12 +78,16 @@ fn server(arguments: &args::Demo, port: u16) -> Result<Server, Failure> {
     for fault in &arguments.faults {
         with.extend(["--fault".to_owned(), fault.clone()]);
     }
-    reference_server(port, with)
+    reference_server(&RTSP_PROTOCOL, port, with)
 }
 
 /// This very program, as a reference server in a process of its own: so it is observed like any
 /// other.
-pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, Failure> {
+pub(crate) fn reference_server(
+    protocol: &Protocol,
+    port: u16,
+    with: Vec<String>,
+) -> Result<Server, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::bad(format_args!("cannot find this program: {error}")))?;
     let program = program.into_os_string().into_string().map_err(|path| {
@@ -92,7 +97,15 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
         ))
     })?;
     let mut command: Vec<String> = vec![program];
-    command.extend(["serve", RTSP_PROTOCOL.name, "--quiet"].map(str::to_owned));
+    command.extend(["serve", protocol.name].map(str::to_owned));
+    // Where no connection shows that it listens, it says so.
+    let ready = match protocol.transport {
+        Transport::Tcp => {
+            command.push("--quiet".to_owned());
+            Ready::Port(port)
+        }
+        Transport::Udp => Ready::Line("listening on".to_owned()),
+    };
     command.extend(["--port".to_owned(), port.to_string()]);
     command.extend(with);
     Ok(Server {
@@ -100,7 +113,7 @@ pub(crate) fn reference_server(port: u16, with: Vec<String>) -> Result<Server, F
         groups: Vec::new(),
         start: ServerStart::Command(command),
         clips: None,
-        ready: Some(Ready::Port(port)),
+        ready: Some(ready),
         ready_timeout: scenario::DEFAULT_READY_TIMEOUT,
         stop_timeout: scenario::DEFAULT_STOP_TIMEOUT,
         linger: None,

@@ -16,12 +16,12 @@ fn figures(path: &Value) -> &Vec<Value> {
     path["figures"].as_array().expect("a list")
 }
 
-#[test]
-fn every_figure_is_true_over_every_receive_path() {
-    let _alone = alone();
-    let folder = folder();
+/// Calibrates a protocol, which is to be true, and gives what was found.
+fn calibrated(folder: &Path, protocol: &str) -> Value {
     let arguments = [
         "calibrate",
+        "--protocol",
+        protocol,
         "--quick",
         "--skip-capacity",
         "--json",
@@ -30,16 +30,25 @@ fn every_figure_is_true_over_every_receive_path() {
     // Tolerances are for a machine that has time: where another test of the machine's took it, once
     // more.
     let finished = (0..3)
-        .map(|_| run(folder.path(), arguments))
+        .map(|_| run(folder, arguments))
         .find(|finished| finished.status.code() == Some(0));
-    let found = document(&folder.path().join("out.json"));
+    let found = document(&folder.join("out.json"));
     let finished = finished.unwrap_or_else(|| panic!("{found:#}"));
     assert!(finished.stdout.contains("true: all"), "{}", finished.stdout);
     assert_eq!(found["result"], "pass");
+    found
+}
+
+#[test]
+fn every_figure_is_true_over_every_receive_path() {
+    let _alone = alone();
+    let folder = folder();
+    let found = calibrated(folder.path(), "rtsp");
     let paths = found["paths"].as_array().expect("a list");
     let missing = found["missing"].as_array().map_or(0, Vec::len);
     assert_eq!(paths.len() + missing, 3, "ring, sockets, TCP");
     for path in paths {
+        assert_eq!(path["protocol"], "rtsp");
         let of = |streams: &str, metric: &str| {
             figures(path)
                 .iter()
@@ -58,6 +67,50 @@ fn every_figure_is_true_over_every_receive_path() {
         let rate = of("steady", "bitrate")["true"].as_f64().expect("a number");
         assert!((14e6..18e6).contains(&rate), "{rate}");
     }
+}
+
+/// The true value of a figure.
+fn truth(path: &Value, streams: &str, metric: &str) -> f64 {
+    let rows = figures(path).iter();
+    let mut rows = rows.filter(|row| row["streams"] == streams && row["metric"] == metric);
+    let row = rows
+        .next()
+        .unwrap_or_else(|| panic!("no {metric} of {streams}"));
+    row["true"].as_f64().expect("it is known")
+}
+
+#[test]
+fn every_figure_of_rtmp_is_true_also_over_a_link() {
+    let _alone = alone();
+    let folder = folder();
+    let found = calibrated(folder.path(), "rtmp");
+    let paths = found["paths"].as_array().expect("a list");
+    let of = truth;
+    // That there was something to be found.
+    let near = &paths[0];
+    assert_eq!(
+        (&near["path"], &near["over_link"]),
+        (&"tcp".into(), &false.into())
+    );
+    for streams in ["faulty", "viewers"] {
+        assert!(of(near, streams, "malformed") > 10.0, "{streams}");
+        let published = of(near, streams, "frames_published");
+        assert!(
+            published > of(near, streams, "frames_delivered") + 10.0,
+            "{streams}"
+        );
+    }
+    assert_eq!(of(near, "faulty", "stalls"), 20.0);
+    assert!(of(near, "publishers", "sent_frames") > 1000.0);
+    // Without leave to make a link that is said, and else each way has its own delay.
+    let missing = found["missing"].as_array().expect("a list");
+    let Some(far) = paths.get(1) else {
+        assert_eq!(missing[0]["over_link"], true, "{found:#}");
+        return;
+    };
+    let delays = ["far", "far_viewers"].map(|streams| of(far, streams, "frame_delay.mean"));
+    assert!((0.025..0.030).contains(&delays[0]), "{delays:?}");
+    assert!((0.035..0.045).contains(&delays[1]), "{delays:?}");
 }
 
 #[test]
@@ -103,4 +156,11 @@ fn what_cannot_be_set_is_named() {
     run(folder.path(), ["calibrate", "--set", "tester.recieve=ring"])
         .expect(104)
         .names("receive");
+    run(folder.path(), ["calibrate", "--protocol", "rtcp"])
+        .expect(104)
+        .names("rtsp, rtmp");
+    let unheard = "calibrate --protocol rtmp --path sockets";
+    run(folder.path(), unheard.split(' '))
+        .expect(104)
+        .names("--path");
 }

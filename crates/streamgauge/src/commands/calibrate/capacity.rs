@@ -8,6 +8,7 @@ use std::path::Path;
 use engine::{Control, Phase, Progress};
 use measure::totals::Statistic;
 use measure::{HealthBounds, Totals, tester};
+use protocol::registry::RTSP_PROTOCOL;
 use report::Reader;
 use report::human::{count, figure, plural};
 
@@ -94,7 +95,7 @@ pub(super) fn capacity(
     let mut scenario = scenario(way, &text, set)?;
     let with = ["--bitrate", CLIENT_RATE_TEXT, "--report"].map(str::to_owned);
     let with = with.into_iter().chain([super::trial::utf8(&served)?]);
-    scenario.server = Some(reference_server(port, with.collect())?);
+    scenario.server = Some(reference_server(&RTSP_PROTOCOL, port, with.collect())?);
     let mut unfit = 0;
     let mut watch = |so_far: &Progress| {
         progress(so_far);
@@ -106,7 +107,8 @@ pub(super) fn capacity(
         }
     };
     let (reader, _) = play(&scenario, folder, control, &mut watch)?;
-    let seconds = seconds_of(&reader, &Served::read(&served, false)?, &probe.finish()?)?;
+    let probes = Served::read(&probe.finish(), true)?;
+    let seconds = seconds_of(&reader, &Served::read(&served, false)?, &probes)?;
     Ok(conclude(&seconds))
 }
 

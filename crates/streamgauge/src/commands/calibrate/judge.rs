@@ -1,39 +1,14 @@
 //! What is measured against what is true: errors, tolerances, and whether they are kept.
 
 use measure::Unit;
-
-use super::truth::Known;
-
-/// By how much a figure may be off.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Tolerance {
-    /// Not at all.
-    Exact,
-    /// By so much, in the figure's unit.
-    Absolute(f64),
-    /// By this share of the true value, or by so much in the figure's unit, whichever is more.
-    ShareOr(f64, f64),
-}
+pub(super) use protocol::calibration::{DELAY as STARTUP, Known, Tolerance};
 
 /// Counts: exact.
 pub(super) const COUNT: Tolerance = Tolerance::Exact;
 /// The mean of the interarrival jitter: 2 %, or 20 µs.
 pub(super) const JITTER: Tolerance = Tolerance::ShareOr(0.02, 20e-6);
-/// Start-up delays: 1 ms.
-pub(super) const STARTUP: Tolerance = Tolerance::Absolute(1e-3);
 /// Bit rates: 0.1 %.
 pub(super) const BIT_RATE: Tolerance = Tolerance::ShareOr(0.001, 0.0);
-
-impl Tolerance {
-    /// By how much a figure of this true value may be off, in its unit.
-    pub(super) fn of(self, truth: f64) -> f64 {
-        match self {
-            Tolerance::Exact => 0.0,
-            Tolerance::Absolute(most) => most,
-            Tolerance::ShareOr(share, most) => (truth.abs() * share).max(most),
-        }
-    }
-}
 
 /// What becomes of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

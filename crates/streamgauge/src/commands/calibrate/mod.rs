@@ -1,6 +1,8 @@
 //! `streamgauge calibrate`: proves on this machine that what is measured is true.
 
 mod capacity;
+mod course;
+mod declared;
 mod judge;
 mod show;
 mod trial;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use engine::{Control, Phase, Progress};
 use report::human::{plural, span};
 
-use crate::args::{self, Way};
+use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
@@ -20,6 +22,8 @@ use crate::output::{Form, Output};
 use crate::progress::Status;
 use crate::signals::Watch;
 use capacity::Capacity;
+use course::Course;
+use declared::Setting;
 use judge::Judgement;
 use trial::{Trial, Trouble};
 
@@ -28,49 +32,9 @@ const LENGTH: Duration = Duration::from_secs(4);
 /// The same, in a hurry.
 const LENGTH_QUICK: Duration = Duration::from_secs(3);
 
-impl Way {
-    /// All there are.
-    const ALL: [Way; 3] = [Way::Ring, Way::Sockets, Way::Tcp];
-
-    /// As it is written in JSON.
-    fn name(self) -> &'static str {
-        match self {
-            Way::Ring => "udp_ring",
-            Way::Sockets => "udp_sockets",
-            Way::Tcp => "tcp",
-        }
-    }
-
-    /// As people read it.
-    fn title(self) -> &'static str {
-        match self {
-            Way::Ring => "UDP, read from packet rings",
-            Way::Sockets => "UDP, read from sockets",
-            Way::Tcp => "TCP, interleaved",
-        }
-    }
-
-    /// The `transport` of a population that is received in this way.
-    fn transport(self) -> &'static str {
-        match self {
-            Way::Ring | Way::Sockets => "udp",
-            Way::Tcp => "tcp",
-        }
-    }
-
-    /// What has to be set of a scenario, so that it is received in this way.
-    fn set(self) -> Option<&'static str> {
-        match self {
-            Way::Ring => Some("tester.receive=ring"),
-            Way::Sockets => Some("tester.receive=sockets"),
-            Way::Tcp => None,
-        }
-    }
-}
-
-/// What was found of one receive path.
+/// What was found of one course.
 struct Found {
-    way: Way,
+    course: Course,
     trial: Trial,
     /// How much it carries; `None` where nobody asked, or where its figures are not true anyway.
     capacity: Option<Capacity>,
@@ -79,8 +43,8 @@ struct Found {
 /// What was found in all.
 struct Outcome {
     found: Vec<Found>,
-    /// Receive paths that this process cannot have, and why.
-    missing: Vec<(Way, String)>,
+    /// Courses that this process cannot have, and why.
+    missing: Vec<(Course, String)>,
 }
 
 impl Outcome {
@@ -113,14 +77,13 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         found: Vec::new(),
         missing: Vec::new(),
     };
-    let wanted = |way: &Way| arguments.path.is_empty() || arguments.path.contains(way);
-    for way in Way::ALL.into_iter().filter(wanted) {
+    for course in wanted(arguments)? {
         let mut progress = |progress: &Progress| {
             if progress.phase == Phase::Running {
                 let clients: u64 = progress.populations.iter().map(|(_, p)| p.playing).sum();
                 status.update(&format!(
                     "{}: {}, {}",
-                    way.title(),
+                    course.title(),
                     span(progress.elapsed.as_secs_f64()),
                     plural(clients as f64, "client", "clients"),
                 ));
@@ -128,27 +91,42 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         };
         let mut once = || {
             stoppable(|control| {
-                trial::trial(way, length, folder, &arguments.set, control, &mut progress)
+                if course.logs_packets() {
+                    let set = &arguments.set;
+                    return trial::trial(course.way, length, folder, set, control, &mut progress);
+                }
+                let setting = Setting {
+                    course,
+                    length,
+                    folder,
+                    set: &arguments.set,
+                };
+                setting.trial(control, &mut progress)
             })
         };
         let mut trial = match once() {
-            // One that was asked for by name and cannot be had is an error; else it is only said.
+            // A path that was asked for by name and cannot be had is an error; else it is only said.
             Err(Trouble::NoPath(why)) if arguments.path.is_empty() => {
-                outcome.missing.push((way, why));
+                outcome.missing.push((course, why));
+                continue;
+            }
+            Err(Trouble::NoLink(why)) => {
+                outcome.missing.push((course, why));
                 continue;
             }
             other => other?,
         };
-        if trial.judge() == Judgement::Unknown {
-            // Something else took the processor while the server sent. That happens; once more.
+        if trial.was_disturbed() {
+            // Something else took the processor meanwhile. That happens; once more.
             trial = once()?;
         }
-        let capacity = if arguments.skip_capacity || trial.judge() == Judgement::Off {
+        let skips = arguments.skip_capacity || !course.logs_packets();
+        let capacity = if skips || trial.judge() == Judgement::Off {
             None
         } else {
             Some(stoppable(|control| {
                 capacity::capacity(
-                    way,
+                    course.way,
                     arguments.quick,
                     folder,
                     &arguments.set,
@@ -159,7 +137,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             })?)
         };
         outcome.found.push(Found {
-            way,
+            course,
             trial,
             capacity,
         });
@@ -171,6 +149,31 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
     } else {
         Exit::Invalid
     })
+}
+
+/// The courses that were asked for: all where none was.
+fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
+    let mut courses = Course::all();
+    for name in &arguments.protocol {
+        if !courses.iter().any(|course| course.protocol.name == *name) {
+            let mut known: Vec<&str> = courses.iter().map(|own| own.protocol.name).collect();
+            known.dedup();
+            let known = known.join(", ");
+            return Err(Failure::bad(format_args!(
+                "--protocol {name}: what can be calibrated is {known}"
+            )));
+        }
+    }
+    courses.retain(|course| {
+        let Course { protocol, way, .. } = course;
+        let named = arguments.protocol.iter().any(|name| name == protocol.name);
+        (arguments.protocol.is_empty() || named)
+            && (arguments.path.is_empty() || arguments.path.contains(way))
+    });
+    match courses.is_empty() {
+        true => Err(Failure::bad("no --protocol is received by that --path")),
+        false => Ok(courses),
+    }
 }
 
 /// Does something that Ctrl-C ends.

@@ -6,9 +6,9 @@ use report::paint::Paint;
 use serde_json::{Value, json};
 
 use super::capacity::{CLIENT_RATE, Capacity, Carried, FIRST, Limit};
+use super::course::Course;
 use super::judge::{Judgement, Row};
 use super::{Found, Outcome};
-use crate::args::Way;
 use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -43,7 +43,7 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
     let all = &outcome.found;
     let mut text = String::new();
     for found in all {
-        text.push_str(&paint.strong(found.way.title()));
+        text.push_str(&paint.strong(&found.course.title()));
         text.push('\n');
         text.push_str(&table(&found.trial.rows, everything, paint));
         for reason in &found.trial.reasons {
@@ -54,8 +54,8 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
         }
         text.push('\n');
     }
-    for (way, why) in &outcome.missing {
-        let title = paint.strong(way.title());
+    for (course, why) in &outcome.missing {
+        let title = paint.strong(&course.title());
         text.push_str(&format!("{title}: not calibrated; {why}\n\n"));
     }
     let rows: usize = all.iter().map(|found| found.trial.rows.len()).sum();
@@ -224,13 +224,20 @@ fn document(outcome: &Outcome) -> Value {
     })
 }
 
-fn missing((way, why): &(Way, String)) -> Value {
-    json!({ "path": way.name(), "reason": why })
+fn missing((course, why): &(Course, String)) -> Value {
+    json!({
+        "protocol": course.protocol.name,
+        "path": course.way.name(),
+        "over_link": course.linked,
+        "reason": why,
+    })
 }
 
 fn path(found: &Found) -> Value {
     json!({
-        "path": found.way.name(),
+        "protocol": found.course.protocol.name,
+        "path": found.course.way.name(),
+        "over_link": found.course.linked,
         "receive_path": found.trial.receive_path,
         "result": found.trial.judge().name(),
         "reasons": found.trial.reasons,

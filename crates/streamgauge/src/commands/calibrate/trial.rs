@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use engine::{Control, EngineError, Progress};
 use measure::{Totals, Unit};
+use protocol::registry::RTSP_PROTOCOL;
 use report::metrics::Metrics;
 use report::model::Outcome;
 use report::{Reader, Report, Subject};
 use scenario::Scenario;
 use sut::Sut;
 
-use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, STARTUP, worst};
-use super::truth::{Counts, Known, Served, bit_rate, mean_jitter};
+use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Known, Row, STARTUP, worst};
+use super::truth::{Counts, Served, bit_rate, mean_jitter};
 use crate::args::Way;
 use crate::commands::demo::{free_port, reference_server};
 use crate::commands::run::overrides;
 use crate::exit::Failure;
 
 /// How far apart the clients of a group begin.
-const BEGIN_EVERY: Duration = Duration::from_millis(25);
+pub(super) const BEGIN_EVERY: Duration = Duration::from_millis(25);
 
 /// Alike streams of one server.
 struct Group {
@@ -95,6 +96,8 @@ const GROUPS: [Group; 3] = [
 pub(super) enum Trouble {
     /// This process cannot have the receive path, for this reason.
     NoPath(String),
+    /// It cannot make a link, for this reason.
+    NoLink(String),
     /// Something else.
     Failure(Failure),
 }
@@ -108,6 +111,7 @@ impl From<Failure> for Trouble {
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Failure {
         match trouble {
+            Trouble::NoLink(why) => Failure::bad(why),
             Trouble::NoPath(why) => Failure::bad(format_args!("no packet ring: {why}")),
             Trouble::Failure(failure) => failure,
         }
@@ -115,6 +119,7 @@ impl From<Trouble> for Failure {
 }
 
 /// What a trial came to.
+#[derive(Default)]
 pub(super) struct Trial {
     /// The receive path, as the run's report names it; `None` where it names none.
     pub(super) receive_path: Option<String>,
@@ -125,6 +130,16 @@ pub(super) struct Trial {
 }
 
 impl Trial {
+    /// Whether no figure is wrong, and yet it does not tell enough: the server was interrupted, or
+    /// the run itself is not to be trusted.
+    pub(super) fn was_disturbed(&self) -> bool {
+        match worst(&self.rows) {
+            Judgement::Unknown => true,
+            Judgement::Ok => !self.reasons.is_empty(),
+            Judgement::Off => false,
+        }
+    }
+
     /// Whether every figure is true, as far as one can tell.
     pub(super) fn judge(&self) -> Judgement {
         match worst(&self.rows) {
@@ -136,9 +151,9 @@ impl Trial {
 
 /// A reference server, and where its report goes.
 pub(super) struct Reference {
-    server: Sut,
+    pub(super) server: Sut,
     pub(super) port: u16,
-    report: PathBuf,
+    pub(super) report: PathBuf,
 }
 
 impl Reference {
@@ -149,7 +164,7 @@ impl Reference {
         let mut arguments: Vec<String> = with.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(["--log-packets".to_owned(), "--report".to_owned()]);
         arguments.push(utf8(&report)?);
-        let server = reference_server(port, arguments)?;
+        let server = reference_server(&RTSP_PROTOCOL, port, arguments)?;
         Ok(Reference {
             server: Sut::start(&server, folder, &|_| {}).map_err(Failure::bad)?,
             port,
@@ -157,10 +172,10 @@ impl Reference {
         })
     }
 
-    /// Ends it, and reads what it says it did.
-    pub(super) fn finish(self) -> Result<Vec<Served>, Failure> {
+    /// Ends it; gives the file where it says what it did.
+    pub(super) fn finish(self) -> PathBuf {
         self.server.stop();
-        Served::read(&self.report, true)
+        self.report
     }
 }
 
@@ -182,6 +197,10 @@ pub(super) fn play(
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,
         Err(EngineError::ReceivePath(why)) => return Err(Trouble::NoPath(why)),
+        Err(error @ (EngineError::Link { .. } | EngineError::Network { .. })) => {
+            let lines: Vec<String> = error.to_string().lines().map(|l| l.trim().into()).collect();
+            return Err(Trouble::NoLink(lines.join("; ")));
+        }
         Err(error) => return Err(Failure::bad(error).into()),
     };
     if let Some(error) = finished.run_file_error {
@@ -223,7 +242,7 @@ pub(super) fn trial(
     let began = began(&reader)?;
     let mut rows = Vec::new();
     for (group, server) in GROUPS.iter().zip(servers) {
-        let served = server.finish()?;
+        let served = Served::read(&server.finish(), true)?;
         let population = report
             .populations
             .iter()
@@ -245,15 +264,19 @@ pub(super) fn trial(
             compare_bit_rate(group, &served, &reader, began, length, &mut rows)?;
         }
     }
-    let reasons = match report.verdict.result {
+    Ok(Trial {
+        receive_path: report.tester.receive_path.clone(),
+        rows,
+        reasons: reasons(report),
+    })
+}
+
+/// Why a run is not to be trusted; empty where it is.
+pub(super) fn reasons(report: Report) -> Vec<String> {
+    match report.verdict.result {
         Outcome::Pass => Vec::new(),
         Outcome::Fail | Outcome::Invalid | Outcome::Stopped => report.verdict.reasons,
-    };
-    Ok(Trial {
-        receive_path: report.tester.receive_path,
-        rows,
-        reasons,
-    })
+    }
 }
 
 /// A scenario out of a text, received in that way, with what the user set of the tester.
@@ -274,13 +297,6 @@ pub(super) fn began(reader: &Reader) -> Result<f64, Failure> {
         .ok_or_else(|| Failure::bad("the run file does not say when the run began"))
 }
 
-fn exactly(value: u64) -> Known {
-    Known {
-        value: value as f64,
-        unsure: 0.0,
-    }
-}
-
 fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mut Vec<Row>) {
     let truth = Counts::of(served);
     let mut row = |metric: &str, truth: u64, measured: Option<f64>| {
@@ -288,7 +304,7 @@ fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
             streams: group.name,
             metric: metric.to_owned(),
             unit: Unit::Count,
-            truth: exactly(truth),
+            truth: Known::exactly(truth as f64),
             measured,
             tolerance: COUNT,
         });
@@ -443,10 +459,7 @@ fn compare_bit_rate(
             streams: group.name,
             metric: "bitrate".to_owned(),
             unit: Unit::BitsPerSecond,
-            truth: Known {
-                value: truth,
-                unsure: 0.0,
-            },
+            truth: Known::exactly(truth),
             measured: totals.named("bitrate", measure::totals::Statistic::Value),
             tolerance: BIT_RATE,
         });

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::judge::Known;
 use crate::exit::Failure;
 
 /// Ticks a second of the reference server's video (RFC 6184, 8.2.1).
@@ -62,14 +63,6 @@ pub(super) struct Counts {
     pub(super) loss_bursts: u64,
     pub(super) longest_burst: u64,
     pub(super) payload_bytes: u64,
-}
-
-/// A figure, and how well it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Known {
-    pub(super) value: f64,
-    /// By so much it may be off: the server was interrupted between reading its clock and sending.
-    pub(super) unsure: f64,
 }
 
 impl Served {

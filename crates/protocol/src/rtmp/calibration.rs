@@ -1,0 +1,302 @@
+//! How what is measured of RTMP is proved.
+
+use crate::calibration::{
+    Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
+};
+
+/// What clients play, and what they are told of it.
+const MADE: &str = "rtmp://{address}/made/stream1";
+/// What some of them publish and others play.
+const OWN: &str = "rtmp://{address}/own/stream{1..4}";
+/// The playout buffer of those whose media stands still, in seconds.
+const BUFFER: f64 = 0.1;
+
+/// What stood still comes at once then. One read brings many frames, and has the time of the last of
+/// them (`timed_by_reading`), on a busy machine some milliseconds after the first.
+const BURST: Tolerance = Tolerance::Absolute(5e-3);
+
+pub(super) static TRIALS: &[Trial] = &[
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--audio",
+            "--length",
+            "{length}",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "steady",
+            number: 10,
+            url: MADE,
+            keys: &["time_codes: true"],
+        }],
+        checks: &[
+            Check::count("steady", "video_frames", VIDEO),
+            Check::count("steady", "audio_frames", AUDIO),
+            Check::count("steady", "key_frames", &["/sent/key_frames"]),
+            payload("steady"),
+            Check::count("steady", "frames_published", VIDEO),
+            Check::count("steady", "frames_delivered", VIDEO),
+            Check::none("steady", "malformed"),
+            Check::none("steady", "stalls"),
+            Check::none("steady", "clock_jumps"),
+            Check::none("steady", "time_codes_ahead"),
+            Check::delay("steady", "frame_delay", frame_delay),
+            Check::delay("steady", "startup_delay", startup_delay),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--audio",
+            "--length",
+            "{length}",
+            "--fault",
+            "lose=5%",
+            "--fault",
+            "malformed=3%",
+            "--fault",
+            "stall=1s+300ms",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "faulty",
+            number: 10,
+            url: MADE,
+            keys: &["time_codes: true", "playout_buffer: 100ms"],
+        }],
+        checks: &[
+            Check::count("faulty", "video_frames", VIDEO),
+            Check::count("faulty", "audio_frames", AUDIO),
+            Check::count("faulty", "key_frames", &["/sent/key_frames"]),
+            payload("faulty"),
+            Check::count(
+                "faulty",
+                "frames_published",
+                &["/sent/video_frames", "/sent/missed"],
+            ),
+            Check::count("faulty", "frames_delivered", VIDEO),
+            Check::count("faulty", "malformed", &["/sent/malformed"]),
+            Check::count("faulty", "stalls", &["/sent/stalls"]),
+            Check::none("faulty", "clock_jumps"),
+            Check {
+                clients: "faulty",
+                metric: "stall_time",
+                figure: Figure::Mean,
+                truth: Truth::Known(stall_time),
+                tolerance: BURST,
+            },
+            Check::delay("faulty", "startup_delay", startup_delay),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--audio",
+            "--length",
+            "{length}",
+            "--fault",
+            "skew=200ms",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "skewed",
+            number: 5,
+            url: MADE,
+            keys: &["time_codes: true"],
+        }],
+        checks: &[
+            Check::count("skewed", "video_frames", VIDEO),
+            Check::count("skewed", "audio_frames", AUDIO),
+            Check {
+                clients: "skewed",
+                metric: "av_skew",
+                figure: Figure::Count,
+                truth: Truth::Sum(AUDIO),
+                tolerance: Tolerance::Exact,
+            },
+            Check::delay("skewed", "av_skew", |_| Some(Known::exactly(0.2))),
+        ],
+    },
+    Trial {
+        server: &["--fault", "lose=3%", "--fault", "malformed=2%"],
+        link: None,
+        thresholds: &[],
+        clients: &[
+            publishers("publishers"),
+            TrialClients {
+                name: "viewers",
+                number: 8,
+                url: OWN,
+                keys: &["pick: in_turn"],
+            },
+        ],
+        checks: &[
+            Check::count("publishers", "sent_frames", &["/received_frames"]),
+            Check::count("publishers", "sent_bytes", &["/received_bytes"]),
+            Check::none("publishers", "not_taken"),
+            Check::count("viewers", "video_frames", VIDEO),
+            Check::count("viewers", "audio_frames", AUDIO),
+            Check::count("viewers", "key_frames", &["/sent/key_frames"]),
+            payload("viewers"),
+            Check::count(
+                "viewers",
+                "frames_published",
+                &["/sent/video_frames", "/sent/missed"],
+            ),
+            Check::count("viewers", "frames_delivered", VIDEO),
+            Check::count("viewers", "malformed", &["/sent/malformed"]),
+            Check::none("viewers", "stalls"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--audio",
+            "--length",
+            "{length}",
+        ],
+        link: Some(LINK),
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "far",
+            number: 5,
+            url: MADE,
+            keys: &["time_codes: true"],
+        }],
+        checks: &[
+            Check::count("far", "video_frames", VIDEO),
+            Check::count("far", "audio_frames", AUDIO),
+            payload("far"),
+            Check::count("far", "frames_published", VIDEO),
+            Check::count("far", "frames_delivered", VIDEO),
+            Check::none("far", "stalls"),
+            Check::delay("far", "frame_delay", frame_delay),
+            Check::delay("far", "startup_delay", startup_delay),
+        ],
+    },
+    Trial {
+        server: &[],
+        link: Some(LINK),
+        thresholds: &[],
+        clients: &[
+            publishers("far_publishers"),
+            TrialClients {
+                name: "far_viewers",
+                number: 4,
+                url: OWN,
+                keys: &["pick: in_turn"],
+            },
+        ],
+        checks: &[
+            Check::count("far_publishers", "sent_frames", &["/received_frames"]),
+            Check::count("far_publishers", "sent_bytes", &["/received_bytes"]),
+            Check::none("far_publishers", "not_taken"),
+            Check::count("far_viewers", "video_frames", VIDEO),
+            Check::count("far_viewers", "audio_frames", AUDIO),
+            Check::count("far_viewers", "frames_published", VIDEO),
+            Check::count("far_viewers", "frames_delivered", VIDEO),
+            Check::delay("far_viewers", "frame_delay", there_and_back),
+        ],
+    },
+];
+
+/// Each way another delay, so that one that was taken for the other shows. Every frame fits into
+/// TCP's first window (10 segments, RFC 6928), so that none waits for an acknowledgement.
+const LINK: TrialLink = TrialLink { up: 10, down: 25 };
+
+const VIDEO: &[&str] = &["/sent/video_frames"];
+const AUDIO: &[&str] = &["/sent/audio_frames"];
+
+const fn publishers(name: &'static str) -> TrialClients {
+    TrialClients {
+        name,
+        number: 4,
+        url: OWN,
+        keys: &[
+            "publish: { bitrate: 400kbps, frame_rate: 50, audio: true }",
+            "leave: { after: {length} }",
+        ],
+    }
+}
+
+/// Payload is counted without what FLV puts before a frame: five bytes of H.264, and two of AAC
+/// (FLV, E.4.2.1 and E.4.3.1).
+const fn payload(clients: &'static str) -> Check {
+    Check {
+        clients,
+        metric: "payload_bytes",
+        figure: Figure::Value,
+        truth: Truth::Known(|evidence| {
+            let before = 5.0 * evidence.sum("/sent/video_frames")?
+                + 2.0 * evidence.sum("/sent/audio_frames")?;
+            Some(Known::exactly(
+                evidence.sum("/sent/payload_bytes")? - before,
+            ))
+        }),
+        tolerance: Tolerance::Exact,
+    }
+}
+
+/// How late the server was with a frame of video, and the way from there.
+fn frame_delay(evidence: &Evidence) -> Option<Known> {
+    let frames = evidence.sum("/sent/video_frames")?;
+    let given = evidence.sum("/sent/given_after_nanos")?;
+    let taken = evidence.sum("/sent/taken_after_nanos")?;
+    Some(between(given / frames, taken / frames) + evidence.down)
+}
+
+/// How late the publishers were, as they say themselves; the way to the server; how long that took
+/// to pass a frame on; and the way from there.
+fn there_and_back(evidence: &Evidence) -> Option<Known> {
+    let late = evidence.measured("far_publishers", "send_queue_delay")?;
+    Some(Known::exactly(late) + evidence.up + frame_delay(evidence)?)
+}
+
+/// From when each client was due to when its first frame left the server, and the way from there.
+fn startup_delay(evidence: &Evidence) -> Option<Known> {
+    let place = "/sent/first_given_nanos";
+    let clients = evidence.numbers(place).count() as f64;
+    // What did not play has no first frame, and what the report says of all has no clock.
+    let clocks = evidence
+        .served
+        .iter()
+        .filter(|line| line.pointer(place).is_some_and(serde_json::Value::is_u64));
+    let clocks = clocks.map(|line| line["clock_monotonic_nanos"].as_f64());
+    let clock = clocks.sum::<Option<f64>>()? / clients;
+    let due = evidence.began_nanos + evidence.one_every_nanos * (clients - 1.0) / 2.0;
+    let at = |place| Some(clock + evidence.mean(place)? - due);
+    Some(between(at(place)?, at("/sent/first_taken_nanos")?) + evidence.down)
+}
+
+/// How long playing stands still: as long as the media did, less what the buffer holds. Timestamps
+/// of milliseconds are in it as they are in what clients measure.
+fn stall_time(evidence: &Evidence) -> Option<Known> {
+    let stalls = evidence.sum("/sent/stalls")?;
+    let mean = |place| Some(evidence.sum(place)? / stalls / 1e9);
+    Some(Known {
+        value: mean("/sent/stalled_nanos")? - BUFFER,
+        unsure: mean("/sent/stalled_unsure_nanos")?,
+    })
+}
+
+/// What was at some time between these two, in nanoseconds; in seconds.
+fn between(from: f64, to: f64) -> Known {
+    Known {
+        value: f64::midpoint(from, to) / 1e9,
+        unsure: (to - from) / 2.0 / 1e9,
+    }
+}

@@ -1,0 +1,101 @@
+//! What is calibrated: a protocol, how its media is received, and over what.
+
+use protocol::calibration::Trial;
+use protocol::descriptor::Transport;
+use protocol::registry::{PROTOCOLS, Protocol, RTSP_PROTOCOL};
+
+use crate::args::Way;
+
+/// A protocol by one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Course {
+    pub(super) protocol: &'static Protocol,
+    pub(super) way: Way,
+    /// Whether it is over an emulated link, and not over the loopback interface.
+    pub(super) linked: bool,
+}
+
+impl Course {
+    /// All there are: RTSP, whose server logs every packet, and what protocols declare.
+    pub(super) fn all() -> Vec<Course> {
+        let rtsp = Way::ALL.into_iter().map(|way| Course {
+            protocol: &RTSP_PROTOCOL,
+            way,
+            linked: false,
+        });
+        let declared = PROTOCOLS.iter().flat_map(|&protocol| {
+            let way = match protocol.transport {
+                Transport::Tcp => Way::Tcp,
+                Transport::Udp => Way::Sockets,
+            };
+            [false, true].map(|linked| Course {
+                protocol,
+                way,
+                linked,
+            })
+        });
+        let declared = declared.filter(|course| course.declared().next().is_some());
+        rtsp.chain(declared).collect()
+    }
+
+    /// Whether the truth is a log of every packet.
+    pub(super) fn logs_packets(self) -> bool {
+        self.protocol.name == RTSP_PROTOCOL.name
+    }
+
+    /// The trials that its protocol declares.
+    pub(super) fn declared(self) -> impl Iterator<Item = &'static Trial> {
+        let trials = self.protocol.trials.iter();
+        trials.filter(move |trial| trial.link.is_some() == self.linked)
+    }
+
+    /// As people read it.
+    pub(super) fn title(self) -> String {
+        let name = self.protocol.name;
+        match (self.logs_packets(), self.linked) {
+            (true, _) => format!("{name}: {}", self.way.title()),
+            (false, false) => format!("{name}: {}", self.protocol.transport),
+            (false, true) => format!("{name}: {}, over a link", self.protocol.transport),
+        }
+    }
+}
+
+impl Way {
+    /// All there are.
+    const ALL: [Way; 3] = [Way::Ring, Way::Sockets, Way::Tcp];
+
+    /// As it is written in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::Ring => "udp_ring",
+            Way::Sockets => "udp_sockets",
+            Way::Tcp => "tcp",
+        }
+    }
+
+    /// As people read it.
+    fn title(self) -> &'static str {
+        match self {
+            Way::Ring => "UDP, read from packet rings",
+            Way::Sockets => "UDP, read from sockets",
+            Way::Tcp => "TCP, interleaved",
+        }
+    }
+
+    /// The `transport` of a population that is received in this way.
+    pub(super) fn transport(self) -> &'static str {
+        match self {
+            Way::Ring | Way::Sockets => "udp",
+            Way::Tcp => "tcp",
+        }
+    }
+
+    /// What has to be set of a scenario, so that it is received in this way.
+    pub(super) fn set(self) -> Option<&'static str> {
+        match self {
+            Way::Ring => Some("tester.receive=ring"),
+            Way::Sockets => Some("tester.receive=sockets"),
+            Way::Tcp => None,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The trials that protocols declare: clients against their reference servers, and every figure
+//! held against what those say they did.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Control, Progress};
+use measure::Unit;
+use measure::link::{DOWNLINK, UPLINK};
+use protocol::calibration::{Evidence, Figure, Tolerance, Trial as Declared, TrialClients};
+use protocol::descriptor::Transport;
+use protocol::registry::Protocol;
+use report::metrics::Metrics;
+use report::{Reader, Report};
+use scenario::ServerStart;
+use serde_json::{Value, json};
+use sut::Sut;
+
+use super::course::Course;
+use super::judge::{COUNT, Known, Row};
+use super::trial::{BEGIN_EVERY, Reference, Trial, Trouble, began, play, reasons, scenario, utf8};
+use crate::commands::demo::{free_port, reference_server};
+use crate::exit::Failure;
+
+/// By how much the delay that a link planned for a packet may be off: the rounding of its clock.
+const PLANNED: Tolerance = Tolerance::Absolute(10e-6);
+
+/// What all trials of a course have in common.
+pub(super) struct Setting<'a> {
+    pub(super) course: Course,
+    /// Length of the media.
+    pub(super) length: Duration,
+    /// Where files are put.
+    pub(super) folder: &'a Path,
+    /// What the user set of the tester.
+    pub(super) set: &'a [String],
+}
+
+impl Setting<'_> {
+    /// Runs the trials of a course: without a link all at once, else one after the other.
+    pub(super) fn trial(
+        &self,
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Trial, Trouble> {
+        let trials: Vec<&Declared> = self.course.declared().collect();
+        if !self.course.linked {
+            return self.over_loopback(&trials, control, progress);
+        }
+        let mut all = Trial::default();
+        for trial in trials {
+            let found = self.over_link(trial, control, progress)?;
+            all.receive_path = found.receive_path;
+            all.rows.extend(found.rows);
+            all.reasons.extend(found.reasons);
+        }
+        Ok(all)
+    }
+
+    fn over_loopback(
+        &self,
+        trials: &[&Declared],
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Trial, Trouble> {
+        let protocol = self.course.protocol;
+        let mut servers = Vec::new();
+        let thresholds: Vec<&str> = trials
+            .iter()
+            .flat_map(|trial| trial.thresholds)
+            .copied()
+            .collect();
+        let mut text = format!(
+            "name: calibrate\nthresholds: {}\nclients:\n",
+            json!(thresholds)
+        );
+        for (number, trial) in trials.iter().enumerate() {
+            let port = port_for(protocol)?;
+            let report = self.folder.join(format!("{number}.served"));
+            let with = self.flags(trial, &report)?;
+            let server = reference_server(protocol, port, with)?;
+            servers.push(Reference {
+                server: Sut::start(&server, self.folder, &|_| {}).map_err(Failure::bad)?,
+                port,
+                report,
+            });
+            text.push_str(&self.populations(trial, &format!("127.0.0.1:{port}")));
+        }
+        let (reader, report) = self.play(&text, control, progress)?;
+        let mut rows = Vec::new();
+        for (trial, server) in trials.iter().zip(servers) {
+            let evidence = evidence(&reader, &report, &server.finish())?;
+            compare(trial, &evidence, &report, &mut rows)?;
+        }
+        Ok(Trial {
+            receive_path: report.tester.receive_path.clone(),
+            rows,
+            reasons: reasons(report),
+        })
+    }
+
+    fn over_link(
+        &self,
+        trial: &Declared,
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Trial, Trouble> {
+        let protocol = self.course.protocol;
+        let Some(link) = trial.link else {
+            return Err(Failure::bad("a trial without a link is none over one").into());
+        };
+        let port = port_for(protocol)?;
+        let served = self.folder.join("linked.served");
+        let mut with = self.flags(trial, &served)?;
+        with.extend(["--listen", "0.0.0.0"].map(str::to_owned));
+        let server = reference_server(protocol, port, with)?;
+        let (ServerStart::Command(command), Some(ready)) = (&server.start, &server.ready) else {
+            return Err(Failure::bad("a reference server is started by a command").into());
+        };
+        let text = format!(
+            "name: calibrate\nthresholds: {}\nlink: {{ up: {{ delay: {}ms }}, down: {{ delay: {}ms }} }}\nserver:\n  \
+             command: {}\n  ready: {}\nclients:\n{}",
+            json!(trial.thresholds),
+            link.up,
+            link.down,
+            // JSON is a part of what scenarios are written in.
+            json!(command),
+            json!(ready),
+            self.populations(trial, &format!("{{server}}:{port}")),
+        );
+        let (reader, report) = self.play(&text, control, progress)?;
+        let mut evidence = evidence(&reader, &report, &served)?;
+        let mut rows = Vec::new();
+        let ways = [(link.up, &mut evidence.up), (link.down, &mut evidence.down)];
+        for (name, (millis, known)) in [UPLINK, DOWNLINK].into_iter().zip(ways) {
+            let found = report.links.iter().find(|link| link.name == name);
+            let found = found.ok_or_else(|| Failure::bad("the run file lacks a link"))?;
+            *known = compare_link(name, millis, &found.metrics, &mut rows);
+        }
+        compare(trial, &evidence, &report, &mut rows)?;
+        Ok(Trial {
+            receive_path: report.tester.receive_path.clone(),
+            rows,
+            reasons: reasons(report),
+        })
+    }
+
+    fn play(
+        &self,
+        text: &str,
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<(Reader, Report), Trouble> {
+        let scenario = scenario(self.course.way, text, self.set)?;
+        play(&scenario, self.folder, control, progress)
+    }
+
+    /// The flags of a trial's server, whose report goes to that file.
+    fn flags(&self, trial: &Declared, report: &Path) -> Result<Vec<String>, Failure> {
+        let own = trial.server.iter().map(|flag| self.filled(flag));
+        let mut flags: Vec<String> = own.collect();
+        flags.extend(["--report".to_owned(), utf8(report)?]);
+        Ok(flags)
+    }
+
+    /// The populations of a trial whose server is at that address, as a scenario has them.
+    fn populations(&self, trial: &Declared, address: &str) -> String {
+        let population = |clients: &TrialClients| {
+            let mut text = format!(
+                "  {}:\n    protocol: {}\n    urls: [\"{}\"]\n    load: {{ clients: {}, one_every: {}ms }}\n",
+                clients.name,
+                self.course.protocol.name,
+                clients.url.replace("{address}", address),
+                clients.number,
+                BEGIN_EVERY.as_millis(),
+            );
+            for key in clients.keys {
+                text.push_str(&format!("    {}\n", self.filled(key)));
+            }
+            text
+        };
+        trial.clients.iter().map(population).collect()
+    }
+
+    fn filled(&self, text: &str) -> String {
+        text.replace("{length}", &format!("{}ms", self.length.as_millis()))
+    }
+}
+
+/// A port that nobody listens on. Another program may take it before the server does, which then
+/// says so.
+fn port_for(protocol: &Protocol) -> Result<u16, Failure> {
+    match protocol.transport {
+        Transport::Tcp => free_port(),
+        Transport::Udp => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|socket| socket.local_addr())
+            .map(|address| address.port())
+            .map_err(|error| Failure::bad(format_args!("no port to serve on: {error}"))),
+    }
+}
+
+/// What is known when a run is over, of a server that wrote that report.
+fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence, Failure> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let path = served.display();
+        Failure::bad(format_args!(
+            "the reference server's report {path}: {error}"
+        ))
+    };
+    let text = std::fs::read_to_string(served).map_err(|error| unreadable(&error))?;
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let lines = lines.collect::<Result<Vec<Value>, _>>();
+    let populations = report.populations.iter();
+    let means = populations.flat_map(|population| {
+        let metrics = population.metrics.0.iter();
+        metrics.filter_map(|metric| {
+            let found = population.metrics.distribution(metric.name)?;
+            Some(((population.name.clone(), metric.name), found.mean))
+        })
+    });
+    Ok(Evidence {
+        means: means.collect(),
+        served: lines.map_err(|error| unreadable(&error))?,
+        began_nanos: began(reader)?,
+        one_every_nanos: BEGIN_EVERY.as_nanos() as f64,
+        ..Evidence::default()
+    })
+}
+
+/// Holds a direction of a link against what was asked of it; gives what its delay is, and how late
+/// it was itself.
+fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<Row>) -> Known {
+    let asked = f64::from(millis) / 1e3;
+    let mut row = |metric: &str, unit, truth, measured, tolerance| {
+        rows.push(Row {
+            streams: name,
+            metric: metric.to_owned(),
+            unit,
+            truth: Known::exactly(truth),
+            measured,
+            tolerance,
+        });
+    };
+    let mean = |metric| seen.distribution(metric).map(|found| found.mean);
+    let planned = mean("planned_delay");
+    row("planned_delay.mean", Unit::Seconds, asked, planned, PLANNED);
+    for metric in ["lost", "overload"] {
+        row(metric, Unit::Count, 0.0, seen.value(metric), COUNT);
+    }
+    Known {
+        value: asked,
+        unsure: mean("lateness").unwrap_or(0.0),
+    }
+}
+
+/// Holds what the clients of a trial measured against what is known.
+fn compare(
+    trial: &Declared,
+    evidence: &Evidence,
+    report: &Report,
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    for check in trial.checks {
+        let mut populations = report.populations.iter();
+        let metrics = populations
+            .find(|population| population.name == check.clients)
+            .map(|population| &population.metrics)
+            .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
+        let unit = match check.figure {
+            Figure::Count => Unit::Count,
+            _ => metrics
+                .find(check.metric)
+                .map_or(Unit::Count, |metric| metric.unit),
+        };
+        // What cannot be told is no figure, with which nothing agrees.
+        let truth = check.truth.of(evidence).unwrap_or(Known::exactly(f64::NAN));
+        rows.push(Row {
+            streams: check.clients,
+            metric: format!("{}{}", check.metric, check.figure.suffix()),
+            unit,
+            truth,
+            measured: measured(metrics, check.metric, check.figure),
+            tolerance: check.tolerance,
+        });
+    }
+    Ok(())
+}
+
+fn measured(metrics: &Metrics, metric: &str, figure: Figure) -> Option<f64> {
+    let found = metrics.distribution(metric);
+    match figure {
+        Figure::Value => metrics.value(metric),
+        Figure::Mean => found.map(|found| found.mean),
+        Figure::Max => found.map(|found| found.max),
+        Figure::Count => Some(found.map_or(0.0, |found| found.count as f64)),
+    }
+}

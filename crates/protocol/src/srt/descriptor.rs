@@ -6,6 +6,7 @@ use std::sync::Arc;
 use measure::Catalogue;
 use mediagen::ts::looped_stream::LoopedStream;
 
+use super::calibration;
 use super::client::Client;
 use super::config::{self, ClientConfig};
 use super::metrics::SRT;
@@ -31,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     read_url,
     probe: None,
     server: &SERVER,
-    trials: &[],
+    trials: calibration::TRIALS,
     options: &OPTIONS,
     former_key: |_| None,
 };

@@ -4,6 +4,7 @@
 //! decides.
 
 pub mod arq;
+mod calibration;
 pub mod client;
 pub mod codec;
 pub mod config;

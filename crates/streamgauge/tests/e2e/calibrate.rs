@@ -80,6 +80,30 @@ fn truth(path: &Value, streams: &str, metric: &str) -> f64 {
 }
 
 #[test]
+fn every_figure_of_srt_is_true_also_over_a_link() {
+    let _alone = alone();
+    let folder = folder();
+    let found = calibrated(folder.path(), "srt");
+    let near = &found["paths"][0];
+    assert_eq!(near["path"], "udp_sockets");
+    // That there was something to be found.
+    for (streams, metric) in [
+        ("recovered", "pkt_rcv_recovered"),
+        ("recovered", "pkt_rcv_retrans"),
+        ("lost", "pkt_rcv_drop"),
+        ("spoilt", "pkt_rcv_duplicate"),
+        ("spoilt", "damaged"),
+        ("viewers", "pkt_rcv_recovered"),
+    ] {
+        assert!(truth(near, streams, metric) > 10.0, "{metric} of {streams}");
+    }
+    match found["paths"].get(1) {
+        Some(far) => assert_eq!(truth(far, "far", "datagram_delay.mean"), 0.025),
+        None => assert_eq!(found["missing"][0]["over_link"], true, "{found:#}"),
+    }
+}
+
+#[test]
 fn every_figure_of_rtmp_is_true_also_over_a_link() {
     let _alone = alone();
     let folder = folder();
@@ -158,7 +182,7 @@ fn what_cannot_be_set_is_named() {
         .names("receive");
     run(folder.path(), ["calibrate", "--protocol", "rtcp"])
         .expect(104)
-        .names("rtsp, rtmp");
+        .names("rtsp, rtmp, srt");
     let unheard = "calibrate --protocol rtmp --path sockets";
     run(folder.path(), unheard.split(' '))
         .expect(104)

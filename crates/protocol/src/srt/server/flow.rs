@@ -22,6 +22,8 @@ const BESIDE: u64 = 1 << 63;
 pub struct Wrongs {
     /// Packets that were left out when they were to be sent first.
     pub left_out: u64,
+    /// Of these, the ones behind the last that left: a player cannot know of them.
+    pub left_out_at_the_end: u64,
     /// Retransmissions that were left out.
     pub left_out_again: u64,
     /// Packets that left twice.
@@ -131,12 +133,18 @@ impl ServedFlow {
         if self.chance(share) {
             match again {
                 true => self.wrongs.left_out_again += 1,
-                false => self.wrongs.left_out += 1,
+                false => {
+                    self.wrongs.left_out += 1;
+                    self.wrongs.left_out_at_the_end += 1;
+                }
             }
             // As if a network had lost it.
             self.inner_mut()
                 .left(packet.tag, Some(Handover::at(packet.due)));
             return None;
+        }
+        if !again {
+            self.wrongs.left_out_at_the_end = 0;
         }
         if self.chance(self.faults.corrupt) {
             packet.payload = damaged(&packet.payload);

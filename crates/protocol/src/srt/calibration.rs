@@ -1,0 +1,232 @@
+//! How what is measured of SRT is proved.
+
+use crate::calibration::{
+    Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
+};
+
+/// What clients play.
+const MADE: &str = "srt://{address}?streamid=stream1";
+/// Long enough that what is asked for comes in time on a machine that is busy.
+const LATENCY: &str = "latency: 500ms";
+/// The media of trials has an end.
+const ENDS: &str = "at_shutdown: complete";
+
+pub(super) static TRIALS: &[Trial] = &[
+    Trial {
+        server: &["--bitrate", "1Mbps", "--length", "{length}"],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "steady",
+            number: 10,
+            url: MADE,
+            keys: &[LATENCY, ENDS],
+        }],
+        checks: &[
+            count_of_all("steady", "pkt_recv"),
+            Check::count("steady", "pkt_recv_unique", &["/sent/first"]),
+            Check::none("steady", "pkt_rcv_drop"),
+            Check::none("steady", "pkt_malformed"),
+            Check::count("steady", "expected", &["/sent/first"]),
+            Check::count("steady", "received", &["/sent/first"]),
+            Check::none("steady", "damaged"),
+            Check::none("steady", "continuity_errors"),
+            Check::none("steady", "stamps_ahead"),
+            Check::delay("steady", "agreed_latency", |_| Some(Known::exactly(0.5))),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "lose=3%",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "recovered",
+            number: 10,
+            url: MADE,
+            keys: &[LATENCY, ENDS],
+        }],
+        checks: &[
+            count_of_all("recovered", "pkt_recv"),
+            count_of_seen("recovered", "pkt_rcv_expected"),
+            count_of_seen("recovered", "pkt_recv_unique"),
+            count_of_missed("recovered", "pkt_rcv_loss"),
+            count_of_missed("recovered", "pkt_rcv_recovered"),
+            Check::count("recovered", "pkt_rcv_retrans", &["/sent/again"]),
+            Check::none("recovered", "pkt_rcv_drop"),
+            Check::none("recovered", "pkt_rcv_reordered"),
+            Check::none("recovered", "continuity_errors"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "lose=3%",
+            "--fault",
+            "lose-again=100%",
+        ],
+        link: None,
+        thresholds: &["lost.wrong <= 10%"],
+        clients: &[TrialClients {
+            name: "lost",
+            number: 10,
+            url: MADE,
+            keys: &[LATENCY, ENDS],
+        }],
+        checks: &[
+            count_of_all("lost", "pkt_recv"),
+            count_of_all("lost", "pkt_recv_unique"),
+            count_of_seen("lost", "pkt_rcv_expected"),
+            count_of_missed("lost", "pkt_rcv_loss"),
+            count_of_missed("lost", "pkt_rcv_drop"),
+            Check::none("lost", "pkt_rcv_recovered"),
+            Check::none("lost", "pkt_rcv_retrans"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "duplicate=3%",
+            "--fault",
+            "corrupt=2%",
+        ],
+        link: None,
+        thresholds: &["spoilt.wrong <= 10%"],
+        clients: &[TrialClients {
+            name: "spoilt",
+            number: 10,
+            url: MADE,
+            keys: &[LATENCY, ENDS],
+        }],
+        checks: &[
+            count_of_all("spoilt", "pkt_recv"),
+            Check::count("spoilt", "pkt_recv_unique", &["/sent/first"]),
+            Check::count(
+                "spoilt",
+                "pkt_rcv_duplicate",
+                &["/wrongs/duplicated", "/sent/again"],
+            ),
+            Check::none("spoilt", "pkt_rcv_drop"),
+            Check::count("spoilt", "expected", &["/sent/first"]),
+            Check::count("spoilt", "received", &["/sent/first"]),
+            Check::count("spoilt", "damaged", &["/wrongs/corrupted"]),
+        ],
+    },
+    Trial {
+        server: &["--fault", "lose=2%"],
+        link: None,
+        thresholds: &[],
+        clients: &[
+            publishers("publishers"),
+            TrialClients {
+                name: "viewers",
+                number: 8,
+                url: "srt://{address}?streamid=read:own{1..4}",
+                keys: &[LATENCY, "pick: in_turn"],
+            },
+        ],
+        checks: &[
+            Check::count("publishers", "pkt_sent", &["/receiver/pktRecv"]),
+            Check::count(
+                "publishers",
+                "pkt_sent_unique",
+                &["/receiver/pktRecvUnique"],
+            ),
+            Check::none("publishers", "pkt_snd_drop"),
+            Check::none("publishers", "not_taken"),
+            count_of_all("viewers", "pkt_recv"),
+            count_of_seen("viewers", "pkt_recv_unique"),
+            count_of_missed("viewers", "pkt_rcv_loss"),
+            count_of_missed("viewers", "pkt_rcv_recovered"),
+            Check::count("viewers", "pkt_rcv_retrans", &["/sent/again"]),
+            Check::none("viewers", "pkt_rcv_drop"),
+        ],
+    },
+    Trial {
+        server: &["--bitrate", "1Mbps", "--length", "{length}"],
+        link: Some(LINK),
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "far",
+            number: 5,
+            url: MADE,
+            keys: &[LATENCY, ENDS],
+        }],
+        checks: &[
+            count_of_all("far", "pkt_recv"),
+            Check::count("far", "pkt_recv_unique", &["/sent/first"]),
+            Check::none("far", "pkt_rcv_drop"),
+            Check::delay("far", "datagram_delay", |evidence| Some(evidence.down)),
+        ],
+    },
+];
+
+/// Each way another delay, so that one that was taken for the other shows.
+const LINK: TrialLink = TrialLink { up: 10, down: 25 };
+
+const fn publishers(name: &'static str) -> TrialClients {
+    TrialClients {
+        name,
+        number: 4,
+        url: "srt://{address}?streamid=publish:own{1..4}",
+        keys: &[
+            LATENCY,
+            "publish: { bitrate: 1Mbps }",
+            "leave: { after: {length} }",
+        ],
+    }
+}
+
+const fn exactly(
+    clients: &'static str,
+    metric: &'static str,
+    truth: fn(&Evidence) -> Option<Known>,
+) -> Check {
+    Check {
+        clients,
+        metric,
+        figure: Figure::Value,
+        truth: Truth::Known(truth),
+        tolerance: Tolerance::Exact,
+    }
+}
+
+/// All packets that left: for the first time, again, and twice, but for those left out.
+const fn count_of_all(clients: &'static str, metric: &'static str) -> Check {
+    exactly(clients, metric, |evidence| {
+        let sent = evidence.sum("/sent/first")? + evidence.sum("/sent/again")?;
+        let beside = evidence.sum("/wrongs/duplicated")?;
+        let not = evidence.sum("/wrongs/left_out")? + evidence.sum("/wrongs/left_out_again")?;
+        Some(Known::exactly(sent + beside - not))
+    })
+}
+
+/// Packets that were to come, as far as a later one shows it.
+const fn count_of_seen(clients: &'static str, metric: &'static str) -> Check {
+    exactly(clients, metric, |evidence| {
+        let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
+        Some(Known::exactly(evidence.sum("/sent/first")? - unseen))
+    })
+}
+
+/// Packets that were left out, as far as a later one shows it.
+const fn count_of_missed(clients: &'static str, metric: &'static str) -> Check {
+    exactly(clients, metric, |evidence| {
+        let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
+        Some(Known::exactly(evidence.sum("/wrongs/left_out")? - unseen))
+    })
+}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Tests of what bench/run makes of what it measured, on figures that are made up."""
+"""Tests of what bench/run and bench/srt make of what they measured, on figures that are made up."""
 
+import argparse
 import importlib.machinery
 import importlib.util
 import os
@@ -17,9 +18,17 @@ import machine  # noqa: E402
 import receivers  # noqa: E402
 import table  # noqa: E402
 
-LOADER = importlib.machinery.SourceFileLoader("bench_run", str(BENCH / "run"))
-RUN = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_run", LOADER))
-LOADER.exec_module(RUN)
+
+def program(name):
+    """A program of the folder, as a module."""
+    loader = importlib.machinery.SourceFileLoader(f"bench_{name}", str(BENCH / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(f"bench_{name}", loader))
+    loader.exec_module(module)
+    return module
+
+
+RUN = program("run")
+SRT = program("srt")
 
 
 def raw(turn=0, **other):
@@ -71,6 +80,40 @@ class Figures(unittest.TestCase):
         self.assertIn("* streamgauge by sockets: lost packets", text)
         self.assertIn("left out: streamgauge by ring: why not", text)
         self.assertIn("10 clients at 200 kb/s each: ", text)
+
+
+def srt(turn=0, **other):
+    """A round of 100 clients that had 22,800 packets a second, near enough."""
+    return {"round": turn, "clients": 100, "own": 0.0228, "server": 0.0456, "others": 0.5, "pss": 20 << 20, "threads": 4, **other}
+
+
+class Srt(unittest.TestCase):
+    def test_a_packet_costs_what_was_used_over_what_was_offered(self):
+        self.assertAlmostEqual(SRT.per_packet(srt(), 100, 2400), 1.0, places=3)
+        self.assertAlmostEqual(SRT.per_packet(srt(), 100, 2400, "server"), 2.0, places=3)
+        # Half as many clients use as much.
+        self.assertAlmostEqual(SRT.per_packet(srt(), 50, 2400), 2.0, places=3)
+
+    def test_a_round_is_compared_with_the_bare_loop_of_the_same_round(self):
+        bare = [srt(0, own=0.0114), srt(1, own=0.0456)]
+        found = SRT.ratios([srt(1), srt(0), srt(2)], bare, 100, 2400)
+        self.assertEqual([round(ratio, 6) for ratio in found], [0.5, 2.0])
+
+    def test_the_table_has_memory_of_a_further_client(self):
+        options = argparse.Namespace(clients=100, kbps=2400)
+        results = {"receive": {"rounds": [srt()], "one": srt(pss=(20 << 20) - 99 * 10 * 1024, threads=3)},
+                   "receive, bare": {"rounds": [srt(own=0.0114)], "one": srt()}}
+        line = next(line for line in SRT.table(results, options).splitlines() if line.startswith("receive (100)"))
+        self.assertEqual(line.split(), "receive (100) 1.00 (1.00..1.00) 2.00 (2.00..2.00) 2.00 (2.00..2.00) 10.0 4/3 0.50 (0.50..0.50)".split())
+
+    def test_what_the_server_counted_tells_whether_a_round_can_be_compared(self):
+        played = {"connection": 0, "rejected": None, "media": 1000, "sender": {"pktRecvACK": 5, "pktRetrans": 2, "pktSndDrop": 1}}
+        published = {"connection": 1, "rejected": None, "media": 1000, "receiver": {"pktSentACK": 6, "pktRcvLoss": 4, "pktRcvDrop": 3}}
+        rejected = {"connection": 2, "rejected": "2404", "media": 0}
+        served = SRT.counted([played, published, rejected, {"served": {"connections": 3}}])
+        self.assertEqual(served, {"media": 2000, "trouble": 10, "connections": 2, "acks": 11})
+        self.assertEqual(SRT.marks({"served": served | {"trouble": 0}, "planned": 2050.0}, 2), [])
+        self.assertEqual(len(SRT.marks({"served": served, "planned": 3000.0}, 3)), 3)
 
 
 class Machine(unittest.TestCase):

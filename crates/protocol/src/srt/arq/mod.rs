@@ -1,8 +1,8 @@
 //! The transmission of media with retransmission within a latency (SRT, 4): live mode.
 //!
-//! * [`receiver`]: what has come, what is missing, what to say of it; [`gaps`] are what is missing,
-//!   [`tsbpd`] tells when packets are due, [`playout`] holds them until then;
-//! * [`sender`]: what was sent and may be asked for again; [`pacing`] spaces it;
+//! * [`receiver`]: what has come, what is missing, what to say of it; `gaps` are what is missing,
+//!   `tsbpd` tells when packets are due, `playout` holds them until then;
+//! * [`sender`]: what was sent and may be asked for again; it is spaced as the bandwidth allows;
 //! * [`liveness`]: keepalives, and a peer that is gone;
 //! * [`flow`]: senders as the worker's pacer drives them.
 

@@ -122,7 +122,7 @@ impl Rendezvous {
                 }
             }
             Packet::Control(header, Control::Shutdown) if header.destination == own => {
-                if self.state != State::Connected {
+                if self.is_under_way() {
                     self.fail(Failure::Shutdown);
                 }
             }
@@ -350,6 +350,7 @@ mod tests {
 
     use super::super::tests::network::settings;
     use super::*;
+    use crate::srt::codec::packet::ControlHeader;
 
     #[test]
     fn an_agreement_after_the_end_is_too_late() {
@@ -379,6 +380,21 @@ mod tests {
         assert!(!agreement.is_empty());
         responder.handle(&agreement, start + Duration::from_secs(3));
         assert!(responder.outcome().is_none());
+    }
+
+    #[test]
+    fn a_rendezvous_ends_once() {
+        let mut end = Rendezvous::new(settings(1, 1), None, Time::ZERO);
+        let mut shutdown = Vec::new();
+        let header = ControlHeader {
+            timestamp: 0,
+            destination: 1,
+        };
+        Control::Shutdown.write(header, &mut shutdown);
+        end.handle(&shutdown, Time::ZERO);
+        assert_eq!(end.outcome().unwrap().unwrap_err(), Failure::Shutdown);
+        end.handle(&shutdown, Time::ZERO);
+        assert!(end.outcome().is_none());
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl ReceivePath {
     pub(crate) fn choose(scenario: &Scenario) -> Result<ReceivePath, EngineError> {
         let tester = &scenario.tester;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
+            0 if plan.by_sockets => 0,
             0 if !plan.media => 0,
             0 => plan.clients_max,
             ports => ports,
@@ -57,10 +58,11 @@ impl ReceivePath {
         // Where media comes in the connection, the ring shows when its segments came.
         let populations = scenario.describe().populations;
         let mut each = populations.iter();
-        let segments = each.any(|plan| plan.media && plan.udp_ports == 0 && !plan.multicast);
+        let unseen = |plan: &PopulationPlan| plan.multicast || plan.by_sockets;
+        let segments = each.any(|plan| plan.media && plan.udp_ports == 0 && !unseen(plan));
         let mut each = populations.iter();
-        let udp = each.any(|plan| plan.udp_ports > 0 || plan.multicast);
-        let all_multicast = populations.iter().all(|plan| plan.multicast);
+        let udp = each.any(|plan| plan.udp_ports > 0 || unseen(plan));
+        let all_unseen = populations.iter().all(unseen);
         let no_media = populations.iter().all(|plan| !plan.media);
         let ports = populations.iter().map(of).sum();
         let named = named_ports(scenario)?;
@@ -73,12 +75,14 @@ impl ReceivePath {
         let (path, hint) = match tester.receive {
             Receive::Sockets => (Path::Sockets { udp }, None),
             // A ring shows the ports of the clients' own, and a group's are the server's choice.
-            Receive::Ring if all_multicast => {
+            Receive::Ring if all_unseen => {
                 return Err(EngineError::ReceivePath(
-                    "media of multicast groups comes by sockets alone".to_owned(),
+                    "media of multicast groups, and of protocols that speak over one UDP socket, \
+                     comes by sockets alone"
+                        .to_owned(),
                 ));
             }
-            Receive::Auto if all_multicast || no_media => (Path::Sockets { udp }, None),
+            Receive::Auto if all_unseen || no_media => (Path::Sockets { udp }, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use load::{Shape, wanted};
 use measure::Time;
 use measure::units::{Size, TimeSpan};
+use protocol::descriptor::Transport;
 use protocol::registry::Surroundings;
 use serde::Serialize;
 
@@ -49,6 +50,9 @@ pub struct PopulationPlan {
     pub multicast: bool,
     /// Whether its clients send or receive media.
     pub media: bool,
+    /// Whether its media comes by UDP sockets that its clients read themselves, so that no ring
+    /// shows it.
+    pub by_sockets: bool,
 }
 
 impl Description {
@@ -267,10 +271,11 @@ impl Scenario {
 fn plan(population: &Population) -> PopulationPlan {
     let clients_max = population.load.clients_max();
     let config = &population.config;
+    let protocol = config.protocol();
     let each = |count: usize| clients_max.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX));
     PopulationPlan {
         name: population.name.clone(),
-        protocol: config.protocol().name,
+        protocol: protocol.name,
         urls: population.urls.len(),
         clients_max,
         levels: levels(population),
@@ -278,6 +283,7 @@ fn plan(population: &Population) -> PopulationPlan {
         udp_ports: each(2 * config.udp_pairs_per_client()),
         multicast: config.is_multicast(),
         media: config.has_media(),
+        by_sockets: protocol.transport == Transport::Udp && protocol.datagrams.is_none(),
     }
 }
 

@@ -150,6 +150,8 @@ fn every_packet_that_the_reference_server_leaves_out_is_found() {
     let served = served(server, folder.path());
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
+    // No ring shows what comes by a session's own socket.
+    assert_eq!(report.0["tester"]["receive_path"], "sockets");
     assert_eq!(report.clients("completed"), 5);
     let count = |name: &str| number(report.metric(name));
     let (media, left_out) = (sum(&served, "/media"), sum(&served, "/wrongs/left_out"));

@@ -21,6 +21,7 @@ pub mod mix;
 pub mod options;
 #[cfg(any(test, feature = "proof"))]
 pub mod proof;
+mod published_streams;
 pub mod reference;
 pub mod registry;
 pub mod remote_receiver;

@@ -348,6 +348,18 @@ pub(crate) fn line(of: &impl serde::Serialize) -> String {
     serde_json::to_string(of).expect("reports are plain data with texts as keys")
 }
 
+/// Finds what a value of a fault stands for.
+///
+/// # Errors
+/// There is none of that name; the text has those that are.
+pub(crate) fn one_of<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
+    let found = all.iter().find(|(name, _)| *name == value);
+    found.map(|(_, fault)| *fault).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        format!("it is one of {}", names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,13 +4,13 @@
 mod endpoint;
 pub mod faults;
 mod flow;
-mod published;
 pub(super) mod reference;
 mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use measure::Catalogue;
 use mediagen::ts::looped_stream::LoopedStream;
 use serde::Serialize;
@@ -21,11 +21,11 @@ use super::config;
 use super::crypto::{self, Passphrase};
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
+use crate::published_streams::PublishedStreams;
 use crate::session::Endpoint;
 
 pub use faults::ServerFaults;
 pub use flow::Wrongs;
-use published::PublishedStreams;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
@@ -107,7 +107,7 @@ pub struct Server(Arc<Shared>);
 struct Shared {
     config: ServerConfig,
     looped: Arc<LoopedStream>,
-    published: PublishedStreams,
+    published: PublishedStreams<Bytes>,
 }
 
 impl Shared {

@@ -119,8 +119,11 @@ impl ServerFaults {
                 .map_err(|error| error.to_string())
         };
         let result = match name {
-            "handshake" => one_of(&HANDSHAKES, value).map(|fault| self.handshake = Some(fault)),
-            "answer" => one_of(&ANSWERS, value).map(|fault| self.answer = Some(fault)),
+            "handshake" => crate::reference::one_of(&HANDSHAKES, value)
+                .map(|fault| self.handshake = Some(fault)),
+            "answer" => {
+                crate::reference::one_of(&ANSWERS, value).map(|fault| self.answer = Some(fault))
+            }
             "lose" => share(value).map(|share| self.flow.lose = share),
             "malformed" => share(value).map(|share| self.flow.malformed = share),
             "stall" => value
@@ -139,14 +142,6 @@ impl ServerFaults {
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
-}
-
-fn one_of<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
-    let found = all.iter().find(|(name, _)| *name == value);
-    found.map(|(_, fault)| *fault).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        format!("it is one of {}", names.join(", "))
-    })
 }
 
 #[cfg(test)]

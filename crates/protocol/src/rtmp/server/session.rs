@@ -6,10 +6,11 @@ use std::time::Duration;
 use measure::Time;
 
 use super::faults::{Answer, HandshakeFault};
-use super::published::{Refusal, Relayed, topic};
+use super::published::{Relayed, topic};
 use super::relay::{RelayFlow, head};
 use super::{ServedClient, Shared};
 use crate::mix::mix;
+use crate::published_streams::{Joined, Refusal};
 use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::chunk::FIRST_CHUNK_SIZE;
 use crate::rtmp::codec::handshake::{Handshake, PACKET, Step};
@@ -327,8 +328,8 @@ impl ServerSession {
         let (_, stream) = name.rsplit_once('/').unwrap_or_default();
         let number = stream.strip_prefix("stream");
         let number = number.and_then(|number| number.parse::<u32>().ok());
-        let live = self.shared.published.join(&name);
         let exists = match (self.shared.config.streams, number) {
+            _ if self.shared.published.is_published(&name) => true,
             (None, _) => true,
             (Some(most), Some(number)) => (1..=most).contains(&number),
             (Some(_), None) => false,
@@ -338,7 +339,7 @@ impl ServerSession {
             Some(Answer::NotFound) => {
                 return self.status("error", "NetStream.Play.StreamNotFound", out);
             }
-            _ if !exists && live.is_none() => {
+            _ if !exists => {
                 return self.status("error", "NetStream.Play.StreamNotFound", out);
             }
             _ => {}
@@ -359,8 +360,12 @@ impl ServerSession {
             _ => {}
         }
         // The flow's first message may leave before what is answered to this read.
-        match live {
-            Some((before, next, index)) => {
+        match self.shared.published.join(&name) {
+            Some(Joined {
+                before,
+                next,
+                index,
+            }) => {
                 for message in &before {
                     head(message, STREAM).write(&[&message.payload], self.chunk_size, out);
                 }

@@ -1,5 +1,5 @@
-//! The server's port: it makes sessions for those who have shown where they are, tells them apart by
-//! their socket ids, and remembers nobody else.
+//! The server's port: it makes sessions for those who have shown where they are, tells them apart
+//! by their socket ids, and remembers nobody else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

@@ -93,7 +93,8 @@ impl ServerFaults {
         };
         let flow = &mut self.flow;
         let result = match name {
-            "handshake" => handshake(value).map(|fault| self.handshake = Some(fault)),
+            "handshake" => crate::reference::one_of(&HANDSHAKES, value)
+                .map(|fault| self.handshake = Some(fault)),
             "reject" => match value.parse() {
                 Ok(code @ 1000..=9999) => {
                     self.reject = Some(Rejection::new(code));
@@ -123,14 +124,6 @@ impl ServerFaults {
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
-}
-
-fn handshake(value: &str) -> Result<HandshakeFault, String> {
-    let found = HANDSHAKES.iter().find(|(name, _)| *name == value);
-    found.map(|(_, fault)| *fault).ok_or_else(|| {
-        let names: Vec<&str> = HANDSHAKES.iter().map(|(name, _)| *name).collect();
-        format!("it is one of {}", names.join(", "))
-    })
 }
 
 #[cfg(test)]

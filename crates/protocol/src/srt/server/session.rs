@@ -5,12 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use measure::Time;
 
 use super::flow::{Media, ServedFlow, after};
-use super::published::{Refusal, topic};
 use super::{ServedClient, Shared};
 use crate::mix::mix;
+use crate::published_streams::Refusal;
 use crate::session::{
     ChannelId, Context, Datagram, FlowId, Input, Outcome, Output, Record, Session,
 };
@@ -144,11 +145,8 @@ impl ServerSession {
         let streams = self.shared.config.streams?;
         let number = name.strip_prefix("stream").and_then(|n| n.parse().ok());
         let is_one = number.is_some_and(|number: u32| (1..=streams).contains(&number));
-        let is_live = self.shared.published.join(name);
-        if let Some((_, index)) = is_live {
-            self.shared.published.leave(name, index);
-        }
-        (!is_one && is_live.is_none()).then_some(Rejection::NOTFOUND)
+        let is_there = is_one || self.shared.published.is_published(name);
+        (!is_there).then_some(Rejection::NOTFOUND)
     }
 
     /// Accepts the caller or rejects it.
@@ -277,10 +275,10 @@ impl ServerSession {
             flow,
             channel: CHANNEL,
         });
-        let relay = joined.map(|(next, index)| {
-            let topic = topic(index);
+        let relay = joined.map(|joined| {
+            let topic = topic(joined.index);
             cx.out.push_back(Output::Listen { topic });
-            (name, index, next)
+            (name, joined.index, joined.next)
         });
         self.role = Role::Sends(Sending {
             flow,
@@ -371,7 +369,7 @@ impl ServerSession {
         let mut wanted = false;
         let mut pass_on = |payload: &[u8], _| {
             *media += 1;
-            wanted |= published.push(name, payload);
+            wanted |= published.push(name, Bytes::copy_from_slice(payload), None);
         };
         taking.order.put(header.sequence, at, payload, &mut pass_on);
         let given_up = taking.receiver.acknowledged();
@@ -510,6 +508,11 @@ impl ServerSession {
         self.responder = None;
         self.peer = 0;
     }
+}
+
+/// The topic on which it is said that a stream has more, or is over.
+fn topic(index: usize) -> String {
+    format!("srt-server/{index}")
 }
 
 /// Says something of a stream to those that play it.

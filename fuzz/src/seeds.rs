@@ -247,8 +247,8 @@ fn rtmp_session() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What `srt-live-transmit` said: each handshake and key message alone, and all of them to each kind
-/// of end.
+/// What `srt-live-transmit` said: each handshake and key message alone, and all of them to each
+/// kind of end.
 fn srt_handshake() -> Vec<Vec<u8>> {
     let capture = include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
     let datagrams = capture.lines().filter_map(|line| {

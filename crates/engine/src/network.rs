@@ -22,8 +22,8 @@ const PREFIX: u8 = 24;
 /// The same of IPv6.
 const PREFIX_V6: u8 = 64;
 
-/// TCP's congestion control of the calling thread's namespace, those that the kernel has loaded, and
-/// those that a namespace may have which is not the machine's own (tcp(7)).
+/// TCP's congestion control of the calling thread's namespace, those that the kernel has loaded,
+/// and those that a namespace may have which is not the machine's own (tcp(7)).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";

@@ -4,8 +4,8 @@ use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::{Catalogue, server, tester};
 use protocol::registry;
 
-/// The metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, or the name of a protocol for its
-/// populations. Reports use it to read run files.
+/// The metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, or the name of a
+/// protocol for its populations. Reports use it to read run files.
 pub fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(server::SERVER_CATALOGUE),

@@ -344,7 +344,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever somebody writes is read or refused; what is read is written as it is read again.
+        /// Whatever somebody writes is read or refused; what is read is written as it is read
+        /// again.
         #[test]
         fn any_text_is_read_or_refused(
             text in prop_oneof![

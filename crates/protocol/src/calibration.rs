@@ -163,8 +163,8 @@ impl Check {
 pub struct Known {
     /// The figure.
     pub value: f64,
-    /// By so much it may be off: whoever says it was interrupted between reading the clock and doing
-    /// what the time is of.
+    /// By so much it may be off: whoever says it was interrupted between reading the clock and
+    /// doing what the time is of.
     pub unsure: f64,
 }
 

@@ -31,9 +31,10 @@ impl Table {
     }
 }
 
-/// One row for each figure of each subject (a population, a direction of a link, `server` or `tester`) in each window.
-/// `statistic` is `value`, or of a distribution `count`, `mean`, `p50`, `p95`, `p99` and `max`.
-/// Failures are metrics named `failures.REASON`. Figures without data have no row.
+/// One row for each figure of each subject (a population, a direction of a link, `server` or
+/// `tester`) in each window. `statistic` is `value`, or of a distribution `count`, `mean`, `p50`,
+/// `p95`, `p99` and `max`. Failures are metrics named `failures.REASON`. Figures without data have
+/// no row.
 pub const WINDOWS: Table = Table {
     file: "windows.csv",
     columns: &[

@@ -1,6 +1,7 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, and the text that
-//! Prometheus scrapes. All text for a terminal goes through [`gate`], and so do the texts of a page.
+//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, and the text
+//! that Prometheus scrapes. All text for a terminal goes through [`gate`], and so do the texts of a
+//! page.
 
 mod cause;
 pub mod csv;

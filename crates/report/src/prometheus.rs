@@ -2,9 +2,10 @@
 //! (prometheus.io/docs/instrumenting/exposition_formats).
 //!
 //! Names are those of the metrics, with `streamgauge_` before and the base unit behind:
-//! `streamgauge_loss_ratio{population="viewers"}`. Figures of the server, the tester and a link have
-//! `server_`, `tester_` and `link_` before theirs. Rates are in bytes per second. Counters and distributions are of the whole run so
-//! far, its warm-up included; levels, shares and rates are of its last window.
+//! `streamgauge_loss_ratio{population="viewers"}`. Figures of the server, the tester and a link
+//! have `server_`, `tester_` and `link_` before theirs. Rates are in bytes per second. Counters and
+//! distributions are of the whole run so far, its warm-up included; levels, shares and rates are of
+//! its last window.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -144,8 +144,8 @@ impl Reader {
         Rows::new(self, Reader::some_windows)
     }
 
-    /// The windows with a higher index than that, as [`Reader::windows`] gives them: what a run that
-    /// goes on has added since.
+    /// The windows with a higher index than that, as [`Reader::windows`] gives them: what a run
+    /// that goes on has added since.
     pub fn windows_after(&self, index: u64) -> Rows<'_, WindowRow> {
         Rows {
             last: i64::try_from(index).unwrap_or(i64::MAX),

@@ -4,7 +4,8 @@
 //! macroblocks are Intra16x16 with one coefficient, what does not change is `P_Skip`, and the
 //! texture is `I_PCM`, whose size is known beforehand: with as many of them a picture as the bit
 //! rate wants, and filler data for the rest, the stream comes out at its rate to the byte.
-//! Constrained Baseline or Main, CAVLC, one slice a picture, closed GOPs: it can be repeated endlessly.
+//! Constrained Baseline or Main, CAVLC, one slice a picture, closed GOPs: it can be repeated
+//! endlessly.
 
 mod bits;
 mod encoder;

@@ -105,8 +105,8 @@ impl LoopedStream {
         LoopedStream::programme(&Programme::of_rate(rate))
     }
 
-    /// A programme at a constant bit rate. Null packets fill it up. The video takes what there is, up
-    /// to 8 Mb/s. Takes some tenths of a second.
+    /// A programme at a constant bit rate. Null packets fill it up. The video takes what there is,
+    /// up to 8 Mb/s. Takes some tenths of a second.
     ///
     /// # Errors
     /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`], or the video or the sound cannot be

@@ -50,8 +50,9 @@ pub struct SourceConfig {
     /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as
     /// two seconds have.
     pub gop: Option<u32>,
-    /// Width and height of the video that is made, such as 1280x720: both even, 48 to 4096. Default:
-    /// as large as leaves nine tenths of the bit rate to what is in the pictures, up to 1920x1080.
+    /// Width and height of the video that is made, such as 1280x720: both even, 48 to 4096.
+    /// Default: as large as leaves nine tenths of the bit rate to what is in the pictures, up to
+    /// 1920x1080.
     pub size: Option<PictureSize>,
     /// The profile of H.264 that the video that is made keeps to: `baseline` (Constrained Baseline)
     /// or `main` (with CAVLC). Default: baseline.

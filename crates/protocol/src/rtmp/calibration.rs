@@ -11,8 +11,8 @@ const OWN: &str = "rtmp://{address}/own/stream{1..4}";
 /// The playout buffer of those whose media stands still, in seconds.
 const BUFFER: f64 = 0.1;
 
-/// What stood still comes at once then. One read brings many frames, and has the time of the last of
-/// them (`timed_by_reading`), on a busy machine some milliseconds after the first.
+/// What stood still comes at once then. One read brings many frames, and has the time of the last
+/// of them (`timed_by_reading`), on a busy machine some milliseconds after the first.
 const BURST: Tolerance = Tolerance::Absolute(5e-3);
 
 pub(super) static TRIALS: &[Trial] = &[

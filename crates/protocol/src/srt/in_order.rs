@@ -8,8 +8,8 @@ use measure::Time;
 
 use super::seq::SeqNumber;
 
-/// The most packets that wait, and gaps among them: libsrt's window. What is farther ahead has those
-/// before it given up, because a peer may jump as often as it likes.
+/// The most packets that wait, and gaps among them: libsrt's window. What is farther ahead has
+/// those before it given up, because a peer may jump as often as it likes.
 const WAITING_MAX: usize = 8192;
 
 /// What waits behind gaps.
@@ -38,9 +38,9 @@ impl InOrder {
         }
     }
 
-    /// Takes a payload in, and hands on what is in order with it. With each goes the time from which
-    /// on it could be handed on: when it came, or what was before it. Nothing is copied that does not
-    /// have to wait.
+    /// Takes a payload in, and hands on what is in order with it. With each goes the time from
+    /// which on it could be handed on: when it came, or what was before it. Nothing is copied that
+    /// does not have to wait.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -89,8 +89,8 @@ impl InOrder {
         }
     }
 
-    /// Everything before that number that has not come was given up by `at`: what waits behind it is
-    /// handed on.
+    /// Everything before that number that has not come was given up by `at`: what waits behind it
+    /// is handed on.
     #[inline]
     pub(super) fn give_up(
         &mut self,

@@ -75,8 +75,8 @@ measure::metrics! {
         RTT = "rtt", Seconds, "SRT, 4.10; libsrt, msRTT";
         /// The latency that client and server agreed upon.
         AGREED_LATENCY = "agreed_latency", Seconds, "SRT, 4.5; libsrt, msRcvTsbPdDelay";
-        /// How long before it was due a packet came that was sent again in time: what is left of the
-        /// latency.
+        /// How long before it was due a packet came that was sent again in time: what is left of
+        /// the latency.
         RECOVERY_MARGIN = "recovery_margin", Seconds, "";
         /// How long after it was due a packet came that was given up.
         BELATED_BY = "belated_by", Seconds, "libsrt, pktRcvAvgBelatedTime";

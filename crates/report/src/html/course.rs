@@ -86,8 +86,8 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// `unmissed` is what links dropped before, and becomes what they dropped up to the window's end
-    /// and nobody missed.
+    /// `unmissed` is what links dropped before, and becomes what they dropped up to the window's
+    /// end and nobody missed.
     fn new(reader: &Reader, row: &'a WindowRow, unmissed: &mut BTreeMap<usize, u64>) -> Seen<'a> {
         let subjects = reader.subjects();
         let windows: Vec<Option<&Window>> = subjects

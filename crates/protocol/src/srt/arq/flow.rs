@@ -17,7 +17,8 @@ use mediagen::ts::packet::PACKET;
 use mediagen::ts::stamp::Stamp;
 
 /// Memory is taken for so many payloads at once. Each of thousands of streams holds one or two such
-/// pieces, because what is unacknowledged keeps the one before: large ones cost more than the taking.
+/// pieces, because what is unacknowledged keeps the one before: large ones cost more than the
+/// taking.
 const CHUNK: usize = 4 * DATAGRAM;
 
 /// Of a tag: set where the packet was sent before.

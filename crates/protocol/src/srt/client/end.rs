@@ -130,8 +130,8 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// What is wrong, where it has waited for so long that the server has failed: else a run that is
-    /// shorter than the time-outs would pass against a server that says nothing.
+    /// What is wrong, where it has waited for so long that the server has failed: else a run that
+    /// is shorter than the time-outs would pass against a server that says nothing.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.asked);
         if waited < IN_VAIN {

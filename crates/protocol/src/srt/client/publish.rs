@@ -183,8 +183,8 @@ impl Client {
         self.say_published(cx, true);
     }
 
-    /// Makes no more media, and waits until what was sent is acknowledged and played, but not beyond
-    /// `until`. Says whether there is anything to wait for.
+    /// Makes no more media, and waits until what was sent is acknowledged and played, but not
+    /// beyond `until`. Says whether there is anything to wait for.
     pub(super) fn finish_publishing(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
         let Some(publishing) = self.publishing.as_mut() else {
             return false;

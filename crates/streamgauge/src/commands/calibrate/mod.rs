@@ -105,7 +105,8 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             })
         };
         let mut trial = match once() {
-            // A path that was asked for by name and cannot be had is an error; else it is only said.
+            // A path that was asked for by name and cannot be had is an error; else it is only
+            // said.
             Err(Trouble::NoPath(why)) if arguments.path.is_empty() => {
                 outcome.missing.push((course, why));
                 continue;

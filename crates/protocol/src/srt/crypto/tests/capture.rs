@@ -1,6 +1,6 @@
 //! What `srt-live-transmit` 1.5.1 said: a caller that sends to a listener with a passphrase and
-//! AES-256, and changes its key each 100 packets. Of the media, the packets with which a key begins.
-//! Lines are `>` or `<`, from the caller or to it, and a datagram.
+//! AES-256, and changes its key each 100 packets. Of the media, the packets with which a key
+//! begins. Lines are `>` or `<`, from the caller or to it, and a datagram.
 
 use super::super::{KeyLength, Secret, take};
 use super::hex;

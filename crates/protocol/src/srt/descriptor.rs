@@ -67,7 +67,12 @@ impl Keys for ClientConfig {
 
     fn unwritten(&self) -> &'static [&'static str] {
         match self.publish {
-            Some(_) => &["pkt_sent > 0", "not_taken == 0"],
+            Some(_) => &[
+                "pkt_sent > 0",
+                "pkt_recv_ack > 0",
+                "pkt_snd_drop == 0",
+                "not_taken == 0",
+            ],
             None => &["non_null_packets > 0", "pkt_rcv_undecrypt == 0"],
         }
     }

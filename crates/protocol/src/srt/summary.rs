@@ -18,6 +18,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         &[When::Above("pkt_sent")],
         &[
             Part::Text("{pkt_retrans} of {pkt_sent_unique} packets"),
+            Part::If("pkt_snd_loss", "; the server reported {} missing"),
             Part::If("pkt_snd_drop", "; {} dropped, because they were too late"),
         ],
     ),

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{free_port, options, without};
+use protocol::registry;
 use scenario::Use;
 use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
 
@@ -270,8 +271,9 @@ fn every_server_that_is_installed_becomes_ready_and_is_measured() {
         }
         let mut sut = Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
             .unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+        let spoken = registry::find(&entry.protocols[0]).expect("it is known");
         assert_eq!(
-            sut.owns_port(port, Transport::Tcp),
+            sut.owns_port(port, spoken.transport),
             PortOwner::Ours,
             "{}",
             entry.name

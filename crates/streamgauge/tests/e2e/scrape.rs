@@ -36,6 +36,34 @@ fn known(port: u16, name: &str) -> Option<(f64, f64)> {
     Some((last[0].as_f64()?, last[1].as_str()?.parse().ok()?))
 }
 
+/// The queries of each panel of the Grafana dashboard, as Grafana asks them when nothing is chosen.
+fn panels() -> Vec<(String, Vec<String>)> {
+    let dashboard = include_str!("../../../../packaging/grafana.json");
+    let dashboard: Value = serde_json::from_str(dashboard).expect("it is JSON");
+    let panels = dashboard["panels"].as_array().expect("it has panels");
+    let panels = panels.iter().filter_map(|panel| {
+        let targets = panel["targets"].as_array()?;
+        let queries = targets.iter().map(|target| {
+            let text = target["expr"].as_str().expect("each has one");
+            let text = text.replace("$__rate_interval", "5s");
+            ["job", "instance", "population"]
+                .iter()
+                .fold(text, |text, name| text.replace(&format!("${name}"), ".*"))
+        });
+        Some((panel["title"].to_string(), queries.collect()))
+    });
+    panels.collect()
+}
+
+/// How many series answer a query; none if Prometheus refuses it or is not there.
+fn answered(port: u16, query: &str) -> Option<usize> {
+    let coded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let answer = get(port, &format!("/api/v1/query?query={coded}"))?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let body: Value = serde_json::from_str(body).ok()?;
+    (body["status"] == "success").then(|| body["data"]["result"].as_array().map_or(0, Vec::len))
+}
+
 /// The sum of a counter over the first windows of a run.
 fn counted(folder: &Path, metric: &str, windows: usize) -> f64 {
     let table = fs::read_to_string(folder.join("tables/windows.csv")).expect("it was written");
@@ -82,7 +110,7 @@ fn prometheus_knows_what_the_run_file_says() {
         "--ramp",
         "0s",
         "-d",
-        "8s",
+        "12s",
         "-o",
         "x.run",
         "--metrics",
@@ -94,6 +122,21 @@ fn prometheus_knows_what_the_run_file_says() {
         let (then, received) = known(own, "streamgauge_received_total")?;
         (windows >= 3.0 && at == then).then_some((at, windows, received))
     });
+    // Prometheus understands every query of the dashboard, and every panel comes to show something:
+    // but the one of failures, of which there are none, and that of the link, which is not there.
+    for (title, queries) in panels() {
+        let shown = || {
+            let series = queries.iter().map(|query| {
+                answered(own, query).unwrap_or_else(|| panic!("{title}: {query} is refused"))
+            });
+            (series.sum::<usize>() > 0).then_some(())
+        };
+        if title.contains("by reason") || title.contains("link") {
+            assert_eq!(shown(), None, "{title}");
+        } else {
+            wait_for(&title, SOON, shown);
+        }
+    }
     let other = get(metrics, "/else").expect("it answers");
     assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
     demo.finish(RUN_WITHIN).expect(0);

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Makes the Debian package, installs it, uses it as a user who is not root, and removes it again.
+#
+# Usage: tests/deb.sh        as root; needs cargo-deb (see packaging/deb)
+#
+# All of it happens over a copy of the machine's folders that ends with this script, in a network of
+# its own: nothing of it is left.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ ${1:-} != --inside ]]; then
+    package=$(packaging/deb --debug | tail -n 1)
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    unshare --mount --net --propagation private "$0" --inside "$package" "$scratch"
+    exit
+fi
+package=$2 scratch=$3
+mount -t tmpfs none "$scratch"
+for folder in usr etc var; do
+    mkdir -p "$scratch/$folder" "$scratch/$folder.work"
+    mount -t overlay none "/$folder" \
+        -o "lowerdir=/$folder,upperdir=$scratch/$folder,workdir=$scratch/$folder.work"
+done
+ip link set lo up
+
+fail() { echo "$0: $*" >&2; exit 1; }
+
+dpkg --install "$package" >/dev/null
+[[ $(getcap /usr/bin/streamgauge) == *cap_net_raw=ep ]] || fail "it has no capability"
+for file in man/man1/streamgauge-run.1.gz bash-completion/completions/streamgauge \
+    zsh/vendor-completions/_streamgauge fish/vendor_completions.d/streamgauge.fish \
+    doc/streamgauge/examples/rtsp-vod.yaml doc/streamgauge/copyright; do
+    [[ -s /usr/share/$file ]] || fail "/usr/share/$file is not there"
+done
+bash -n /usr/share/bash-completion/completions/streamgauge
+
+home=$(mktemp -d "$scratch/home.XXXX")
+chown nobody "$home"
+cd "$home"
+setpriv --reuid=nobody --clear-groups --inh-caps=-all --bounding-set=+net_raw -- \
+    streamgauge demo --clients 3 --duration 3s --json report.json >demo.log 2>&1 || {
+    cat demo.log >&2; fail "a user's run failed"; }
+grep -q 'read by ring' demo.log || { cat demo.log >&2; fail "the ring was not used"; }
+python3 -c '
+import json, sys
+report = json.load(open("report.json"))
+sys.exit(report["verdict"]["result"] != "pass")' || fail "the report says something else"
+
+dpkg --remove streamgauge >/dev/null
+[[ ! -e /usr/bin/streamgauge ]] || fail "it is still there"
+echo "installed, used and removed: $(basename "$package")"

@@ -1,7 +1,6 @@
 //! One direction of a link.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::Time;
@@ -10,24 +9,11 @@ use crate::codel::CoDel;
 use crate::counts::Counts;
 use crate::random::{Chance, Draws, delay, least};
 use crate::settings::{Discipline, Lost, QueueLimit, Settings};
+use departures::{Departure, Departures};
 
-/// A packet that leaves a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery<T> {
-    /// What was sent.
-    pub packet: T,
-    /// Its number: how many came before it.
-    pub number: u64,
-    /// When it came.
-    pub came: Time,
-    /// When it is to leave.
-    pub due: Time,
-    /// Whether it is the second copy of a packet.
-    pub copy: bool,
-    /// Where a bit of it is wrong: a random number, of which the remainder by the number of its
-    /// bits is the bit.
-    pub wrong_bit: Option<u64>,
-}
+pub use departures::Delivery;
+
+mod departures;
 
 /// One direction of a link, that carries packets of type `T`.
 ///
@@ -45,7 +31,7 @@ pub struct Link<T> {
     codel: CoDel,
     /// Until when the serialiser is busy.
     busy: Time,
-    under_way: BinaryHeap<Reverse<UnderWay<T>>>,
+    under_way: Departures<T>,
     /// When the last one that may not be overtaken leaves.
     last: Time,
     /// One more than the highest number that has left.
@@ -62,38 +48,6 @@ struct Waiting<T> {
     draws: Draws,
 }
 
-#[derive(Debug)]
-struct UnderWay<T> {
-    bytes: usize,
-    delivery: Delivery<T>,
-}
-
-impl<T> UnderWay<T> {
-    fn key(&self) -> (Time, u64, bool) {
-        (self.delivery.due, self.delivery.number, self.delivery.copy)
-    }
-}
-
-impl<T> PartialEq for UnderWay<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for UnderWay<T> {}
-
-impl<T> PartialOrd for UnderWay<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for UnderWay<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
 impl<T: Clone> Link<T> {
     /// A link on which nothing is. `changes` replace its settings at their times, which are in
     /// order.
@@ -106,7 +60,7 @@ impl<T: Clone> Link<T> {
             queued: 0,
             codel: CoDel::default(),
             busy: Time::ZERO,
-            under_way: BinaryHeap::new(),
+            under_way: Departures::new(),
             last: Time::ZERO,
             highest: 0,
             counts: Counts::default(),
@@ -267,7 +221,7 @@ impl<T: Clone> Link<T> {
                 copy: true,
                 wrong_bit: None,
             };
-            self.under_way.push(Reverse(UnderWay { bytes, delivery }));
+            self.under_way.push(Departure { bytes, delivery });
         }
         let delivery = Delivery {
             packet,
@@ -277,7 +231,7 @@ impl<T: Clone> Link<T> {
             copy: false,
             wrong_bit,
         };
-        self.under_way.push(Reverse(UnderWay { bytes, delivery }));
+        self.under_way.push(Departure { bytes, delivery });
     }
 
     /// When [`Link::take`] is to be called next: by then, and not much before, a packet may leave.
@@ -285,20 +239,16 @@ impl<T: Clone> Link<T> {
     pub fn next(&self) -> Option<Time> {
         let soonest = least(self.settings.delay, &self.settings.jitter);
         let queued = self.queue.front().map(|_| self.busy + soonest);
-        let under_way = self
-            .under_way
-            .peek()
-            .map(|Reverse(first)| first.delivery.due);
-        queued.into_iter().chain(under_way).min()
+        queued.into_iter().chain(self.under_way.next()).min()
     }
 
     /// The next packet that has left by `now`.
     pub fn take(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
-        if self.under_way.peek()?.0.delivery.due > now {
+        if self.under_way.next()? > now {
             return None;
         }
-        let Reverse(UnderWay { bytes, delivery }) = self.under_way.pop()?;
+        let Departure { bytes, delivery } = self.under_way.pop()?;
         if delivery.copy {
             self.counts.duplicated += 1;
         } else {

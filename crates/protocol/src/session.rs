@@ -391,6 +391,9 @@ pub enum Open {
         host: String,
         /// Port.
         port: u16,
+        /// The local port to bind; 0 for any. Where somebody has it, the channel fails with
+        /// [`ChannelError::NoPorts`].
+        local_port: u16,
         /// How long looking the name up may take.
         timeout: Duration,
         /// How soon it is read.

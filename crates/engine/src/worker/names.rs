@@ -29,6 +29,8 @@ pub(super) enum Wanted {
     Connection,
     /// A UDP socket.
     Datagrams {
+        /// The local port; 0 for any.
+        local_port: u16,
         reading: Reading,
         media: Option<Media>,
     },

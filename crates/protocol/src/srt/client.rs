@@ -1,5 +1,5 @@
-//! A client: it calls a listener, and plays or publishes until it is told to stop or the stream
-//! ends.
+//! A client: it calls a listener, or meets its peer, and plays or publishes until it is told to
+//! stop or the stream ends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::codec::stream_id::StreamId;
 use super::config::ClientConfig;
 use super::crypto::{Passphrase, Secret};
 use super::failure::Failure;
-use super::handshake::{Caller, Negotiated, Settings};
+use super::handshake::{Negotiated, Settings};
 use super::metrics as m;
 use super::seq::{SeqNumber, SocketClock};
 use super::url::Url;
@@ -27,18 +27,17 @@ use crate::session::{
 use crate::url::UrlError;
 
 mod end;
+mod hands;
 mod playing;
 mod publish;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
+use hands::Hands;
 use playing::Playing;
 use publish::Publishing;
 use waiting::Appointment;
-
-/// The socket.
-const CHANNEL: ChannelId = ChannelId(0);
 
 /// So many malformed packets in a row, and the server speaks something else.
 const MALFORMED_MAX: u32 = 1000;
@@ -82,7 +81,11 @@ pub struct Client {
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
     clock: SocketClock,
     socket_id: u32,
-    caller: Option<Box<Caller>>,
+    /// The socket: the first one, or of a rendezvous the one after those that heard that nobody is
+    /// there.
+    channel: ChannelId,
+    /// Of a rendezvous also while the connection stands.
+    hands: Option<Hands>,
     /// From the handshake on: the peer's socket, and what keeps the connection alive.
     peer: u32,
     liveness: Liveness,
@@ -126,7 +129,8 @@ impl Client {
             clock: SocketClock::new(Time::ZERO),
             // Not 0, and of 30 bits, as those of libsrt.
             socket_id: (mix(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
-            caller: None,
+            channel: ChannelId(0),
+            hands: None,
             peer: 0,
             liveness: Liveness::new(Time::ZERO, Duration::MAX / 4),
             due: Time::ZERO,
@@ -156,14 +160,19 @@ impl Client {
     }
 
     fn open(&mut self, cx: &mut Context<'_>) {
-        self.phase = Phase::Opening;
         self.asked = cx.now;
         self.check = None;
+        self.open_socket(cx);
+    }
+
+    fn open_socket(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Opening;
         cx.out.push_back(Output::Open {
-            channel: CHANNEL,
+            channel: self.channel,
             open: Open::UdpTo {
                 host: self.url.host().to_owned(),
                 port: self.url.port(),
+                local_port: self.local_port(),
                 timeout: self.connect_timeout(),
                 // The handshake is waited for.
                 reading: Reading::AtOnce,
@@ -199,6 +208,10 @@ impl Client {
         }
         self.ends = Some((local, remote));
         self.phase = Phase::Handshake;
+        // It goes on over a new socket.
+        if self.hands.is_some() {
+            return;
+        }
         self.clock = SocketClock::new(cx.now);
         let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
         let first = SeqNumber::new(mix(&[self.seed, 2]) as u32);
@@ -213,36 +226,13 @@ impl Client {
             timeout: self.connect_timeout().saturating_sub(waited),
             ..Settings::live(self.socket_id, first, self.clock, ip, mix(&[self.seed, 3]))
         };
-        let caller = Caller::new(settings, self.url.stream_id.clone(), cx.now);
-        self.caller = Some(Box::new(caller));
-    }
-
-    /// Does what is due of the handshake; `at` is when the last of it came.
-    fn shake_hands(&mut self, cx: &mut Context<'_>, at: Time) {
-        let Some(caller) = &mut self.caller else {
-            return;
-        };
-        let now = cx.now;
-        loop {
-            let mut more = false;
-            cx.transmit(CHANNEL, None, |out| more = caller.write_next(now, out));
-            if !more {
-                break;
-            }
-        }
-        match caller.outcome() {
-            None => {}
-            Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
-            Some(Err(failure)) => {
-                let detail = format!("{failure} ({})", self.ends());
-                self.fail(cx, Failure::of_handshake(&failure), detail);
-            }
-        }
+        let hands = Hands::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
+        self.hands = Some(hands);
     }
 
     /// The connection stands.
     fn connected(&mut self, cx: &mut Context<'_>, negotiated: Negotiated, at: Time) {
-        self.caller = None;
+        self.hands = self.hands.take().and_then(Hands::when_connected);
         self.peer = negotiated.peer_socket_id;
         let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
         self.liveness = Liveness::new(cx.now, idle);
@@ -263,17 +253,14 @@ impl Client {
         self.playing = Some(Box::new(playing));
         // Nothing has to be answered at once any more.
         cx.out.push_back(Output::Read {
-            channel: CHANNEL,
+            channel: self.channel,
             reading: Reading::Late,
         });
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
-        if self.phase == Phase::Handshake {
-            if let Some(caller) = &mut self.caller {
-                caller.handle(datagram.bytes, datagram.at);
-            }
-            return self.shake_hands(cx, datagram.at);
+        if self.hands.is_some() && self.is_of_handshake(cx, datagram.bytes, datagram.at) {
+            return;
         }
         let packet = match Packet::parse(datagram.bytes) {
             Ok(packet) if packet_is_for(&packet, self.socket_id) => packet,
@@ -298,11 +285,11 @@ impl Client {
             Packet::Control(_, Control::Shutdown) => self.peer_shut_down(cx, datagram.at),
             Packet::Control(header, control) => {
                 let at = datagram.at;
-                let own = self.header(cx.now);
+                let (own, channel) = (self.header(cx.now), self.channel);
                 if let Some(playing) = &mut self.playing {
                     let reply = playing.control(&control, header.timestamp, at, cx.recorder);
                     if let Some(reply) = reply {
-                        cx.transmit(CHANNEL, None, |out| reply.write(own, out));
+                        cx.transmit(channel, None, |out| reply.write(own, out));
                     }
                 } else if let Some(publishing) = &mut self.publishing {
                     publishing.control(cx, &control, at);
@@ -349,9 +336,10 @@ impl Client {
     /// Says what is due: acknowledgements, loss reports, keepalives.
     fn say(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
+        let channel = self.channel;
         let said = match (&mut self.playing, &mut self.publishing) {
-            (Some(playing), _) => playing.write(cx),
-            (None, Some(publishing)) => publishing.write(cx),
+            (Some(playing), _) => playing.write(cx, channel),
+            (None, Some(publishing)) => publishing.write(cx, channel),
             (None, None) => return,
         };
         if self.liveness.is_lost(now) {
@@ -370,7 +358,9 @@ impl Client {
             self.liveness.said(now);
         } else if self.liveness.keepalive(now) {
             let header = self.header(now);
-            cx.transmit(CHANNEL, None, |out| Control::KeepAlive.write(header, out));
+            cx.transmit(self.channel, None, |out| {
+                Control::KeepAlive.write(header, out)
+            });
         }
         if now >= self.sample_at {
             self.sample_at = now + SAMPLE_EVERY;
@@ -424,6 +414,7 @@ impl Session for Client {
                     }
                 }
             }
+            Input::Closed { .. } if self.calls_again(cx) => {}
             Input::Closed { .. } => {
                 let failure = match self.phase {
                     Phase::Handshake => Failure::Connect(ConnectFailure::Refused),
@@ -451,8 +442,8 @@ impl Session for Client {
             Phase::Idle | Phase::Opening | Phase::Ended => return None,
             Phase::Waiting => own,
             Phase::Handshake => {
-                let caller = self.caller.as_ref();
-                caller.map_or(own, |caller| caller.due())
+                let hands = self.hands.as_ref();
+                hands.map_or(own, |hands| hands.due())
             }
             Phase::Playing => {
                 let receiver = self.playing.as_ref();

@@ -23,6 +23,8 @@ pub enum Mode {
     /// The client calls a listener.
     #[default]
     Caller,
+    /// Client and peer call each other, each from the port that the other one calls.
+    Rendezvous,
 }
 
 /// How long keys are, in bytes: 16 (AES-128), 24 or 32.
@@ -93,7 +95,9 @@ pub enum AtShutdown {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How the connection comes about: `caller` (default), the client calls a listener.
+    /// How the connection comes about: `caller` (default), the client calls a listener, or
+    /// `rendezvous`, both call each other. The client's port is then the same as the URL's, or what
+    /// the URL says by `port`; each client needs a URL of its own.
     pub mode: Mode,
     /// The latency that the client wants: what is lost is asked for as long, and given up then. The
     /// longer of both sides' counts. Of a client that publishes it is what is asked of the server.

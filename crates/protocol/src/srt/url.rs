@@ -15,8 +15,9 @@ use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
 pub(super) const DEFAULT_PORT: u16 = 9000;
 
 /// The keys of a query.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "mode",
+    "port",
     "transtype",
     "streamid",
     "latency",
@@ -42,6 +43,8 @@ pub struct Url {
     pub stream_id: Option<StreamId>,
     /// `mode`.
     pub mode: Option<Mode>,
+    /// `port`: the local port.
+    pub local_port: Option<u16>,
     /// `latency` and `rcvlatency`: the latency to receive with.
     pub latency: Option<Duration>,
     /// `peerlatency`, or `latency`: what is asked of the peer's receiver at least.
@@ -105,6 +108,7 @@ impl Url {
             host: parts.host,
             stream_id: None,
             mode: None,
+            local_port: None,
             latency: None,
             peer_latency: None,
             passphrase: None,
@@ -141,11 +145,18 @@ impl Url {
                                 .to_owned(),
                         );
                     }
-                    "rendezvous" => {
-                        return Err("a rendezvous cannot be had: write `mode=caller`".to_owned());
+                    "rendezvous" => Mode::Rendezvous,
+                    other => {
+                        return Err(format!(
+                            "mode: `{other}` is none; write `mode=caller` or `mode=rendezvous`"
+                        ));
                     }
-                    other => return Err(format!("mode: `{other}` is none; write `mode=caller`")),
                 });
+            }
+            "port" => {
+                let port = value.parse().ok().filter(|&port: &u16| port != 0);
+                let port = port.ok_or_else(|| format!("port: `{value}` is no local port"))?;
+                self.local_port = Some(port);
             }
             "transtype" if value != "live" => {
                 return Err(format!("transtype: `{value}` cannot be had, only `live`"));
@@ -302,6 +313,11 @@ mod tests {
         let url = parse("srt://[::1]:9/?rcvlatency=80&peerlatency=90");
         assert_eq!((url.latency, url.peer_latency), (millis(80), millis(90)));
         assert_eq!((url.host(), &url.stream_id), ("::1", &None));
+        let url = parse("srt://h:9?mode=rendezvous&port=8");
+        assert_eq!(
+            (url.mode, url.local_port),
+            (Some(Mode::Rendezvous), Some(8))
+        );
     }
 
     #[test]
@@ -329,7 +345,8 @@ mod tests {
             ),
             ("srt://h:1?latencey=200", "did you mean `latency`?"),
             ("srt://h:1?mode=listener", "clients call"),
-            ("srt://h:1?mode=rendezvous", "rendezvous"),
+            ("srt://h:1?mode=meeting", "mode=rendezvous"),
+            ("srt://h:1?mode=rendezvous&port=0", "no local port"),
             ("srt://h:1?passphrase=hush", "a passphrase of 4 bytes"),
             ("srt://h:1?pbkeylen=17", "16, 24 and 32"),
             ("srt://h:1?oheadbw=200", "5 to 100"),

@@ -4,6 +4,7 @@
 //! A [`Case`] is a small client and a small server that write down what they hear. Wherever it is
 //! carried, both sides must write down the same: [`Case::check`].
 
+mod by_name;
 mod connections;
 mod exchanges;
 mod flows;
@@ -238,7 +239,8 @@ pub fn cases() -> Vec<Case> {
         sinks::COUNTED,
         sinks::TOLD_APART,
         CHALLENGE,
-        BY_NAME,
+        by_name::CONNECTED,
+        by_name::OWN_PORT,
         UNCONNECTED,
         BATCHES,
         RETRANSMISSION,
@@ -300,48 +302,6 @@ const CHALLENGE: Case = Case {
     server: Server::Udp(|log| by_address(log, echo)),
     stop: None,
     client_hears: &["remote: true", "say hello", "hello", "bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 is over",
-    ],
-};
-
-const BY_NAME: Case = Case {
-    name: "a socket to a host that is named is connected to it",
-    client: |server, log| {
-        script(move |cx, input, _| match input {
-            Input::Start { .. } => cx.out.push_back(Output::Open {
-                channel: CHANNEL,
-                open: Open::UdpTo {
-                    host: server.ip().to_string(),
-                    port: server.port(),
-                    timeout: Duration::from_secs(5),
-                    reading: Reading::AtOnce,
-                    media: None,
-                },
-            }),
-            Input::Opened { remote, .. } => {
-                log.add(format!("remote: {}", remote == Some(server)));
-                say(cx, None, b"hello");
-                say(cx, None, b"bye");
-            }
-            Input::Datagrams { datagrams, .. } => {
-                for datagram in datagrams {
-                    log.add(text(datagram.bytes));
-                    if datagram.bytes == b"bye" {
-                        end(cx, Outcome::Completed);
-                    }
-                }
-            }
-            _ => log.add("something else"),
-        })
-    },
-    server: Server::Udp(|log| by_address(log, echo)),
-    stop: None,
-    client_hears: &["remote: true", "hello", "bye"],
     server_hears: &[
         "accepts",
         "remote: true",

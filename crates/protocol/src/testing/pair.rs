@@ -92,6 +92,15 @@ pub enum Side {
     Server,
 }
 
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}
+
 /// A session: the clients are numbered as they are added, the server's sessions as they are
 /// accepted, all in one row. The first client is number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -360,6 +369,12 @@ impl Pair {
     /// Adds another client, which starts now.
     pub fn add_client(&mut self, client: Box<dyn Session>) -> SessionNumber {
         self.add(Side::Client, client)
+    }
+
+    /// Adds a session on the server's host that nobody's connection has brought: it starts now.
+    /// Ends that call each other are such.
+    pub fn add_peer(&mut self, session: Box<dyn Session>) -> SessionNumber {
+        self.add(Side::Server, session)
     }
 
     fn add(&mut self, side: Side, session: Box<dyn Session>) -> SessionNumber {

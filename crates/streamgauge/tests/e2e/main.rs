@@ -37,6 +37,7 @@ mod send;
 mod series;
 mod servers;
 mod srt;
+mod srt_peers;
 mod starved;
 mod stopped_media;
 mod support;

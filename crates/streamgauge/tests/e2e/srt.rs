@@ -13,13 +13,13 @@ use crate::support::{
 };
 
 /// A free UDP port.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
     socket.local_addr().expect("bound").port()
 }
 
 /// How many UDP sockets have that port, or are connected to it.
-fn sockets(port: u16, connected: bool) -> usize {
+pub(crate) fn sockets(port: u16, connected: bool) -> usize {
     let table = fs::read_to_string("/proc/net/udp").expect("Linux has it");
     let table_6 = fs::read_to_string("/proc/net/udp6").unwrap_or_default();
     let end = format!(":{port:04X}");
@@ -33,7 +33,7 @@ fn sockets(port: u16, connected: bool) -> usize {
         .count()
 }
 
-fn wait_for_port(port: u16) {
+pub(crate) fn wait_for_port(port: u16) {
     wait_for("the port is bound", Duration::from_secs(20), || {
         (sockets(port, false) > 0).then_some(())
     });
@@ -65,7 +65,7 @@ fn sum(lines: &[Value], place: &str) -> u64 {
     counts.sum()
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("the folder can be written to");
 }
 

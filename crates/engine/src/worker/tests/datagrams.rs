@@ -51,6 +51,7 @@ fn a_name_is_looked_up_for_a_socket_too() {
                 open: Open::UdpTo {
                     host: host.to_owned(),
                     port,
+                    local_port: 0,
                     timeout: PATIENCE,
                     reading: Reading::AtOnce,
                     media: None,

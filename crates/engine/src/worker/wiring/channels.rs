@@ -148,12 +148,13 @@ impl Worker {
         self.runtime.inbox.push(key, heard);
     }
 
-    /// Opens a single socket to the first of these addresses to which there is a way.
+    /// Opens a single socket with that local port to the first of these addresses to which there
+    /// is a way.
     pub(crate) fn open_udp_to(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        addresses: &[SocketAddr],
+        (local_port, addresses): (u16, &[SocketAddr]),
         how: (Reading, Option<Media>),
     ) {
         let slot = self.sessions.get(key);
@@ -167,7 +168,7 @@ impl Worker {
                 SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
-            let ends = (SocketAddr::new(any, 0), Some(peer));
+            let ends = (SocketAddr::new(any, local_port), Some(peer));
             match self.open_single(key, channel, ends, how) {
                 Ok(local) => {
                     let opened = Pending::Opened {

@@ -64,9 +64,11 @@ impl Worker {
         let (key, channel) = (asking.session, asking.channel);
         match asking.wanted {
             Wanted::Connection => self.connect(key, channel, addresses),
-            Wanted::Datagrams { reading, media } => {
-                self.open_udp_to(key, channel, &addresses, (reading, media));
-            }
+            Wanted::Datagrams {
+                local_port,
+                reading,
+                media,
+            } => self.open_udp_to(key, channel, (local_port, &addresses), (reading, media)),
         }
     }
 

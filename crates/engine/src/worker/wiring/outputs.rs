@@ -137,11 +137,16 @@ impl Worker {
             Open::UdpTo {
                 host,
                 port,
+                local_port,
                 timeout,
                 reading,
                 media,
             } => {
-                let wanted = Wanted::Datagrams { reading, media };
+                let wanted = Wanted::Datagrams {
+                    local_port,
+                    reading,
+                    media,
+                };
                 return self.open_by_name(key, channel, (host, port), timeout, wanted);
             }
             Open::MulticastSender {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::{CHANNEL, Client, Phase};
+use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
 use crate::session::{Context, Outcome, Output, StreamRow};
@@ -196,7 +196,9 @@ impl Client {
         );
         if stands {
             let header = self.header(cx.now);
-            cx.transmit(CHANNEL, None, |out| Control::Shutdown.write(header, out));
+            cx.transmit(self.channel, None, |out| {
+                Control::Shutdown.write(header, out)
+            });
         }
         self.phase = Phase::Ended;
         self.check = None;

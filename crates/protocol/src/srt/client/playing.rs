@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use measure::{Recorder, Run, Time};
 
-use super::CHANNEL;
 use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
-use crate::session::{Context, Times};
+use crate::session::{ChannelId, Context, Times};
 use crate::srt::arq::TsbpdConfig;
 use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
 use crate::srt::arq::statistics::ReceiverStatistics;
@@ -208,13 +207,13 @@ impl Playing {
     }
 
     /// Says what is due; says whether there was anything.
-    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn write(&mut self, cx: &mut Context<'_>, channel: ChannelId) -> bool {
         let now = cx.now;
         let receiver = &mut self.receiver;
         let mut any = false;
         loop {
             let mut more = false;
-            cx.transmit(CHANNEL, None, |out| more = receiver.write_next(now, out));
+            cx.transmit(channel, None, |out| more = receiver.write_next(now, out));
             if !more {
                 break;
             }

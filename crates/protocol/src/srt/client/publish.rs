@@ -7,9 +7,9 @@ use std::time::Duration;
 use measure::Time;
 use mediagen::ts::looped_stream::LoopedStream;
 
-use super::{CHANNEL, Client, Phase};
+use super::{Client, Phase};
 use crate::mix::mix;
-use crate::session::{Context, FlowId, Output};
+use crate::session::{ChannelId, Context, FlowId, Output};
 use crate::srt::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
 use crate::srt::arq::sender::{Bandwidth, PayloadCipher, Sender, SenderConfig};
 use crate::srt::arq::statistics::SenderStatistics;
@@ -53,7 +53,7 @@ impl Publishing {
     }
 
     /// Says what is due; says whether there was anything.
-    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn write(&mut self, cx: &mut Context<'_>, channel: ChannelId) -> bool {
         let Some(flow) = self.flow else {
             return false;
         };
@@ -71,7 +71,7 @@ impl Publishing {
             if !more {
                 return any;
             }
-            cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
+            cx.transmit(channel, None, |out| out.extend_from_slice(&answer));
             any = true;
         }
     }
@@ -170,7 +170,7 @@ impl Client {
         publishing.flow = Some(flow);
         cx.out.push_back(Output::StartFlow {
             flow,
-            channel: CHANNEL,
+            channel: self.channel,
         });
         for (histogram, from) in [
             (crate::metrics::STARTUP_DELAY, self.due),

@@ -1,5 +1,7 @@
 //! Client against the reference server in virtual time.
 
+mod rendezvous;
+
 use std::time::Duration;
 
 use link::{Loss, Settings as LinkSettings};

@@ -114,10 +114,15 @@ impl Pair {
             Open::Udp {
                 local, peer, media, ..
             } => return self.open_udp(place, channel, (local, peer), media),
-            // There is one host of each side, whatever it is called.
-            Open::UdpTo { port, media, .. } => {
-                let peer = SocketAddr::new(address(Side::Server), port);
-                let local = SocketAddr::new(address(side), 0);
+            // There is one host of each side, whatever it is called: the other one's is meant.
+            Open::UdpTo {
+                port,
+                local_port,
+                media,
+                ..
+            } => {
+                let peer = SocketAddr::new(address(side.other()), port);
+                let local = SocketAddr::new(address(side), local_port);
                 return self.open_udp(place, channel, (local, Some(peer)), media);
             }
             Open::MulticastSender { .. } => Ok(Ports {

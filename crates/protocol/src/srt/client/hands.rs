@@ -1,0 +1,153 @@
+//! How a client's connection comes about: it calls a listener, or both ends call each other.
+
+use measure::Time;
+
+use super::{Client, Phase};
+use crate::session::{ChannelId, Context};
+use crate::srt::codec::packet::{Control, Packet};
+use crate::srt::codec::stream_id::StreamId;
+use crate::srt::config::Mode;
+use crate::srt::failure::Failure;
+use crate::srt::handshake::{self, Caller, Negotiated, Rendezvous, Settings};
+
+/// A handshake that is under way, or of a rendezvous, may have to be ended once more.
+#[derive(Debug)]
+pub(super) enum Hands {
+    Caller(Box<Caller>),
+    Rendezvous(Box<Rendezvous>),
+}
+
+impl Hands {
+    pub(super) fn new(
+        mode: Mode,
+        settings: Settings,
+        stream_id: Option<StreamId>,
+        now: Time,
+    ) -> Hands {
+        match mode {
+            Mode::Caller => Hands::Caller(Caller::new(settings, stream_id, now).into()),
+            Mode::Rendezvous => Hands::Rendezvous(Rendezvous::new(settings, stream_id, now).into()),
+        }
+    }
+
+    fn handle(&mut self, datagram: &[u8], at: Time) {
+        match self {
+            Hands::Caller(caller) => caller.handle(datagram, at),
+            Hands::Rendezvous(rendezvous) => rendezvous.handle(datagram, at),
+        }
+    }
+
+    fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        match self {
+            Hands::Caller(caller) => caller.write_next(now, out),
+            Hands::Rendezvous(rendezvous) => rendezvous.write_next(now, out),
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Result<Negotiated, handshake::Failure>> {
+        match self {
+            Hands::Caller(caller) => caller.outcome(),
+            Hands::Rendezvous(rendezvous) => rendezvous.outcome(),
+        }
+    }
+
+    pub(super) fn due(&self) -> Time {
+        match self {
+            Hands::Caller(caller) => caller.due(),
+            Hands::Rendezvous(rendezvous) => rendezvous.due(),
+        }
+    }
+
+    /// What is still needed of it once the connection stands: the peer of a rendezvous may not have
+    /// heard that it does, and asks again.
+    pub(super) fn when_connected(self) -> Option<Hands> {
+        match self {
+            Hands::Caller(_) => None,
+            Hands::Rendezvous(_) => Some(self),
+        }
+    }
+}
+
+/// Whether a datagram is a part of a handshake.
+fn is_handshake(datagram: &[u8]) -> bool {
+    let packet = Packet::parse(datagram);
+    matches!(packet, Ok(Packet::Control(_, Control::Handshake(_))))
+}
+
+impl Client {
+    pub(super) fn mode(&self) -> Mode {
+        self.url.mode.unwrap_or(self.config.mode)
+    }
+
+    /// The local port that it binds; 0 for any. In a rendezvous the peer has to know it, so where
+    /// none is named it is the same as the peer's, as libsrt's programs have it.
+    pub(super) fn local_port(&self) -> u16 {
+        let usual = match self.mode() {
+            Mode::Caller => 0,
+            Mode::Rendezvous => self.url.port(),
+        };
+        self.url.local_port.unwrap_or(usual)
+    }
+
+    /// Takes a datagram in that may be of a handshake; says whether it was, or came too early.
+    pub(super) fn is_of_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+        datagram: &[u8],
+        at: Time,
+    ) -> bool {
+        let Some(hands) = &mut self.hands else {
+            return false;
+        };
+        if self.phase == Phase::Handshake {
+            hands.handle(datagram, at);
+            self.shake_hands(cx, at);
+            // Media of a peer that is connected already ends the handshake, and is media.
+            let stands = matches!(self.phase, Phase::Playing | Phase::Publishing);
+            return !stands || is_handshake(datagram);
+        }
+        if !is_handshake(datagram) {
+            return false;
+        }
+        hands.handle(datagram, at);
+        let (now, channel) = (cx.now, self.channel);
+        cx.transmit(channel, None, |out| {
+            hands.write_next(now, out);
+        });
+        true
+    }
+
+    /// Does what is due of the handshake; `at` is when the last of it came.
+    pub(super) fn shake_hands(&mut self, cx: &mut Context<'_>, at: Time) {
+        let Some(hands) = &mut self.hands else {
+            return;
+        };
+        let (now, channel) = (cx.now, self.channel);
+        loop {
+            let mut more = false;
+            cx.transmit(channel, None, |out| more = hands.write_next(now, out));
+            if !more {
+                break;
+            }
+        }
+        match hands.outcome() {
+            None => {}
+            Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
+            Some(Err(failure)) => {
+                let detail = format!("{failure} ({})", self.ends());
+                self.fail(cx, Failure::of_handshake(&failure), detail);
+            }
+        }
+    }
+
+    /// Nobody has the peer's port. A rendezvous goes on: the peer may not have begun yet. Says
+    /// whether it is one.
+    pub(super) fn calls_again(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_early = self.phase == Phase::Handshake && self.mode() == Mode::Rendezvous;
+        if is_early {
+            self.channel = ChannelId(self.channel.0 + 1);
+            self.open_socket(cx);
+        }
+        is_early
+    }
+}

@@ -31,6 +31,9 @@ DAY = 86_400
 # How large the page of a day may be, and how long it may take to open, in bytes and seconds.
 DAY_BYTES = 5_000_000
 DAY_SECONDS = 1.0
+# How many runs of how many seconds fit into a page of the same size, which opens as fast.
+RUNS = 60
+RUN_SECONDS = 600
 # A second that no other is like: its processor time must be in the page of the day.
 SPIKE_AT = 43_210
 SPIKE = 7.5
@@ -75,10 +78,10 @@ def invalid(folder):
     streamgauge(folder, *arguments, code=110)
 
 
-def day(folder):
-    """The run of a day, made of the seconds of a short one."""
-    shutil.copy(folder / "fail.run", folder / "day.run")
-    database = sqlite3.connect(folder / "day.run")
+def longer(short, path, seconds):
+    """A run of so many seconds, made of those of a short one."""
+    shutil.copy(short, path)
+    database = sqlite3.connect(path)
     last = database.execute("SELECT max(idx) FROM window").fetchone()[0]
     figures, histograms = {}, {}
     for window, *rest in database.execute("SELECT * FROM figures"):
@@ -90,7 +93,7 @@ def day(folder):
     for name in ("window", "figures", "histogram", "failure"):
         database.execute(f"DELETE FROM {name}")
     chance = random.Random(1)
-    for index in range(DAY):
+    for index in range(seconds):
         source = chance.randrange(2, last)
         database.execute("INSERT INTO window VALUES (?, ?, 1.0)", (index, index * 10**9))
         for subject, counters, gauges in figures[source]:
@@ -104,9 +107,14 @@ def day(folder):
         if index % 10 == 0:
             rows = [(index, *rest) for rest in histograms[source]]
             database.executemany("INSERT INTO histogram VALUES (?, ?, ?, ?)", rows)
-    database.execute("UPDATE meta SET value = ? WHERE key = 'stopped_at'", (str(float(DAY)),))
+    database.execute("UPDATE meta SET value = ? WHERE key = 'stopped_at'", (str(float(seconds)),))
     database.commit()
     database.close()
+
+
+def day(folder):
+    """The run of a day."""
+    longer(folder / "fail.run", folder / "day.run", DAY)
     streamgauge(folder, "report", "day.run", "--html", "day.html", "-q")
 
 
@@ -131,6 +139,50 @@ def hostile(folder):
     streamgauge(folder, "report", "hostile.run", "--html", "hostile.html", "-q")
 
 
+def short_series(folder):
+    """Plays six runs: three numbers of clients by two transports, of which some fail."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
+    scenario = {
+        "name": HOSTILE,
+        "duration": "2s",
+        "server": {"command": server, "ready": {"port": port}},
+        "clients": {
+            "viewers": {"urls": [f"rtsp://127.0.0.1:{port}/a"], "load": {"clients": 2}}
+        },
+        "thresholds": ["viewers.active.max < 7"],
+        "vary": {
+            "clients.viewers.transport": ["udp", "tcp"],
+            "clients.viewers.load.clients": [2, 4, 8],
+        },
+        "settle": "0s",
+    }
+    (folder / "series.yaml").write_text(json.dumps(scenario))
+    arguments = ["run", "series.yaml", "-o", "short.series", "--html", "series.html"]
+    streamgauge(folder, *arguments, code=99)
+
+
+def long_series(folder):
+    """A series of 60 runs of ten minutes, made of the seconds of a short one."""
+    runs = folder / "long.series"
+    runs.mkdir()
+    longer(folder / "fail.run", runs / "00.run", RUN_SECONDS)
+    for number in range(RUNS):
+        path = runs / f"{number:02}.run"
+        if number > 0:
+            shutil.copy(runs / "00.run", path)
+        database = sqlite3.connect(path)
+        row = database.execute("SELECT value FROM meta WHERE key = 'scenario'").fetchone()
+        varied = [{"key": "clients.viewers.load.clients", "value": str(10 * number + 10)}]
+        scenario = {**json.loads(row[0]), "varied": varied}
+        meta = "UPDATE meta SET value = ? WHERE key = 'scenario'"
+        database.execute(meta, (json.dumps(scenario),))
+        database.commit()
+        database.close()
+    streamgauge(folder, "report", "long.series", "--html", "long.html", "-q")
+
+
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -143,6 +195,7 @@ class Page(unittest.TestCase):
         streamgauge(cls.folder, *demo, *wrong, "--html", "fail.html", code=99)
         invalid(cls.folder)
         hostile(cls.folder)
+        short_series(cls.folder)
         cls.browser = Chromium().__enter__()
 
     @classmethod
@@ -152,6 +205,15 @@ class Page(unittest.TestCase):
 
     def open(self, name, **how):
         self.browser.open(self.folder / f"{name}.html", **how)
+
+    def opening(self, name):
+        """How long a page takes to open, in seconds: of five times the one with least to wait for."""
+        times = []
+        for _ in range(5):
+            begun = time.monotonic()
+            self.open(name)
+            times.append(time.monotonic() - begun)
+        return min(times)
 
     def run_in(self, expression):
         return self.browser.run(expression)
@@ -370,15 +432,106 @@ class Page(unittest.TestCase):
             image.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACw='; })"""
         self.assertEqual(self.run_in(loaded), "refused")
 
+    def open_run(self, number):
+        """Follows the table's link to a run of the series."""
+        self.run_in(f"document.querySelector('.runs a[href=\"#run-{number}\"]').click()")
+        self.browser.wait("!!document.querySelector('.runs-nav')")
+        self.browser.frame()
+
+    def test_a_series_has_a_mark_for_each_run_in_each_chart(self):
+        for dark in (False, True):
+            self.open("series", dark=dark)
+            self.assertEqual(self.run_in("document.querySelectorAll('.runs tbody tr').length"), 6)
+            chips = self.run_in("document.querySelector('.chips').innerText")
+            self.assertIn("4 passed", chips)
+            self.assertIn("2 failed", chips)
+            said = self.run_in("document.querySelector('.sentence').innerText")
+            self.assertIn("Up to 4 clients passed, whatever the transport", said)
+            # Two panels in each chart, udp and tcp, with three runs each.
+            marks = self.run_in(
+                """[...document.querySelectorAll('.multiple')].map(chart =>
+                [...chart.querySelectorAll('svg')].map(one => one.querySelectorAll('.mark').length))"""
+            )
+            self.assertGreaterEqual(len(marks), 4)
+            self.assertTrue(all(panels == [3, 3] for panels in marks), marks)
+            # Of one chart every mark stands in its panel, and higher where there is more.
+            heights = self.run_in(
+                """[...document.querySelectorAll('.multiple svg')][0] &&
+                [...document.querySelectorAll('.multiple svg')[0].querySelectorAll('.mark')]
+                .map(mark => mark.getBoundingClientRect().top)"""
+            )
+            self.assertGreater(heights[0], heights[1])
+            self.assertGreater(heights[1], heights[2])
+            self.nothing_is_complained_of()
+            if PICTURES:
+                self.browser.picture(f"{PICTURES}/series-{'dark' if dark else 'light'}.png")
+
+    def test_every_run_of_a_series_is_one_click_away(self):
+        self.open("series")
+        for number, word in ((1, "PASS"), (6, "FAIL")):
+            self.open_run(number)
+            self.assertIn(word, self.run_in("document.querySelector('header').innerText"))
+            where = self.run_in("document.querySelector('.where').innerText")
+            self.assertTrue(where.startswith(f"run {number} of 6"), where)
+            self.draw_all()
+            self.assertGreaterEqual(self.run_in("shown.charts.views.length"), 7)
+            self.run_in("document.querySelector('.runs-nav a').click()")
+            self.browser.wait("!!document.querySelector('.multiples')")
+        # A mark of a chart leads there, too, and the browser's own way back works.
+        self.run_in("document.querySelectorAll('.multiple a.run')[2].dispatchEvent("
+                    "new MouseEvent('click', {bubbles: true, cancelable: true}))")
+        self.browser.wait("!!document.querySelector('.runs-nav')")
+        self.run_in("history.back()")
+        self.browser.wait("!!document.querySelector('.multiples')")
+        self.nothing_is_complained_of()
+
+    def test_marks_say_what_they_are_of_on_focus(self):
+        self.open("series")
+        self.run_in("document.querySelector('.multiple a.run').focus()")
+        self.assertFalse(self.run_in("tip.hidden"))
+        self.assertIn("clients 2", self.run_in("tip.innerText"))
+        self.assertIn("PASS", self.run_in("tip.innerText"))
+
+    def test_a_series_of_hostile_texts_is_text(self):
+        self.open("series")
+        name = HOSTILE.replace("\u202e", "<U+202E>")
+        self.assertEqual(self.run_in("document.querySelector('h1').textContent"), name)
+        self.open_run(1)
+        self.assertEqual(self.run_in("document.querySelector('h1').textContent"), name)
+        self.assertIsNone(self.run_in("window.pwned"))
+        self.assertEqual(self.run_in("document.querySelectorAll('img, iframe').length"), 0)
+        strange = "a:not([href^='#run-']):not([href='#series'])"
+        self.assertEqual(self.run_in(f'document.querySelectorAll("{strange}").length'), 0)
+
+    def test_a_series_fits_narrow_screens_and_paper(self):
+        self.open("series", width=400, height=800)
+        self.assertLessEqual(self.run_in("document.documentElement.scrollWidth"), 400)
+        if PICTURES:
+            self.browser.picture(f"{PICTURES}/series-narrow.png")
+        self.open("series", dark=True)
+        paper = self.browser.pdf()
+        self.assertTrue(paper.startswith(b"%PDF"))
+        if PICTURES:
+            pathlib.Path(PICTURES, "series.pdf").write_bytes(paper)
+        self.nothing_is_complained_of()
+
+    def test_sixty_runs_are_small_and_open_at_once(self):
+        long_series(self.folder)
+        size = (self.folder / "long.html").stat().st_size
+        self.assertLess(size, DAY_BYTES)
+        took = self.opening("long")
+        self.assertLess(took, DAY_SECONDS)
+        print(f"a page of {RUNS} runs: {size} bytes, opened in {took:.2f} s", file=sys.stderr)
+        self.open_run(RUNS)
+        self.draw_all()
+        self.assertGreaterEqual(self.run_in("shown.charts.views.length"), 7)
+        self.nothing_is_complained_of()
+
     def test_a_day_is_small_and_opens_at_once(self):
         day(self.folder)
         size = (self.folder / "day.html").stat().st_size
         self.assertLess(size, DAY_BYTES)
-        # The second time the program and the file are in memory.
-        for _ in range(2):
-            begun = time.monotonic()
-            self.open("day")
-            took = time.monotonic() - begun
+        took = self.opening("day")
         self.assertLess(took, DAY_SECONDS)
         print(f"a page of {DAY} windows: {size} bytes, opened in {took:.2f} s", file=sys.stderr)
         most = self.run_in(

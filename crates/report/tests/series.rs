@@ -14,6 +14,7 @@ use report::schema::series_schema;
 use report::series::{RowOutcome, Series, table};
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX, INDEX_VERSION, Index};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
+use serde_json::{Value, json};
 
 const KEY: &str = "clients.viewers.load.clients";
 
@@ -339,7 +340,7 @@ fn the_json_report_follows_its_schema() {
     let (_folder, series) = scaling_series();
     let mut bytes = Vec::new();
     report::json::write_series(&series, &mut bytes).expect("it can be written");
-    let json: serde_json::Value = serde_json::from_slice(&bytes).expect("it is JSON");
+    let json: Value = serde_json::from_slice(&bytes).expect("it is JSON");
     let validator = jsonschema::validator_for(&series_schema()).expect("it is a schema");
     if let Err(error) = validator.validate(&json) {
         panic!("{error} at {}", error.instance_path());
@@ -362,4 +363,98 @@ fn the_schema_in_the_repository_is_the_one_that_is_made() {
         kept == made,
         "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
+}
+
+/// The page of a series, and a block of data of it as a browser takes it out.
+fn page(folder: &Path, series: &Series) -> String {
+    let mut page = Vec::new();
+    let reader_of = |file: &str| report::open(&folder.join(file), catalogue_of).ok();
+    report::html::write_series(series, reader_of, &mut page).expect("a vector takes all");
+    String::from_utf8(page).expect("it is text")
+}
+
+fn block(page: &str, name: &str) -> Option<Value> {
+    let begins = format!("<script type=\"application/json\" id=\"{name}\">");
+    let from = page.find(&begins)? + begins.len();
+    let to = from + page[from..].find("</script").expect("it ends");
+    Some(serde_json::from_str(&page[from..to]).expect("it is JSON"))
+}
+
+#[test]
+fn page_has_what_follows_and_a_page_of_every_run() {
+    let (folder, series) = scaling_series();
+    let page = page(folder.path(), &series);
+    assert!(page.starts_with(report::html::BEGINS));
+    let data = block(&page, "data").expect("there is data");
+    let shown = &data["series"];
+    let sentence = shown["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.starts_with("Passed up to 180 clients"),
+        "{sentence}"
+    );
+    assert!(sentence.contains("largest at 222 clients"), "{sentence}");
+    assert_eq!(
+        shown["outcomes"],
+        json!([
+            ["pass", "5 passed"],
+            ["fail", "3 failed"],
+            ["invalid", "1 invalid"],
+            ["not_begun", "1 could not begin"]
+        ])
+    );
+    for at in 0..9 {
+        let run = block(&page, &format!("data-{at}")).expect("it has a page");
+        assert_eq!(run["name"], "evening");
+        assert_eq!(shown["rows"][at]["page"], true);
+    }
+    assert_eq!(block(&page, "data-9"), None);
+    assert_eq!(shown["rows"][9]["page"], false);
+    assert_eq!(shown["rows"][9]["reason"], "no such program");
+}
+
+#[test]
+fn charts_of_a_page_have_every_run_in_its_place_and_the_model() {
+    let (folder, series) = scaling_series();
+    let data = block(&page(folder.path(), &series), "data").expect("there is data");
+    let shown = &data["series"];
+    assert_eq!(shown["axis"]["title"], "clients");
+    assert_eq!(shown["axis"]["numeric"], true);
+    assert_eq!(shown["axis"]["panels"], json!([""]));
+    assert_eq!(shown["axis"]["spots"][1], json!([0, 0, 60.0]));
+    let charts = shown["charts"].as_array().expect("a list");
+    let titles: Vec<&str> = charts
+        .iter()
+        .filter_map(|one| one["title"].as_str())
+        .collect();
+    assert!(titles.contains(&"Startup delay, p95"), "{titles:?}");
+    assert!(titles.contains(&"Server CPU, mean"), "{titles:?}");
+    let rates = charts.iter().find(|one| one["name"] == "bitrate");
+    let rates = rates.expect("there are bit rates");
+    let knee = &rates["models"][0]["knee"];
+    assert!(
+        (knee["at"].as_f64().expect("a knee") - 222.0).abs() < 2.0,
+        "{knee}"
+    );
+    let curve = rates["models"][0]["curve"].as_array().expect("a curve");
+    let of_20 = curve[0][1].as_f64().expect("a number");
+    assert!((of_20 / law(20) - 1.0).abs() < 0.02, "{of_20}");
+    let marks: Vec<&str> = shown["rows"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| row["mark"].as_str())
+        .collect();
+    assert_eq!(
+        marks[4..],
+        ["counts", "out", "out", "doubt", "out", "doubt"]
+    );
+    // What a figure is, is known of all.
+    for chart in charts {
+        let name = chart["name"].as_str().expect("a name");
+        let text = &data["definitions"]["series"][name][0];
+        assert!(
+            text.as_str().is_some_and(|text| text.len() > 10),
+            "{name}: {text}"
+        );
+    }
 }

@@ -23,24 +23,27 @@ const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 
 /// What is ours, in the order in which it runs.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("../../assets/format.js"),
     include_str!("../../assets/dom.js"),
     include_str!("../../assets/chart.js"),
     include_str!("../../assets/clients.js"),
     include_str!("../../assets/run.js"),
+    include_str!("../../assets/multiples.js"),
+    include_str!("../../assets/series.js"),
     include_str!("../../assets/page.js"),
 ];
 const STYLE: &str = include_str!("../../assets/page.css");
 
-/// Writes a page with this title, this text for who has no script, and this data.
+/// Writes a page with this title, this text for who has no script, and this data. Each of `blocks`
+/// is data that is read only when it is wanted: the name of its element, and what is in it.
 pub(super) fn write(
     title: &str,
     without_script: &str,
-    mut data: Value,
+    data: Value,
+    blocks: Vec<(String, Value)>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    made_plain(&mut data);
     let scripts = format!("\"use strict\";\n{}", SCRIPTS.join("\n"));
     let styles = [UPLOT_STYLE, STYLE];
     let sources = [UPLOT, scripts.as_str()];
@@ -54,7 +57,6 @@ pub(super) fn write(
         hashes(&sources),
         hashes(&styles)
     );
-    let json = serde_json::to_string(&data).map_err(std::io::Error::from)?;
     write!(
         out,
         "{}\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -71,15 +73,21 @@ pub(super) fn write(
     }
     write!(
         out,
-        "</head>\n<body>\n<main id=\"page\"></main>\n\
+        "</head>\n<body>\n<main id=\"page\" tabindex=\"-1\"></main>\n\
          <noscript><p>{}</p><p>This page draws its charts with a script of its own. Allow scripts to \
-         see them.</p></noscript>\n\
-         <script type=\"application/json\" id=\"data\">{}</script>\n\
-         <!-- uPlot 1.6.32\n{}-->\n",
+         see them.</p></noscript>\n",
         escaped(without_script),
-        in_script(&gate::json(&json)),
-        UPLOT_LICENCE,
     )?;
+    for (name, mut data) in std::iter::once(("data".to_owned(), data)).chain(blocks) {
+        made_plain(&mut data);
+        let json = serde_json::to_string(&data).map_err(std::io::Error::from)?;
+        writeln!(
+            out,
+            "<script type=\"application/json\" id=\"{name}\">{}</script>",
+            in_script(&gate::json(&json)),
+        )?;
+    }
+    writeln!(out, "<!-- uPlot 1.6.32\n{UPLOT_LICENCE}-->")?;
     for source in sources {
         writeln!(out, "<script>{source}</script>")?;
     }
@@ -158,15 +166,18 @@ mod tests {
         let text = "</script><script>alert(1)</script><!-- & \u{202e}\u{2028}\u{1b}[2J";
         let data = json!({ text: [text] });
         let mut page = Vec::new();
-        write(text, text, data, &mut page).expect("a vector takes all");
+        let blocks = vec![("data-0".to_owned(), data.clone())];
+        write(text, text, data, blocks, &mut page).expect("a vector takes all");
         let page = String::from_utf8(page).expect("it is text");
         assert!(!page.contains("alert(1)</script"), "{page}");
         assert!(!page.contains(['\u{202e}', '\u{2028}', '\u{1b}']));
-        let from = page.find("id=\"data\">").expect("there is data") + 10;
-        let to = from + page[from..].find("</script>").expect("it ends");
-        let back: Value = serde_json::from_str(&page[from..to]).expect("it is JSON");
-        let shown = gate::plain(text);
-        assert_eq!(back, json!({ &*shown: [&*shown] }));
+        for begins in ["id=\"data\">", "id=\"data-0\">"] {
+            let from = page.find(begins).expect("there is data") + begins.len();
+            let to = from + page[from..].find("</script>").expect("it ends");
+            let back: Value = serde_json::from_str(&page[from..to]).expect("it is JSON");
+            let shown = gate::plain(text);
+            assert_eq!(back, json!({ &*shown: [&*shown] }));
+        }
     }
 
     #[test]

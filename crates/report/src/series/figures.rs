@@ -76,9 +76,9 @@ pub struct Figures {
 
 /// A column that a run has.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shown {
-    pub(super) column: &'static TableColumn,
-    pub(super) unit: Unit,
+pub(crate) struct Shown {
+    pub(crate) column: &'static TableColumn,
+    pub(crate) unit: Unit,
 }
 
 impl Figures {
@@ -110,14 +110,14 @@ impl Figures {
     }
 
     /// What it has in a column.
-    pub(super) fn value(&self, column: &TableColumn) -> Option<f64> {
+    pub(crate) fn value(&self, column: &TableColumn) -> Option<f64> {
         let further = || self.columns.get(column.name).copied();
         self.own(column).or_else(further).flatten()
     }
 
     /// Whether so many of the packets' times are those of reading that a figure made of them may
     /// be, too.
-    pub(super) fn is_doubtful(&self, column: &TableColumn) -> bool {
+    pub(crate) fn is_doubtful(&self, column: &TableColumn) -> bool {
         let enough = match column.statistic {
             Statistic::Quantile(share) => 1.0 - share,
             _ => 0.01,

@@ -4,13 +4,15 @@
 mod best;
 mod capacity;
 mod chart;
+pub(crate) mod columns;
 mod contest;
 mod figures;
 mod most;
-mod names;
+pub(crate) mod names;
 mod scaling;
 mod sums;
 mod table;
+pub(crate) mod words;
 
 use std::fs;
 use std::io;
@@ -262,7 +264,7 @@ impl Series {
     }
 
     /// The population whose clients one of the keys sets, as the place of that key.
-    fn clients_axis(&self) -> Option<usize> {
+    pub(crate) fn clients_axis(&self) -> Option<usize> {
         let is_clients = |key: &str| {
             let parts: Vec<&str> = key.split('.').collect();
             matches!(parts.as_slice(), ["clients", _, "load", "clients"])

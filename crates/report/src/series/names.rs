@@ -2,7 +2,7 @@
 
 /// What the columns of the varied keys are called: their last part, and as much before it as tells
 /// them apart.
-pub(super) fn short_names(keys: &[String]) -> Vec<String> {
+pub(crate) fn short_names(keys: &[String]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
     let last = |at: usize, number: usize| {
         let parts = &parts[at];

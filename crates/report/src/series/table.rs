@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use measure::{Better, Meaning, TableColumn, Unit};
+use measure::{Better, TableColumn, Unit};
 
 use super::chart::chart;
 use super::figures::Shown;
 use super::names::short_names;
-use super::{
-    Capacity, Interval, LeftOut, MostMessages, Row, RowOutcome, Scaling, Series, best, contest,
-};
+use super::{Row, RowOutcome, Scaling, Series, columns, words};
 use crate::gate;
-use crate::human::{count, digits, figure};
+use crate::human::count;
 use crate::terminal::{Layout, fold, one_line};
 
 /// The longest value that a column of its own shows.
@@ -112,10 +110,10 @@ pub fn table(series: &Series, layout: Layout) -> String {
     reasons(&mut text, series, layout);
     text.push_str(&chart(series, layout));
     for most in &series.most_messages {
-        row(&mut text, "most", &most_text(most, series), layout);
+        row(&mut text, "most", &words::most(most, series), layout);
     }
     for capacity in &series.capacity {
-        row(&mut text, "capacity", &capacity_text(capacity), layout);
+        row(&mut text, "capacity", &words::capacity(capacity), layout);
     }
     for scaling in &series.scaling {
         scaling_text(&mut text, scaling, layout);
@@ -213,42 +211,6 @@ fn value_columns(series: &Series) -> Vec<Column> {
         .collect()
 }
 
-/// What a figure reads as in a column of that unit.
-fn shown(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::Count => count(value),
-        Unit::Seconds => digits(value * 1e3),
-        Unit::BitsPerSecond => digits(value / 1e6),
-        Unit::Ratio => digits(value * 100.0),
-        Unit::Bytes => digits(value / f64::from(1 << 20)),
-        Unit::Cores => format!("{value:.2}"),
-    }
-}
-
-fn cell(row: &Row, column: &TableColumn, unit: Unit) -> Cell {
-    let figures = row.figures.as_ref();
-    let text = figures.and_then(|figures| {
-        let value = figures.value(column);
-        if column.says_unknown && value.is_none() && figures.bitrate.is_some() {
-            return Some("unknown".to_owned());
-        }
-        let text = match column.meaning {
-            Meaning::CpuPerDone => digits(value? * 1e6),
-            _ => shown(unit, value?),
-        };
-        Some(match column.meaning {
-            Meaning::Served => format!("{text} of {}", count(figures.asked as f64)),
-            _ if figures.is_doubtful(column) => format!("~{text}"),
-            _ => text,
-        })
-    });
-    Cell {
-        text: text.unwrap_or_else(|| "-".to_owned()),
-        best: row.best.contains(&column.name),
-        look: Look::Plain,
-    }
-}
-
 fn figure_columns(series: &Series) -> Vec<Column> {
     let of = |column: &'static TableColumn, unit: Unit| {
         let figures = || series.runs.iter().filter_map(|row| row.figures.as_ref());
@@ -262,7 +224,12 @@ fn figure_columns(series: &Series) -> Vec<Column> {
             cells: series
                 .runs
                 .iter()
-                .map(|row| cell(row, column, unit))
+                .map(|row| Cell {
+                    best: row.best.contains(&column.name),
+                    ..Cell::plain(
+                        columns::text(row, column, unit).unwrap_or_else(|| "-".to_owned()),
+                    )
+                })
                 .collect(),
             left: false,
             silent: match column.hidden_at {
@@ -275,31 +242,11 @@ fn figure_columns(series: &Series) -> Vec<Column> {
             },
         }
     };
-    let clients = best::of_clients(&series.runs);
-    let mut columns: Vec<Column> = Vec::new();
-    // What the server's processor is shared by stands beside it.
-    let mut shared_by = Vec::new();
-    let mut meanings = clients.iter().map(|shown| shown.column.meaning);
-    let says_served = meanings.any(|meaning| meaning == Meaning::Served);
-    for Shown { column, unit } in &clients {
-        let made = of(column, *unit);
-        if matches!(column.meaning, Meaning::CpuPerGbit | Meaning::CpuPerDone) {
-            shared_by.push(made);
-        } else {
-            columns.push(made);
-        }
-    }
-    columns.push(of(&best::LINK_LOSS, Unit::Ratio));
-    let [cpu, peak, memory] = &best::SERVER;
-    columns.extend([of(cpu, Unit::Cores), of(peak, Unit::Cores)]);
-    columns.extend(shared_by);
-    columns.push(of(memory, Unit::Bytes));
-    // What is served says it already.
-    if !says_served {
-        columns.push(of(&best::FAILED, Unit::Count));
-    }
-    // What is known of no run has no column.
-    columns.retain(|column| column.cells.iter().any(|cell| cell.text != "-"));
+    let shown = columns::of(series);
+    let mut columns: Vec<Column> = shown
+        .into_iter()
+        .map(|Shown { column, unit }| of(column, unit))
+        .collect();
     let known = series.runs.iter().filter_map(|row| row.figures.as_ref());
     let fit = known
         .map(|figures| figures.tester_fit)
@@ -369,29 +316,16 @@ fn tester(row: &Row) -> Cell {
 }
 
 fn verdict(row: &Row) -> Cell {
-    let (text, look) = match row.outcome {
-        RowOutcome::Pass => ("PASS", Look::Good),
-        RowOutcome::Fail => ("FAIL", Look::Bad),
-        RowOutcome::Invalid => ("INVALID", Look::Doubtful),
-        RowOutcome::Stopped => ("stopped", Look::Doubtful),
-        RowOutcome::NotBegun => ("NOT BEGUN", Look::Bad),
-        RowOutcome::Planned => ("not run", Look::Plain),
-    };
-    // Of one that failed only by a threshold or cannot be trusted, the reasons say it.
-    let word = row
-        .out_of_contest
-        .as_ref()
-        .filter(|word| row.outcome.is_trusted() && *word != contest::THRESHOLD);
-    let (text, look) = match word {
-        Some(word) if row.outcome == RowOutcome::Pass => {
-            (format!("{text}, {word}"), Look::Doubtful)
-        }
-        Some(word) => (format!("{text}, {word}"), look),
-        None => (text.to_owned(), look),
+    let look = match row.outcome {
+        RowOutcome::Pass if columns::out_of_contest(row).is_some() => Look::Doubtful,
+        RowOutcome::Pass => Look::Good,
+        RowOutcome::Fail | RowOutcome::NotBegun => Look::Bad,
+        RowOutcome::Invalid | RowOutcome::Stopped => Look::Doubtful,
+        RowOutcome::Planned => Look::Plain,
     };
     Cell {
         look,
-        ..Cell::plain(text)
+        ..Cell::plain(columns::verdict(row))
     }
 }
 
@@ -529,154 +463,13 @@ fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
     text.push('\n');
 }
 
-fn with(others: &[(String, String)]) -> String {
-    if others.is_empty() {
-        return String::new();
-    }
-    let others: Vec<String> = others
-        .iter()
-        .map(|(key, value)| format!("{key}: {}", one_line(value)))
-        .collect();
-    format!("with {}: ", others.join(", "))
-}
-
-/// With how many clients most messages were acknowledged.
-fn most_text(most: &MostMessages, series: &Series) -> String {
-    let others = with(&most.with);
-    let left_out = left_out_text(&most.left_out);
-    let (Some(clients), Some(messages)) = (most.clients, most.messages) else {
-        return format!("{others}no run counts{left_out}");
-    };
-    let all = series
-        .most_messages
-        .iter()
-        .filter_map(|other| other.messages);
-    let best = match series.most_messages.len() > 1 && all.fold(0.0, f64::max) == messages {
-        true => ", the best of all",
-        false => "",
-    };
-    let nearly = match most.nearly_with.filter(|&fewer| fewer < clients) {
-        Some(fewer) => format!("; at least 95 % of it with {} already", count(fewer as f64)),
-        None => String::new(),
-    };
-    let more = match most.at_the_end {
-        true => "; no run that counts had more clients, so more may do more",
-        false => "",
-    };
-    format!(
-        "{others}{} messages/s with {} clients{best}{nearly}{more}{left_out}",
-        count(messages.round()),
-        count(clients as f64),
-    )
-}
-
-/// The runs that something does not count.
-fn left_out_text(runs: &[LeftOut]) -> String {
-    let runs: Vec<String> = runs
-        .iter()
-        .map(|run| format!("{} ({})", count(run.clients as f64), run.reason))
-        .collect();
-    match runs.is_empty() {
-        true => String::new(),
-        false => format!("; left out: {}", runs.join(", ")),
-    }
-}
-
-fn capacity_text(capacity: &Capacity) -> String {
-    let others = with(&capacity.with);
-    let rate = capacity.bitrate.map_or_else(String::new, |rate| {
-        format!(" ({})", figure(Unit::BitsPerSecond, rate))
-    });
-    let next = match (capacity.first_not_passed, capacity.outcome) {
-        (Some(clients), Some(outcome)) => {
-            let how = match outcome {
-                RowOutcome::Fail => "failed",
-                RowOutcome::Stopped => "was stopped",
-                RowOutcome::NotBegun => "did not begin",
-                RowOutcome::Planned => "was not run",
-                RowOutcome::Pass | RowOutcome::Invalid => "was invalid",
-            };
-            format!("the run with {} {how}", count(clients as f64))
-        }
-        _ => "no run had more, so it may be far higher".to_owned(),
-    };
-    match capacity.passed {
-        Some(clients) => format!(
-            "{others}passed up to {} clients{rate}; {next}",
-            count(clients as f64)
-        ),
-        None => format!("{others}no number of clients passed; {next}"),
-    }
-}
-
 fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
-    let others = with(&scaling.with);
-    let left_out = left_out_text(&scaling.left_out);
-    let mut say = |name, what: &str| row(text, name, what, layout);
-    let (Some(lambda), Some(sigma), Some(kappa)) = (scaling.lambda, scaling.sigma, scaling.kappa)
-    else {
-        let why = scaling.refused.as_deref().unwrap_or("nothing was fitted");
-        say("model", &format!("{others}none: {why}{left_out}"));
-        return;
-    };
-    let r_squared = scaling
-        .r_squared
-        .map_or_else(String::new, |share| format!(", R² {share:.4}"));
-    let rate = |value: f64| figure(Unit::BitsPerSecond, value);
-    let range = |interval: Interval, show: &dyn Fn(f64) -> String| {
-        format!(
-            "{} ({} to {})",
-            show(interval.value),
-            show(interval.low),
-            show(interval.high)
-        )
-    };
-    say(
-        "model",
-        &format!(
-            "{others}universal scalability law over {} runs{r_squared}; 95 % confidence{left_out}",
-            scaling.points
-        ),
-    );
-    let mut lines = vec![
-        format!("one client alone, lambda   {}", range(lambda, &rate)),
-        format!("contention, sigma          {}", range(sigma, &digits)),
-        format!("coherency, kappa           {}", range(kappa, &small)),
-    ];
-    match scaling.knee {
-        Some(knee) => {
-            let far = if knee.measured {
-                ""
-            } else {
-                " (beyond what was measured: extrapolated)"
-            };
-            lines.push(format!(
-                "knee                       {} clients{far}",
-                range(knee.clients, &|clients| count(clients.round())),
-            ));
-            let most = range(knee.bitrate, &rate);
-            lines.push(format!("predicted maximum          {most}"));
-        }
-        None => lines.extend(
-            scaling
-                .refused
-                .iter()
-                .map(|why| format!("knee                       none: {why}")),
-        ),
-    }
-    for line in lines {
-        for part in fold_hanging(&line, layout.width) {
+    let (model, lines) = words::scaling(scaling);
+    row(text, "model", &model, layout);
+    for (name, what) in lines {
+        for part in fold_hanging(&format!("{name:<27}{what}"), layout.width) {
             let _ = writeln!(text, "            {part}");
         }
-    }
-}
-
-/// A number that may be very small: 0.00003 is hard to read.
-fn small(value: f64) -> String {
-    if value == 0.0 || value.abs() >= 1e-3 {
-        digits(value)
-    } else {
-        format!("{value:.2e}")
     }
 }
 

@@ -304,10 +304,8 @@ fn write_out(
     let reader_of = |file: &str| report::open(&folder.join(file), engine::catalogue_of);
     for (form, output) in outputs.reports {
         let done = match form {
-            Form::Html => Err(Failure::bad(
-                "--html: there is no page of a series yet; make one of each run file: \
-                 `streamgauge report RUN --html FILE`",
-            )),
+            Form::Html => output
+                .write(|out| report::html::write_series(series, |file| reader_of(file).ok(), out)),
             Form::Json => output.write(|out| report::json::write_series(series, out)),
             Form::Markdown => output.write(|out| report::markdown::write_series(series, out)),
             Form::Junit => output.write(|out| {

@@ -1,0 +1,53 @@
+//! The page of one run, and a run as any page has it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use runfile::Reader;
+use serde_json::{Value, json};
+
+use super::course::{Course, Fineness};
+use super::{clients, head, page};
+use crate::ReportError;
+use crate::model::Report;
+
+/// How finely the charts of a single run are drawn: more than a screen has columns, so that there is
+/// something to zoom into.
+pub(super) const FINE: Fineness = Fineness {
+    points: 4_000,
+    columns: 600,
+};
+
+/// Writes the page of one run.
+pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<(), ReportError> {
+    let mut definitions = BTreeMap::new();
+    head::definitions(reader, &mut definitions);
+    let run = run(report, reader, FINE)?;
+    let title = format!(
+        "{}: {}",
+        report.verdict.result.name().to_uppercase(),
+        report.run.name
+    );
+    let sentence = run["verdict"]["sentence"].as_str().unwrap_or_default();
+    let without_script = format!("{title}. {sentence}");
+    let data = json!({
+        "page_version": 1,
+        "streamgauge": env!("CARGO_PKG_VERSION"),
+        "definitions": definitions,
+        "runs": [run],
+    });
+    page::write(&title, &without_script, data, Vec::new(), out)
+}
+
+/// A run as the page has it.
+pub(super) fn run(
+    report: &Report,
+    reader: &Reader,
+    fineness: Fineness,
+) -> Result<Value, ReportError> {
+    let course = Course::of(reader, report, fineness)?;
+    let mut run = head::head(reader, report, &course)?;
+    run["course"] = course.value(reader);
+    run["clients"] = clients::clients(reader, report.verdict.stopped_by_user)?;
+    Ok(run)
+}

@@ -1,0 +1,517 @@
+//! The page of a series: what came of it, every figure over what was varied, the table, and the
+//! page of each run.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use measure::metric::Statistic;
+use measure::{Better, Meaning, TableColumn, Unit};
+use runfile::Reader;
+use serde_json::{Value, json};
+
+use super::charts::{capital, words as of_name};
+use super::course::{Fineness, unit};
+use super::run::{FINE, run};
+use super::spots::Spots;
+use super::thin::short;
+use super::{head, page};
+use crate::ReportError;
+use crate::human::{count, plural};
+use crate::model::Report;
+use crate::series::names::short_names;
+use crate::series::{Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, words};
+
+/// How many bytes the pages of all runs may take together, so that the file stays below 5 MB.
+const RUNS_BYTES: usize = 4_500_000;
+
+/// How finely runs are drawn: the first with which all fit.
+const FINENESS: [Fineness; 5] = [
+    FINE,
+    Fineness {
+        points: 1_200,
+        columns: 240,
+    },
+    Fineness {
+        points: 400,
+        columns: 120,
+    },
+    Fineness {
+        points: 160,
+        columns: 60,
+    },
+    Fineness {
+        points: 60,
+        columns: 24,
+    },
+];
+
+/// How many points the curve of a model is drawn with.
+const CURVE: usize = 60;
+
+/// How many runs that did not pass are named at the top.
+const REASONS_MAX: usize = 3;
+
+/// How many thresholds are drawn into one chart.
+const LIMITS_MAX: usize = 3;
+
+/// Writes the page of a series. `reader_of` opens the run file of that name; a run without one, or
+/// with one that cannot be read, has no page.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn write_series(
+    series: &Series,
+    reader_of: impl Fn(&str) -> Option<Reader>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let mut definitions = BTreeMap::new();
+    let pages = pages(series, reader_of, &mut definitions);
+    definitions.insert("series".to_owned(), defined(series, &definitions));
+    let sentence = sentence(series);
+    let title = format!("{}: {}", plural_runs(series), series.name);
+    let without_script = format!("{title}. {sentence}");
+    let data = json!({
+        "page_version": 1,
+        "streamgauge": env!("CARGO_PKG_VERSION"),
+        "definitions": definitions,
+        "series": value(series, &sentence, &pages),
+    });
+    let blocks = pages.into_iter().enumerate();
+    let blocks: Vec<(String, Value)> = blocks
+        .filter_map(|(at, page)| Some((format!("data-{at}"), page.made?)))
+        .collect();
+    page::write(&title, &without_script, data, blocks, out)
+}
+
+/// The page of a run.
+#[derive(Default)]
+struct Page {
+    made: Option<Value>,
+    /// Whether there is none because the file would be too large.
+    left_out: bool,
+}
+
+/// The pages of all runs, as finely drawn as there is room for.
+fn pages(
+    series: &Series,
+    reader_of: impl Fn(&str) -> Option<Reader>,
+    definitions: &mut BTreeMap<String, Value>,
+) -> Vec<Page> {
+    let mut pages = Vec::new();
+    for (at, fineness) in FINENESS.into_iter().enumerate() {
+        let is_last = at + 1 == FINENESS.len();
+        let mut bytes = 0;
+        pages = Vec::with_capacity(series.runs.len());
+        for row in &series.runs {
+            let made = reader_of(&row.file).and_then(|reader| {
+                head::definitions(&reader, definitions);
+                let report = Report::from_run(&reader).ok()?;
+                run(&report, &reader, fineness).ok()
+            });
+            let length = made.as_ref().map_or(0, |made| made.to_string().len());
+            let left_out = bytes + length > RUNS_BYTES;
+            // What the others will take is not waited for where these show it.
+            let all = (bytes + length) * series.runs.len() / (pages.len() + 1);
+            if !is_last && (left_out || all > RUNS_BYTES + RUNS_BYTES / 8) {
+                break;
+            }
+            bytes += if left_out { 0 } else { length };
+            pages.push(Page {
+                made: made.filter(|_| !left_out),
+                left_out,
+            });
+        }
+        if pages.len() == series.runs.len() {
+            break;
+        }
+    }
+    pages
+}
+
+fn plural_runs(series: &Series) -> String {
+    plural(series.runs.len() as f64, "run", "runs")
+}
+
+fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
+    let spots = Spots::of(series);
+    let left_out = pages.iter().filter(|page| page.left_out).count();
+    let rows = series.runs.iter().zip(pages).map(|(row, page)| {
+        json!({
+            "values": row.values,
+            "outcome": row.outcome.name(),
+            "verdict": columns::verdict(row),
+            "reason": row.reasons.first(),
+            "mark": mark(row),
+            "file": row.file,
+            "page": page.made.is_some(),
+        })
+    });
+    json!({
+        "name": series.name,
+        "badge": plural_runs(series),
+        "sentence": sentence,
+        "outcomes": outcomes(series),
+        "reasons": reasons(series),
+        "notes": notes(series, left_out),
+        "findings": findings(series),
+        "keys": series.varied,
+        "names": short_names(&series.varied),
+        "columns": table(series),
+        "axis": spots.as_ref().map(|spots| json!({
+            "title": spots.axis,
+            "numeric": spots.numeric,
+            "log": spots.log,
+            "ticks": spots.ticks,
+            "panels": spots.panels,
+            "lines": spots.lines,
+            "spots": spots.runs.iter()
+                .map(|spot| json!([spot.panel, spot.line, spot.x]))
+                .collect::<Vec<_>>(),
+        })),
+        "charts": spots.map(|spots| charts(series, &spots, pages)).unwrap_or_default(),
+        "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+/// What is to be seen of a run at a glance: whether it counts, counts not, or cannot be trusted.
+fn mark(row: &Row) -> &'static str {
+    match (row.outcome.is_trusted(), &row.out_of_contest) {
+        (true, None) => "counts",
+        (true, Some(_)) => "out",
+        (false, _) => "doubt",
+    }
+}
+
+/// How many runs came out how.
+fn outcomes(series: &Series) -> Vec<Value> {
+    let all = [
+        (RowOutcome::Pass, "passed"),
+        (RowOutcome::Fail, "failed"),
+        (RowOutcome::Invalid, "invalid"),
+        (RowOutcome::Stopped, "stopped"),
+        (RowOutcome::NotBegun, "could not begin"),
+        (RowOutcome::Planned, "not run"),
+    ];
+    let counted = all.into_iter().filter_map(|(outcome, words)| {
+        let number = series
+            .runs
+            .iter()
+            .filter(|row| row.outcome == outcome)
+            .count();
+        (number > 0).then(|| json!([outcome.name(), format!("{number} {words}")]))
+    });
+    counted.collect()
+}
+
+/// What came of it, in one sentence: how far it went where clients are varied, else how many runs
+/// passed.
+fn sentence(series: &Series) -> String {
+    let ended = |text: String| match text.ends_with('.') {
+        true => text,
+        false => format!("{text}."),
+    };
+    if let [most] = series.most_messages.as_slice() {
+        return ended(capital(&words::most(most, series)));
+    }
+    let best = series
+        .most_messages
+        .iter()
+        .filter_map(|most| Some((most.messages?, most)));
+    if let Some((_, most)) = best.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        return ended(format!("Most {}", words::most(most, series)));
+    }
+    match series.capacity.as_slice() {
+        [] => {}
+        [capacity] => return ended(capital(&words::capacity(capacity)) + &knee(series)),
+        all => {
+            let most = all.iter().max_by_key(|capacity| capacity.passed);
+            let least = all.iter().min_by_key(|capacity| capacity.passed);
+            if let (Some(most), Some(least)) = (most, least) {
+                return between(most, least);
+            }
+        }
+    }
+    let passed = series
+        .runs
+        .iter()
+        .filter(|row| row.outcome == RowOutcome::Pass)
+        .count();
+    match series.runs.len() {
+        0 => "There was no run.".to_owned(),
+        all if all == passed => "Every run passed.".to_owned(),
+        all => format!(
+            "{} of {} passed.",
+            count(passed as f64),
+            plural(all as f64, "run", "runs")
+        ),
+    }
+}
+
+fn knee(series: &Series) -> String {
+    let knee = series.scaling.first().and_then(|scaling| scaling.knee);
+    knee.map_or_else(String::new, |knee| {
+        let clients = |value: f64| count(value.round());
+        format!(
+            "; the output is largest at {} clients ({} to {})",
+            clients(knee.clients.value),
+            clients(knee.clients.low),
+            clients(knee.clients.high)
+        )
+    })
+}
+
+/// How far the best and the worst combination went.
+fn between(most: &Capacity, least: &Capacity) -> String {
+    let with = |capacity: &Capacity| {
+        let with = capacity.with.iter();
+        let with = with
+            .map(|(key, value)| format!("{} {value}", short_names(std::slice::from_ref(key))[0]));
+        with.collect::<Vec<_>>().join(", ")
+    };
+    let passed = |capacity: &Capacity| match capacity.passed {
+        Some(clients) => format!("up to {} clients passed", count(clients as f64)),
+        None => "no number of clients passed".to_owned(),
+    };
+    match most.passed == least.passed {
+        true => {
+            let keys = most.with.iter().map(|(key, _)| key.clone());
+            let names = short_names(&keys.collect::<Vec<_>>()).join(" and the ");
+            format!("{}, whatever the {names}.", capital(&passed(most)))
+        }
+        false => format!(
+            "With {} {}; with {} {}.",
+            with(most),
+            passed(most),
+            with(least),
+            passed(least)
+        ),
+    }
+}
+
+/// The runs that did not pass, and why.
+fn reasons(series: &Series) -> Vec<String> {
+    let bad = series.runs.iter().filter(|row| !row.reasons.is_empty());
+    let mut said: Vec<String> = bad
+        .clone()
+        .take(REASONS_MAX)
+        .map(|row| {
+            // What is behind the first semicolon is where, and what to do.
+            let (why, _) = row.reasons[0]
+                .split_once("; ")
+                .unwrap_or((&row.reasons[0], ""));
+            format!("{}: {why}", row.values.join(", "))
+        })
+        .collect();
+    let more = bad.count().saturating_sub(REASONS_MAX);
+    if more > 0 {
+        said.push(format!("and {more} more, in the table"));
+    }
+    said
+}
+
+fn notes(series: &Series, left_out: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if series.ended == Some(false) {
+        notes.push("The series was cut off, or still goes on.".to_owned());
+    }
+    if left_out > 0 {
+        notes.push(format!(
+            "{} would make this file too large: `streamgauge report RUNFILE --html FILE` makes the page of one.",
+            plural(left_out as f64, "run's page", "runs' pages")
+        ));
+    }
+    notes
+}
+
+/// What follows from all runs together: a name, a sentence, and what is in it by name.
+fn findings(series: &Series) -> Vec<Value> {
+    let mut all = Vec::new();
+    let none = Vec::<Value>::new;
+    for most in &series.most_messages {
+        all.push(json!(["most", words::most(most, series), none()]));
+    }
+    for capacity in &series.capacity {
+        all.push(json!(["capacity", words::capacity(capacity), none()]));
+    }
+    for scaling in &series.scaling {
+        let (model, lines) = words::scaling(scaling);
+        all.push(json!(["model", model, lines]));
+    }
+    all
+}
+
+/// The columns of the table, with the text of each run.
+fn table(series: &Series) -> Vec<Value> {
+    let columns = columns::of(series).into_iter().map(|shown| {
+        let cells = series.runs.iter().map(|row| {
+            let text = columns::text(row, shown.column, shown.unit);
+            json!([
+                text.as_deref().unwrap_or("–"),
+                row.best.contains(&shown.column.name)
+            ])
+        });
+        json!({
+            "name": shown.column.name,
+            "heading": shown.column.heading.join(" ").trim_end(),
+            "cells": cells.collect::<Vec<_>>(),
+        })
+    });
+    columns.collect()
+}
+
+/// What a column shows, in words.
+fn title(column: &TableColumn) -> String {
+    let of_a_share = |share: f64| format!("p{}", 100.0 * share);
+    let (name, statistic) = match (column.name, column.metric) {
+        ("server_cpu", _) => ("server CPU", "mean".to_owned()),
+        ("server_cpu_peak", _) => ("server CPU", "peak".to_owned()),
+        ("cpu_per_gbit", _) => ("server CPU for each Gbit/s", String::new()),
+        ("cpu_per_message", _) => ("server CPU for each message", String::new()),
+        ("served", _) => ("clients served", String::new()),
+        ("playing", _) => ("clients that got media", String::new()),
+        ("link_loss", _) => ("loss on the link", String::new()),
+        ("failed", _) => ("clients that failed", String::new()),
+        ("bitrate", _) => ("bit rate", String::new()),
+        (name, "") => (name, String::new()),
+        (_, metric) => {
+            let statistic = match column.statistic {
+                Statistic::Quantile(share) => of_a_share(share),
+                Statistic::Mean => "mean".to_owned(),
+                Statistic::Min => "min".to_owned(),
+                Statistic::Max => "max".to_owned(),
+                Statistic::Count | Statistic::Value => String::new(),
+            };
+            (metric, statistic)
+        }
+    };
+    let name = capital(&of_name(name));
+    match statistic.is_empty() {
+        true => name,
+        false => format!("{name}, {statistic}"),
+    }
+}
+
+/// What the runs demand of what a column shows: a limit and its threshold, each once.
+fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
+    let statistic = match column.statistic {
+        Statistic::Quantile(share) => Some(format!("p{}", 100.0 * share)),
+        Statistic::Mean => Some("mean".to_owned()),
+        Statistic::Min => Some("min".to_owned()),
+        Statistic::Max => Some("max".to_owned()),
+        Statistic::Count | Statistic::Value => None,
+    };
+    let mut found = Vec::new();
+    let made = pages.iter().filter_map(|page| page.made.as_ref());
+    for threshold in made.flat_map(|run| run["thresholds"].as_array().into_iter().flatten()) {
+        let is_it = !column.metric.is_empty()
+            && threshold["metric"].as_str() == Some(column.metric)
+            && threshold["statistic"].as_str() == statistic.as_deref()
+            && threshold["implied"] == json!(false);
+        let limit = json!([threshold["limit"], threshold["text"]]);
+        if is_it && !found.contains(&limit) && found.len() < LIMITS_MAX {
+            found.push(limit);
+        }
+    }
+    found
+}
+
+fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
+    let charts = columns::of(series).into_iter().filter_map(|shown| {
+        let figures = |row: &Row| row.figures.as_ref()?.value(shown.column);
+        let values: Vec<Option<f64>> = series.runs.iter().map(figures).collect();
+        let known: Vec<f64> = values.iter().copied().flatten().collect();
+        // What is zero everywhere, or known of one run, has no course.
+        if known.len() < 2 || known.iter().all(|value| *value == 0.0) {
+            return None;
+        }
+        let models = match shown.column.meaning {
+            Meaning::BitRate => series.scaling.iter(),
+            _ => [].iter(),
+        };
+        let unit_of = match shown.column.meaning {
+            Meaning::CpuPerDone => Unit::Seconds,
+            _ => shown.unit,
+        };
+        let of_values = values.into_iter();
+        Some(json!({
+            "name": shown.column.name,
+            "title": title(shown.column),
+            "unit": unit(unit_of),
+            "better": match shown.column.better {
+                Better::Larger => "more is better",
+                Better::Smaller => "less is better",
+            },
+            "values": of_values.map(|value| value.map_or(Value::Null, short)).collect::<Vec<_>>(),
+            "limits": limits(shown.column, pages),
+            "models": models.filter_map(|scaling| model(series, spots, scaling)).collect::<Vec<_>>(),
+        }))
+    });
+    charts.collect()
+}
+
+/// The curve of a model, and its knee, where it stands in the charts.
+fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
+    let (lambda, sigma, kappa) = (scaling.lambda?, scaling.sigma?, scaling.kappa?);
+    let is_of = |row: &Row| {
+        let mut with = scaling.with.iter();
+        with.all(|(key, value)| {
+            let at = series.varied.iter().position(|varied| varied == key);
+            at.and_then(|at| row.values.get(at)) == Some(value)
+        })
+    };
+    let of: Vec<usize> = (0..series.runs.len())
+        .filter(|&at| is_of(&series.runs[at]))
+        .collect();
+    let spot = spots.runs.get(*of.first()?)?;
+    let xs = of.iter().filter_map(|&at| Some(spots.runs.get(at)?.x));
+    let (least, most) = xs.fold((f64::INFINITY, 0.0_f64), |(low, high), x| {
+        (low.min(x), high.max(x))
+    });
+    let output = |n: f64| {
+        let others = n - 1.0;
+        lambda.value * n / (1.0 + sigma.value * others + kappa.value * n * others)
+    };
+    let curve = (0..=CURVE).map(|at| {
+        let share = at as f64 / CURVE as f64;
+        // As dense on a logarithmic axis as on a linear one.
+        let x = match spots.log {
+            true => least * (most / least).powf(share),
+            false => least + (most - least) * share,
+        };
+        json!([short(x), short(output(x))])
+    });
+    // A knee that lies far beyond what was measured would leave no room for the rest.
+    let knee = scaling.knee.filter(|knee| knee.clients.value <= most);
+    Some(json!({
+        "panel": spot.panel,
+        "line": spot.line,
+        "curve": curve.collect::<Vec<_>>(),
+        "knee": knee.map(|knee| json!({
+            "at": short(knee.clients.value),
+            "low": short(knee.clients.low),
+            "high": short(knee.clients.high),
+            "text": format!("knee {}", count(knee.clients.value.round())),
+        })),
+    }))
+}
+
+/// What each column is: out of the metric that it shows, or out of the schema of a row's figures.
+fn defined(series: &Series, known: &BTreeMap<String, Value>) -> Value {
+    let schema = schemars::schema_for!(Figures).to_value();
+    let columns = columns::of(series).into_iter().filter_map(|shown| {
+        let column = shown.column;
+        let of_figures = schema["properties"][column.name]["description"].as_str();
+        let of_metric = known
+            .values()
+            .find_map(|metrics| metrics.get(column.metric)?.as_array());
+        let reference = of_metric.and_then(|metric| metric.get(1).cloned());
+        let text = of_figures.map(str::to_owned).or_else(|| {
+            let text = of_metric?.first()?.as_str()?;
+            Some(text.to_owned())
+        })?;
+        let text = text.replace('\n', " ");
+        let value = json!([text, reference, unit(shown.unit)]);
+        Some((column.name.to_owned(), value))
+    });
+    Value::Object(columns.collect())
+}

@@ -1,0 +1,92 @@
+//! The columns of a series: which there are, and what a run has in each, in words.
+
+use measure::{Meaning, TableColumn, Unit};
+
+use super::figures::Shown;
+use super::{Row, RowOutcome, Series, best, contest};
+use crate::human::{count, digits};
+
+/// The columns of which any run knows a figure, in the order in which they stand.
+pub(crate) fn of(series: &Series) -> Vec<Shown> {
+    let clients = best::of_clients(&series.runs);
+    let mut columns = Vec::new();
+    // What the server's processor is shared by stands beside it.
+    let mut shared_by = Vec::new();
+    let mut meanings = clients.iter().map(|shown| shown.column.meaning);
+    let says_served = meanings.any(|meaning| meaning == Meaning::Served);
+    for shown in clients {
+        match shown.column.meaning {
+            Meaning::CpuPerGbit | Meaning::CpuPerDone => shared_by.push(shown),
+            _ => columns.push(shown),
+        }
+    }
+    let own = |column, unit| Shown { column, unit };
+    columns.push(own(&best::LINK_LOSS, Unit::Ratio));
+    let [cpu, peak, memory] = &best::SERVER;
+    columns.extend([own(cpu, Unit::Cores), own(peak, Unit::Cores)]);
+    columns.extend(shared_by);
+    columns.push(own(memory, Unit::Bytes));
+    // What is served says it already.
+    if !says_served {
+        columns.push(own(&best::FAILED, Unit::Count));
+    }
+    let is_known = |shown: &Shown| {
+        let mut rows = series.runs.iter();
+        rows.any(|row| text(row, shown.column, shown.unit).is_some())
+    };
+    columns.retain(is_known);
+    columns
+}
+
+/// What a run has in a column; none where it is not known.
+pub(crate) fn text(row: &Row, column: &TableColumn, unit: Unit) -> Option<String> {
+    let figures = row.figures.as_ref()?;
+    let value = figures.value(column);
+    if column.says_unknown && value.is_none() && figures.bitrate.is_some() {
+        return Some("unknown".to_owned());
+    }
+    let text = match column.meaning {
+        Meaning::CpuPerDone => digits(value? * 1e6),
+        _ => in_column(unit, value?),
+    };
+    Some(match column.meaning {
+        Meaning::Served => format!("{text} of {}", count(figures.asked as f64)),
+        _ if figures.is_doubtful(column) => format!("~{text}"),
+        _ => text,
+    })
+}
+
+/// What a figure reads as in a column of that unit.
+fn in_column(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Count => count(value),
+        Unit::Seconds => digits(value * 1e3),
+        Unit::BitsPerSecond => digits(value / 1e6),
+        Unit::Ratio => digits(value * 100.0),
+        Unit::Bytes => digits(value / f64::from(1 << 20)),
+        Unit::Cores => format!("{value:.2}"),
+    }
+}
+
+/// The verdict of a run, and what keeps it out of the contest unless the reasons say that anyway.
+pub(crate) fn verdict(row: &Row) -> String {
+    let word = match row.outcome {
+        RowOutcome::Pass => "PASS",
+        RowOutcome::Fail => "FAIL",
+        RowOutcome::Invalid => "INVALID",
+        RowOutcome::Stopped => "stopped",
+        RowOutcome::NotBegun => "NOT BEGUN",
+        RowOutcome::Planned => "not run",
+    };
+    match out_of_contest(row) {
+        Some(why) => format!("{word}, {why}"),
+        None => word.to_owned(),
+    }
+}
+
+/// Why a run whose measurement can be trusted is out of the contest; none where a threshold says
+/// it, of which the reasons speak.
+pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
+    let why = row.out_of_contest.as_deref();
+    why.filter(|why| row.outcome.is_trusted() && *why != contest::THRESHOLD)
+}

@@ -1,0 +1,144 @@
+//! What follows from a series, in sentences: for the terminal and for the page.
+
+use super::{Capacity, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
+use crate::human::{count, digits, figure};
+use crate::terminal::one_line;
+use measure::Unit;
+
+fn with(others: &[(String, String)]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let others: Vec<String> = others
+        .iter()
+        .map(|(key, value)| format!("{key}: {}", one_line(value)))
+        .collect();
+    format!("with {}: ", others.join(", "))
+}
+
+/// With how many clients most messages were acknowledged.
+pub(crate) fn most(most: &MostMessages, series: &Series) -> String {
+    let others = with(&most.with);
+    let left_out = left_out_text(&most.left_out);
+    let (Some(clients), Some(messages)) = (most.clients, most.messages) else {
+        return format!("{others}no run counts{left_out}");
+    };
+    let all = series
+        .most_messages
+        .iter()
+        .filter_map(|other| other.messages);
+    let best = match series.most_messages.len() > 1 && all.fold(0.0, f64::max) == messages {
+        true => ", the best of all",
+        false => "",
+    };
+    let nearly = match most.nearly_with.filter(|&fewer| fewer < clients) {
+        Some(fewer) => format!("; at least 95 % of it with {} already", count(fewer as f64)),
+        None => String::new(),
+    };
+    let more = match most.at_the_end {
+        true => "; no run that counts had more clients, so more may do more",
+        false => "",
+    };
+    format!(
+        "{others}{} messages/s with {} clients{best}{nearly}{more}{left_out}",
+        count(messages.round()),
+        count(clients as f64),
+    )
+}
+
+/// The runs that something does not count.
+fn left_out_text(runs: &[LeftOut]) -> String {
+    let runs: Vec<String> = runs
+        .iter()
+        .map(|run| format!("{} ({})", count(run.clients as f64), run.reason))
+        .collect();
+    match runs.is_empty() {
+        true => String::new(),
+        false => format!("; left out: {}", runs.join(", ")),
+    }
+}
+
+pub(crate) fn capacity(capacity: &Capacity) -> String {
+    let others = with(&capacity.with);
+    let rate = capacity.bitrate.map_or_else(String::new, |rate| {
+        format!(" ({})", figure(Unit::BitsPerSecond, rate))
+    });
+    let next = match (capacity.first_not_passed, capacity.outcome) {
+        (Some(clients), Some(outcome)) => {
+            let how = match outcome {
+                RowOutcome::Fail => "failed",
+                RowOutcome::Stopped => "was stopped",
+                RowOutcome::NotBegun => "did not begin",
+                RowOutcome::Planned => "was not run",
+                RowOutcome::Pass | RowOutcome::Invalid => "was invalid",
+            };
+            format!("the run with {} {how}", count(clients as f64))
+        }
+        _ => "no run had more, so it may be far higher".to_owned(),
+    };
+    match capacity.passed {
+        Some(clients) => format!(
+            "{others}passed up to {} clients{rate}; {next}",
+            count(clients as f64)
+        ),
+        None => format!("{others}no number of clients passed; {next}"),
+    }
+}
+
+/// The model of a server: what was fitted, and each of its parameters with its name.
+pub(crate) fn scaling(scaling: &Scaling) -> (String, Vec<(&'static str, String)>) {
+    let others = with(&scaling.with);
+    let left_out = left_out_text(&scaling.left_out);
+    let (Some(lambda), Some(sigma), Some(kappa)) = (scaling.lambda, scaling.sigma, scaling.kappa)
+    else {
+        let why = scaling.refused.as_deref().unwrap_or("nothing was fitted");
+        return (format!("{others}none: {why}{left_out}"), Vec::new());
+    };
+    let r_squared = scaling
+        .r_squared
+        .map_or_else(String::new, |share| format!(", R² {share:.4}"));
+    let rate = |value: f64| figure(Unit::BitsPerSecond, value);
+    let range = |interval: Interval, show: &dyn Fn(f64) -> String| {
+        format!(
+            "{} ({} to {})",
+            show(interval.value),
+            show(interval.low),
+            show(interval.high)
+        )
+    };
+    let model = format!(
+        "{others}universal scalability law over {} runs{r_squared}; 95 % confidence{left_out}",
+        scaling.points
+    );
+    let mut lines = vec![
+        ("one client alone, lambda", range(lambda, &rate)),
+        ("contention, sigma", range(sigma, &digits)),
+        ("coherency, kappa", range(kappa, &small)),
+    ];
+    match scaling.knee {
+        Some(knee) => {
+            let far = if knee.measured {
+                ""
+            } else {
+                " (beyond what was measured: extrapolated)"
+            };
+            let clients = range(knee.clients, &|clients| count(clients.round()));
+            lines.push(("knee", format!("{clients} clients{far}")));
+            lines.push(("predicted maximum", range(knee.bitrate, &rate)));
+        }
+        None => {
+            let refused = scaling.refused.iter();
+            lines.extend(refused.map(|why| ("knee", format!("none: {why}"))));
+        }
+    }
+    (model, lines)
+}
+
+/// A number that may be very small: 0.00003 is hard to read.
+fn small(value: f64) -> String {
+    if value == 0.0 || value.abs() >= 1e-3 {
+        digits(value)
+    } else {
+        format!("{value:.2e}")
+    }
+}

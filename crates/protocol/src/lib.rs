@@ -36,4 +36,5 @@ mod summary;
 pub mod testing;
 pub mod tls;
 pub mod url;
+pub mod webrtc;
 pub mod websocket;

@@ -1,0 +1,205 @@
+//! The session keys of one direction of RTP or of RTCP, and what they do to bytes.
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::cipher::EncryptingKey;
+use aws_lc_rs::hmac;
+
+use super::error::SrtpError;
+use super::key_derivation::{BLOCK, Label, apply, counter_mode, derive};
+use super::master::Master;
+use super::profile::SrtpProfile;
+use super::tag::Tag;
+
+/// Bytes of the key that authenticates (RFC 3711, 5.2), and of GCM's nonce and tag.
+const AUTHENTICATION_KEY: usize = 20;
+const NONCE: usize = 12;
+const GCM_TAG: usize = 16;
+
+/// Whether packets are of RTP or of RTCP: their keys differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Rtp,
+    Rtcp,
+}
+
+impl Kind {
+    fn labels(self) -> [Label; 3] {
+        match self {
+            Kind::Rtp => [
+                Label::RtpEncryption,
+                Label::RtpAuthentication,
+                Label::RtpSalt,
+            ],
+            Kind::Rtcp => [
+                Label::RtcpEncryption,
+                Label::RtcpAuthentication,
+                Label::RtcpSalt,
+            ],
+        }
+    }
+}
+
+/// Session keys.
+pub(super) enum Cipher {
+    Counter {
+        encryption: Box<EncryptingKey>,
+        authentication: Box<hmac::Key>,
+        salt: [u8; 14],
+    },
+    Gcm {
+        key: Box<LessSafeKey>,
+        salt: [u8; NONCE],
+        profile: SrtpProfile,
+    },
+}
+
+impl std::fmt::Debug for Cipher {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Cipher")
+            .field("profile", &self.profile())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cipher {
+    /// Derives the session keys.
+    pub(super) fn new(master: &Master, kind: Kind) -> Cipher {
+        let [encryption, authentication, salt] = kind.labels();
+        let profile = master.profile();
+        let derive = |label, out: &mut [u8]| derive(master.key(), master.salt(), label, out);
+        let (mut key, mut session_salt) = ([0; 32], [0; 14]);
+        let key = &mut key[..profile.key_length()];
+        derive(encryption, key);
+        let session_salt = &mut session_salt[..profile.salt_length()];
+        derive(salt, session_salt);
+        let mut authentication_key = [0; AUTHENTICATION_KEY];
+        if profile == SrtpProfile::AesCm128HmacSha1_80 {
+            derive(authentication, &mut authentication_key);
+        }
+        Cipher::of_session_keys(profile, key, &authentication_key, session_salt)
+    }
+
+    /// Of session keys as long as the profile demands. GCM authenticates by its one key.
+    pub(super) fn of_session_keys(
+        profile: SrtpProfile,
+        key: &[u8],
+        authentication: &[u8],
+        salt: &[u8],
+    ) -> Cipher {
+        let algorithm = match profile {
+            SrtpProfile::AesCm128HmacSha1_80 => {
+                let sha1 = hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY;
+                return Cipher::Counter {
+                    encryption: Box::new(counter_mode(key)),
+                    authentication: Box::new(hmac::Key::new(sha1, authentication)),
+                    salt: salt.try_into().expect("the profile has a salt of 14 bytes"),
+                };
+            }
+            SrtpProfile::AeadAes128Gcm => &AES_128_GCM,
+            SrtpProfile::AeadAes256Gcm => &AES_256_GCM,
+        };
+        let key = UnboundKey::new(algorithm, key).expect("a profile's key is one of AES");
+        Cipher::Gcm {
+            key: Box::new(LessSafeKey::new(key)),
+            salt: salt.try_into().expect("GCM has a salt of 12 bytes"),
+            profile,
+        }
+    }
+
+    pub(super) fn profile(&self) -> SrtpProfile {
+        match self {
+            Cipher::Counter { .. } => SrtpProfile::AesCm128HmacSha1_80,
+            Cipher::Gcm { profile, .. } => *profile,
+        }
+    }
+}
+
+/// What counter mode starts from (RFC 3711, 4.1.1).
+#[inline]
+pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOCK] {
+    let mut block = [0; BLOCK];
+    block[..14].copy_from_slice(salt);
+    for (byte, more) in block[4..8].iter_mut().zip(ssrc.to_be_bytes()) {
+        *byte ^= more;
+    }
+    // The index has 48 bits.
+    for (byte, more) in block[8..14].iter_mut().zip(&index.to_be_bytes()[2..]) {
+        *byte ^= more;
+    }
+    block
+}
+
+/// The nonce of GCM. RTP's index of 48 bits stands where RTCP has two zeros and its own of 32 (RFC
+/// 7714, 8.1 and 9.1).
+#[inline]
+fn nonce(salt: &[u8; NONCE], ssrc: u32, index: u64) -> Nonce {
+    let mut nonce = *salt;
+    for (byte, more) in nonce[2..6].iter_mut().zip(ssrc.to_be_bytes()) {
+        *byte ^= more;
+    }
+    for (byte, more) in nonce[6..12].iter_mut().zip(&index.to_be_bytes()[2..]) {
+        *byte ^= more;
+    }
+    Nonce::assume_unique_for_key(nonce)
+}
+
+/// Seals with GCM, in place.
+#[inline]
+pub(super) fn seal_gcm(
+    key: &LessSafeKey,
+    salt: &[u8; NONCE],
+    (ssrc, index): (u32, u64),
+    clear: &[u8],
+    secret: &mut [u8],
+) -> Tag {
+    let tag = key
+        .seal_in_place_separate_tag(nonce(salt, ssrc, index), Aad::from(clear), secret)
+        .expect("a datagram is shorter than what GCM can take");
+    Tag::of(tag.as_ref(), GCM_TAG)
+}
+
+/// Opens with GCM: `sealed` is what was encrypted, and its tag; `out` is as long as it without the
+/// tag.
+#[inline]
+pub(super) fn open_gcm(
+    key: &LessSafeKey,
+    salt: &[u8; NONCE],
+    (ssrc, index): (u32, u64),
+    clear: &[u8],
+    sealed: &[u8],
+    out: &mut [u8],
+) -> Result<(), SrtpError> {
+    let (secret, tag) = sealed.split_at(sealed.len() - GCM_TAG);
+    key.open_separate_gather(nonce(salt, ssrc, index), Aad::from(clear), secret, tag, out)
+        .map_err(|_| SrtpError::Unauthentic)
+}
+
+/// Encrypts or decrypts in counter mode, in place.
+#[inline]
+pub(super) fn count(
+    key: &EncryptingKey,
+    salt: &[u8; 14],
+    (ssrc, index): (u32, u64),
+    bytes: &mut [u8],
+) {
+    apply(key, counter_block(salt, ssrc, index), bytes);
+}
+
+/// What authenticates these parts, one behind the other.
+#[inline]
+pub(super) fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
+    let mut context = hmac::Context::with_key(key);
+    for part in parts {
+        context.update(part);
+    }
+    Tag::of(
+        context.sign().as_ref(),
+        SrtpProfile::AesCm128HmacSha1_80.tag_length(),
+    )
+}
+
+/// Whether both are the same, in a time that does not tell where they differ.
+#[inline]
+pub(super) fn same(tag: &Tag, other: &[u8]) -> bool {
+    aws_lc_rs::constant_time::verify_slices_are_equal(tag, other).is_ok()
+}

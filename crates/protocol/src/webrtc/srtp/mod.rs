@@ -1,0 +1,29 @@
+//! SRTP and SRTCP (RFC 3711), with AES in counter mode and with GCM (RFC 7714).
+//!
+//! Media and RTCP have keys of their own, and each direction too. So there are four contexts: two
+//! that open and two that seal. Those of media are moved to where media is counted and sent.
+
+mod cipher;
+mod error;
+#[cfg(test)]
+mod hex;
+mod index;
+mod key_derivation;
+mod keys;
+mod master;
+mod packet;
+mod profile;
+mod replay;
+mod rtcp;
+mod rtp;
+mod tag;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{SrtpCounts, SrtpError};
+pub use keys::SrtpKeys;
+pub use profile::SrtpProfile;
+pub use rtcp::{RtcpOpener, RtcpSealer};
+pub use rtp::{RtpOpener, RtpSealer};
+pub use tag::Tag;

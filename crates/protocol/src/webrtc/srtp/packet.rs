@@ -1,0 +1,58 @@
+//! Where the parts of a packet are that SRTP treats apart.
+
+use super::error::SrtpError;
+
+/// Bytes of RTP's header without anything more (RFC 3550, 5.1).
+const RTP_HEADER: usize = 12;
+
+/// Bytes at the beginning of RTCP that stay clear (RFC 3711, 3.4).
+pub(super) const RTCP_HEADER: usize = 8;
+
+/// What SRTP has to know of a packet of RTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RtpParts {
+    /// Its synchronisation source.
+    pub(super) ssrc: u32,
+    /// Its sequence number.
+    pub(super) sequence: u16,
+    /// How long its header is, with contributing sources and extensions: what stays clear.
+    pub(super) header: usize,
+}
+
+impl RtpParts {
+    /// Reads the header.
+    #[inline]
+    pub(super) fn of(packet: &[u8]) -> Result<RtpParts, SrtpError> {
+        let fixed: &[u8; RTP_HEADER] = packet.first_chunk().ok_or(SrtpError::Malformed)?;
+        if fixed[0] >> 6 != 2 {
+            return Err(SrtpError::Malformed);
+        }
+        let mut header = RTP_HEADER + 4 * usize::from(fixed[0] & 0x0f);
+        if fixed[0] & 0x10 != 0 {
+            let extension: &[u8; 4] = packet
+                .get(header..)
+                .and_then(|rest| rest.first_chunk())
+                .ok_or(SrtpError::Malformed)?;
+            header += 4 + 4 * usize::from(u16::from_be_bytes([extension[2], extension[3]]));
+        }
+        if packet.len() < header {
+            return Err(SrtpError::Malformed);
+        }
+        Ok(RtpParts {
+            ssrc: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
+            sequence: u16::from_be_bytes([fixed[2], fixed[3]]),
+            header,
+        })
+    }
+}
+
+/// The sender of the first packet of a compound of RTCP.
+pub(super) fn rtcp_sender(compound: &[u8]) -> Result<u32, SrtpError> {
+    let header: &[u8; RTCP_HEADER] = compound.first_chunk().ok_or(SrtpError::Malformed)?;
+    if header[0] >> 6 != 2 {
+        return Err(SrtpError::Malformed);
+    }
+    Ok(u32::from_be_bytes([
+        header[4], header[5], header[6], header[7],
+    ]))
+}

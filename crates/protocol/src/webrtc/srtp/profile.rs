@@ -1,0 +1,57 @@
+//! Which ciphers protect media.
+
+use std::fmt;
+
+/// A protection profile, as DTLS names them (RFC 5764, 4.1.2; RFC 7714, 14.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SrtpProfile {
+    /// `SRTP_AEAD_AES_256_GCM`.
+    AeadAes256Gcm,
+    /// `SRTP_AEAD_AES_128_GCM`.
+    AeadAes128Gcm,
+    /// `SRTP_AES128_CM_HMAC_SHA1_80`, which every peer knows (RFC 8827, 6.5).
+    AesCm128HmacSha1_80,
+}
+
+impl SrtpProfile {
+    /// All of them.
+    pub const ALL: [SrtpProfile; 3] = [
+        SrtpProfile::AeadAes256Gcm,
+        SrtpProfile::AeadAes128Gcm,
+        SrtpProfile::AesCm128HmacSha1_80,
+    ];
+
+    /// Bytes of a master key, and of the session keys that encrypt.
+    pub const fn key_length(self) -> usize {
+        match self {
+            SrtpProfile::AeadAes256Gcm => 32,
+            SrtpProfile::AeadAes128Gcm | SrtpProfile::AesCm128HmacSha1_80 => 16,
+        }
+    }
+
+    /// Bytes of a salt.
+    pub const fn salt_length(self) -> usize {
+        match self {
+            SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 12,
+            SrtpProfile::AesCm128HmacSha1_80 => 14,
+        }
+    }
+
+    /// Bytes of the tag that authenticates a packet: what SRTP makes it longer by.
+    pub const fn tag_length(self) -> usize {
+        match self {
+            SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 16,
+            SrtpProfile::AesCm128HmacSha1_80 => 10,
+        }
+    }
+}
+
+impl fmt::Display for SrtpProfile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            SrtpProfile::AeadAes256Gcm => "AEAD_AES_256_GCM",
+            SrtpProfile::AeadAes128Gcm => "AEAD_AES_128_GCM",
+            SrtpProfile::AesCm128HmacSha1_80 => "AES_CM_128_HMAC_SHA1_80",
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Which packets of a source have come (RFC 3711, 3.3.2).
+
+/// How many packets back one can come and be new. Browsers remember as many.
+pub(super) const WINDOW: u64 = 1024;
+
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// The packets of one source that have come, by their indices.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// Whether any came.
+    any: bool,
+    highest: u64,
+    /// A bit for each of the last indices up to the highest, at its remainder.
+    seen: [u64; WORDS],
+}
+
+impl Window {
+    pub(super) fn new() -> Window {
+        Window {
+            any: false,
+            highest: 0,
+            seen: [0; WORDS],
+        }
+    }
+
+    /// The highest index that came; 0 where none did.
+    #[inline]
+    pub(super) fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    fn place(index: u64) -> (usize, u64) {
+        let place = index % WINDOW;
+        ((place / 64) as usize, 1 << (place % 64))
+    }
+
+    /// Whether a packet has not come, and is not too old to tell.
+    #[inline]
+    pub(super) fn is_new(&self, index: u64) -> bool {
+        if !self.any || index > self.highest {
+            return true;
+        }
+        let (word, bit) = Window::place(index);
+        self.highest - index < WINDOW && self.seen[word] & bit == 0
+    }
+
+    /// A packet has come, which is new.
+    #[inline]
+    pub(super) fn add(&mut self, index: u64) {
+        if !self.any {
+            self.any = true;
+            self.highest = index;
+        } else if index > self.highest {
+            let passed = index - self.highest;
+            if passed >= WINDOW {
+                self.seen = [0; WORDS];
+            } else {
+                // The places of what is now too old are taken by what was passed over.
+                for missing in self.highest + 1..index {
+                    let (word, bit) = Window::place(missing);
+                    self.seen[word] &= !bit;
+                }
+            }
+            self.highest = index;
+        }
+        let (word, bit) = Window::place(index);
+        self.seen[word] |= bit;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_window_tells_what_a_list_of_all_tells(
+            steps in prop::collection::vec(prop_oneof![0u64..40, 900u64..1200, 0u64..5000], 1..300),
+        ) {
+            let (mut window, mut all) = (Window::new(), BTreeSet::new());
+            let mut centre = 6000u64;
+            for step in steps {
+                let index = centre + step / 2 - step % 2 * step;
+                let highest = all.last().copied();
+                let is_new = highest.is_none_or(|highest| index + WINDOW > highest)
+                    && !all.contains(&index);
+                prop_assert_eq!(window.is_new(index), is_new, "{} of {:?}", index, highest);
+                if is_new {
+                    window.add(index);
+                    all.insert(index);
+                }
+                centre = centre.max(index);
+                prop_assert_eq!(Some(window.highest()), all.last().copied());
+            }
+        }
+    }
+}

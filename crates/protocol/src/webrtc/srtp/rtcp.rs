@@ -1,0 +1,197 @@
+//! Sealing and opening compounds of RTCP (RFC 3711, 3.4; RFC 7714, 9).
+
+use super::cipher::{Cipher, Kind, authenticate, count, open_gcm, same, seal_gcm};
+use super::error::{SrtpCounts, SrtpError};
+use super::master::Master;
+use super::packet::{RTCP_HEADER, rtcp_sender};
+use super::profile::SrtpProfile;
+use super::replay::Window;
+use super::tag::Tag;
+
+/// The most senders whose state is kept. There is one for each source that sends, and for each of
+/// a server's subscribers.
+const SENDERS_MAX: usize = 2048;
+
+/// Says in the word with the index that the compound is encrypted.
+const ENCRYPTED: u32 = 1 << 31;
+
+/// Bytes of the word with the index.
+const WORD: usize = 4;
+
+/// Seals compounds of this side. All sources count with one index, which is unique for each of
+/// them too.
+#[derive(Debug)]
+pub struct RtcpSealer {
+    cipher: Cipher,
+    next: u32,
+}
+
+impl RtcpSealer {
+    pub(super) fn new(master: &Master) -> RtcpSealer {
+        RtcpSealer::with(Cipher::new(master, Kind::Rtcp), 1)
+    }
+
+    pub(super) fn with(cipher: Cipher, next: u32) -> RtcpSealer {
+        RtcpSealer { cipher, next }
+    }
+
+    /// By how many bytes a compound becomes longer: 14 or 20.
+    pub fn overhead(&self) -> usize {
+        WORD + self.cipher.profile().tag_length()
+    }
+
+    /// Appends a sealed compound.
+    ///
+    /// # Errors
+    /// [`SrtpError`]; then nothing is appended.
+    pub fn seal(&mut self, compound: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
+        let named = (rtcp_sender(compound)?, u64::from(self.next));
+        if self.next >= ENCRYPTED {
+            return Err(SrtpError::KeyUsedUp);
+        }
+        let word = (ENCRYPTED | self.next).to_be_bytes();
+        self.next += 1;
+        let begin = out.len();
+        out.extend_from_slice(compound);
+        let (header, secret) = out[begin..].split_at_mut(RTCP_HEADER);
+        match &self.cipher {
+            Cipher::Gcm { key, salt, .. } => {
+                let tag = seal_gcm(key, salt, named, &clear(header, word), secret);
+                out.extend_from_slice(&tag);
+                out.extend_from_slice(&word);
+            }
+            Cipher::Counter {
+                encryption,
+                authentication,
+                salt,
+            } => {
+                count(encryption, salt, named, secret);
+                out.extend_from_slice(&word);
+                let tag = authenticate(authentication, &[&out[begin..]]);
+                out.extend_from_slice(&tag);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What GCM authenticates and does not encrypt.
+fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
+    let mut clear = [0; RTCP_HEADER + WORD];
+    clear[..RTCP_HEADER].copy_from_slice(header);
+    clear[RTCP_HEADER..].copy_from_slice(&word);
+    clear
+}
+
+/// Opens compounds of the other side.
+#[derive(Debug)]
+pub struct RtcpOpener {
+    cipher: Cipher,
+    /// By the SSRC of who sent it.
+    senders: Vec<(u32, Box<Window>)>,
+    counts: SrtpCounts,
+}
+
+impl RtcpOpener {
+    pub(super) fn new(master: &Master) -> RtcpOpener {
+        RtcpOpener::with(Cipher::new(master, Kind::Rtcp))
+    }
+
+    pub(super) fn with(cipher: Cipher) -> RtcpOpener {
+        RtcpOpener {
+            cipher,
+            senders: Vec::new(),
+            counts: SrtpCounts::default(),
+        }
+    }
+
+    fn profile(&self) -> SrtpProfile {
+        self.cipher.profile()
+    }
+
+    /// What became of compounds so far.
+    pub fn counts(&self) -> SrtpCounts {
+        self.counts
+    }
+
+    /// Authenticates and decrypts a compound: what comes back is the plain one, in `out`, of which
+    /// the former content is lost.
+    ///
+    /// # Errors
+    /// [`SrtpError`]; counted in [`RtcpOpener::counts`]. Then what `out` holds means nothing.
+    pub fn open<'a>(&mut self, packet: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], SrtpError> {
+        let result = self.open_uncounted(packet, out);
+        self.counts.count(&result);
+        result.map(|()| &out[..])
+    }
+
+    fn open_uncounted(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
+        let ssrc = rtcp_sender(packet)?;
+        let tag_length = self.profile().tag_length();
+        if packet.len() < RTCP_HEADER + WORD + tag_length {
+            return Err(SrtpError::Malformed);
+        }
+        // The word stands behind the tag of GCM, and before that of HMAC.
+        let word_at = match &self.cipher {
+            Cipher::Gcm { .. } => packet.len() - WORD,
+            Cipher::Counter { .. } => packet.len() - WORD - tag_length,
+        };
+        let word: [u8; WORD] = packet[word_at..word_at + WORD]
+            .try_into()
+            .expect("it is as long as a word");
+        let is_encrypted = u32::from_be_bytes(word) & ENCRYPTED != 0;
+        let index = u64::from(u32::from_be_bytes(word) & !ENCRYPTED);
+        let place = self.senders.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
+        if let Ok(place) = place
+            && !self.senders[place].1.is_new(index)
+        {
+            return Err(SrtpError::Replayed);
+        }
+        out.clear();
+        match &self.cipher {
+            Cipher::Gcm { key, salt, .. } => {
+                let (header, sealed) = packet[..word_at].split_at(RTCP_HEADER);
+                out.extend_from_slice(header);
+                if is_encrypted {
+                    out.resize(word_at - Tag::ROOM, 0);
+                    let clear = clear(header, word);
+                    let secret = &mut out[RTCP_HEADER..];
+                    open_gcm(key, salt, (ssrc, index), &clear, sealed, secret)?;
+                } else {
+                    // All of it is authenticated and nothing encrypted (RFC 7714, 9.3).
+                    let (rest, tag) = sealed.split_at(sealed.len() - Tag::ROOM);
+                    out.extend_from_slice(rest);
+                    out.extend_from_slice(&word);
+                    open_gcm(key, salt, (ssrc, index), out, tag, &mut [])?;
+                    out.truncate(word_at - Tag::ROOM);
+                }
+            }
+            Cipher::Counter {
+                encryption,
+                authentication,
+                salt,
+            } => {
+                let (authenticated, tag) = packet.split_at(word_at + WORD);
+                if !same(&authenticate(authentication, &[authenticated]), tag) {
+                    return Err(SrtpError::Unauthentic);
+                }
+                out.extend_from_slice(&packet[..word_at]);
+                if is_encrypted {
+                    count(encryption, salt, (ssrc, index), &mut out[RTCP_HEADER..]);
+                }
+            }
+        }
+        match place {
+            Ok(place) => self.senders[place].1.add(index),
+            Err(place) => {
+                if self.senders.len() >= SENDERS_MAX {
+                    return Err(SrtpError::TooManySources);
+                }
+                let mut window = Box::new(Window::new());
+                window.add(index);
+                self.senders.insert(place, (ssrc, window));
+            }
+        }
+        Ok(())
+    }
+}

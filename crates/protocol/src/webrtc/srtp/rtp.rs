@@ -1,0 +1,241 @@
+//! Sealing and opening packets of RTP (RFC 3711, 3.3).
+
+use super::cipher::{Cipher, Kind, authenticate, count, open_gcm, same, seal_gcm};
+use super::error::{SrtpCounts, SrtpError};
+use super::index::{estimate, one_rollover_later};
+use super::master::Master;
+use super::packet::RtpParts;
+use super::profile::SrtpProfile;
+use super::replay::Window;
+use super::tag::Tag;
+
+/// The most sources whose state is kept. A room of a hundred with audio, video and retransmissions
+/// has some four hundred.
+const SOURCES_MAX: usize = 2048;
+
+/// Packets that one key may protect (RFC 3711, 9.2).
+const INDEX_MAX: u64 = (1 << 48) - 1;
+
+/// Opens packets of the other side. Belongs to whoever counts media: nothing but its keys ties it
+/// to the connection.
+#[derive(Debug)]
+pub struct RtpOpener {
+    cipher: Cipher,
+    /// By SSRC.
+    sources: Vec<(u32, Box<Window>)>,
+    counts: SrtpCounts,
+}
+
+impl RtpOpener {
+    pub(super) fn new(master: &Master) -> RtpOpener {
+        RtpOpener::with(Cipher::new(master, Kind::Rtp))
+    }
+
+    pub(super) fn with(cipher: Cipher) -> RtpOpener {
+        RtpOpener {
+            cipher,
+            sources: Vec::new(),
+            counts: SrtpCounts::default(),
+        }
+    }
+
+    /// Which ciphers.
+    pub fn profile(&self) -> SrtpProfile {
+        self.cipher.profile()
+    }
+
+    /// What became of packets so far.
+    pub fn counts(&self) -> SrtpCounts {
+        self.counts
+    }
+
+    /// Authenticates and decrypts a packet: what comes back is a packet of RTP, in `out`, of which
+    /// the former content is lost. A new source is kept once a packet of it was authentic; that is
+    /// all that allocates, if `out` has room.
+    ///
+    /// # Errors
+    /// [`SrtpError`]; counted in [`RtpOpener::counts`]. Then what `out` holds means nothing.
+    pub fn open<'a>(&mut self, packet: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], SrtpError> {
+        let result = self.open_uncounted(packet, out);
+        self.counts.count(&result);
+        result.map(|()| &out[..])
+    }
+
+    fn open_uncounted(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
+        let parts = RtpParts::of(packet)?;
+        if packet.len() < parts.header + self.profile().tag_length() {
+            return Err(SrtpError::Malformed);
+        }
+        let place = self
+            .sources
+            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc);
+        let window = place.ok().map(|place| &*self.sources[place].1);
+        let highest = window.map_or(0, Window::highest);
+        let is_new = |index| window.is_none_or(|window| window.is_new(index));
+        let expected = estimate(highest, parts.sequence);
+        let mut index = expected;
+        let first_try = match is_new(index) {
+            true => self.open_as(packet, parts, index, out),
+            false => Err(SrtpError::Replayed),
+        };
+        match first_try {
+            // The sender may have gone through a rollover that a lost packet hides.
+            Err(SrtpError::Unauthentic) if window.is_some() => {
+                index = one_rollover_later(expected);
+                self.open_as(packet, parts, index, out)?;
+            }
+            other => other?,
+        }
+        match place {
+            Ok(place) => self.sources[place].1.add(index),
+            Err(place) => {
+                if self.sources.len() >= SOURCES_MAX {
+                    return Err(SrtpError::TooManySources);
+                }
+                let mut window = Box::new(Window::new());
+                window.add(index);
+                self.sources.insert(place, (parts.ssrc, window));
+            }
+        }
+        Ok(())
+    }
+
+    fn open_as(
+        &self,
+        packet: &[u8],
+        parts: RtpParts,
+        index: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SrtpError> {
+        let (header, sealed) = packet.split_at(parts.header);
+        let named = (parts.ssrc, index);
+        out.clear();
+        match &self.cipher {
+            Cipher::Gcm { key, salt, .. } => {
+                out.extend_from_slice(header);
+                out.resize(packet.len() - Tag::ROOM, 0);
+                open_gcm(key, salt, named, header, sealed, &mut out[parts.header..])
+            }
+            Cipher::Counter {
+                encryption,
+                authentication,
+                salt,
+            } => {
+                let (packet, tag) = packet.split_at(packet.len() - self.profile().tag_length());
+                if !same(
+                    &authenticate(authentication, &[packet, &rollovers(index)]),
+                    tag,
+                ) {
+                    return Err(SrtpError::Unauthentic);
+                }
+                out.extend_from_slice(packet);
+                count(encryption, salt, named, &mut out[parts.header..]);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The upper part of an index, as it is authenticated behind a packet.
+fn rollovers(index: u64) -> [u8; 4] {
+    ((index >> 16) as u32).to_be_bytes()
+}
+
+/// Seals packets of this side. Can be moved to the thread that sends.
+#[derive(Debug)]
+pub struct RtpSealer {
+    cipher: Cipher,
+    /// The highest index of each source, by SSRC.
+    sources: Vec<(u32, u64)>,
+}
+
+impl RtpSealer {
+    pub(super) fn new(master: &Master) -> RtpSealer {
+        RtpSealer::with(Cipher::new(master, Kind::Rtp))
+    }
+
+    pub(super) fn with(cipher: Cipher) -> RtpSealer {
+        RtpSealer {
+            cipher,
+            sources: Vec::new(),
+        }
+    }
+
+    /// Which ciphers.
+    pub fn profile(&self) -> SrtpProfile {
+        self.cipher.profile()
+    }
+
+    /// By how many bytes a packet becomes longer: 10 or 16.
+    pub fn overhead(&self) -> usize {
+        self.profile().tag_length()
+    }
+
+    /// Seals a packet of RTP, in place; its tag is appended.
+    ///
+    /// # Errors
+    /// [`SrtpError`]; the packet is then as it was.
+    pub fn seal(&mut self, packet: &mut Vec<u8>) -> Result<(), SrtpError> {
+        let parts = RtpParts::of(packet)?;
+        let (header, payload) = packet.split_at_mut(parts.header);
+        let tag = self.seal_as(parts, header, payload)?;
+        packet.extend_from_slice(&tag);
+        Ok(())
+    }
+
+    /// Seals a payload in place, of which the header lies elsewhere. The tag is to follow the
+    /// payload. Nothing is allocated, but for the first packet of a source.
+    ///
+    /// # Errors
+    /// [`SrtpError`]: `header` is not one whole header of RTP, or the key is used up.
+    pub fn seal_parts(&mut self, header: &[u8], payload: &mut [u8]) -> Result<Tag, SrtpError> {
+        let parts = RtpParts::of(header)?;
+        if parts.header != header.len() {
+            return Err(SrtpError::Malformed);
+        }
+        self.seal_as(parts, header, payload)
+    }
+
+    fn seal_as(
+        &mut self,
+        parts: RtpParts,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> Result<Tag, SrtpError> {
+        let index = self.index(parts)?;
+        let named = (parts.ssrc, index);
+        Ok(match &self.cipher {
+            Cipher::Gcm { key, salt, .. } => seal_gcm(key, salt, named, header, payload),
+            Cipher::Counter {
+                encryption,
+                authentication,
+                salt,
+            } => {
+                count(encryption, salt, named, payload);
+                authenticate(authentication, &[header, payload, &rollovers(index)])
+            }
+        })
+    }
+
+    /// The index of the next packet, by the rule of those who open it.
+    fn index(&mut self, parts: RtpParts) -> Result<u64, SrtpError> {
+        let place = match self
+            .sources
+            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
+        {
+            Ok(place) => place,
+            Err(_) if self.sources.len() >= SOURCES_MAX => return Err(SrtpError::TooManySources),
+            Err(place) => {
+                self.sources.insert(place, (parts.ssrc, 0));
+                place
+            }
+        };
+        let highest = &mut self.sources[place].1;
+        let index = estimate(*highest, parts.sequence);
+        if index > INDEX_MAX {
+            return Err(SrtpError::KeyUsedUp);
+        }
+        *highest = index.max(*highest);
+        Ok(index)
+    }
+}

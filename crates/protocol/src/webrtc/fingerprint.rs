@@ -1,0 +1,109 @@
+//! What a peer's certificate is known by (RFC 8122, 5).
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest::{self, Algorithm, SHA256, SHA384, SHA512};
+use thiserror::Error;
+
+/// The hash of a certificate, with the hash's name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    /// As in the registry of hash functions, in small letters: `sha-256`.
+    hash: String,
+    digest: Vec<u8>,
+}
+
+/// Why a text is no fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no fingerprint of a certificate: it is `sha-256 AB:CD:...`")]
+pub struct BadFingerprint;
+
+/// Hashes that a certificate is compared by. SHA-1 and MD5 prove nothing (RFC 8122, 5.1).
+fn algorithm(hash: &str) -> Option<&'static Algorithm> {
+    match hash {
+        "sha-256" => Some(&SHA256),
+        "sha-384" => Some(&SHA384),
+        "sha-512" => Some(&SHA512),
+        _ => None,
+    }
+}
+
+impl Fingerprint {
+    /// Of a certificate in DER, by SHA-256.
+    pub fn of(certificate: &[u8]) -> Fingerprint {
+        Fingerprint {
+            hash: "sha-256".to_owned(),
+            digest: digest::digest(&SHA256, certificate).as_ref().to_vec(),
+        }
+    }
+
+    /// Whether it can be compared at all: it is of a hash that is known, and as long as one.
+    pub fn is_usable(&self) -> bool {
+        algorithm(&self.hash).is_some_and(|known| known.output_len() == self.digest.len())
+    }
+
+    /// Whether that certificate, in DER, has it.
+    pub fn is_of(&self, certificate: &[u8]) -> bool {
+        algorithm(&self.hash)
+            .is_some_and(|known| digest::digest(known, certificate).as_ref() == self.digest)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.hash)?;
+        for (place, byte) in self.digest.iter().enumerate() {
+            write!(out, "{}{byte:02X}", if place == 0 { ' ' } else { ':' })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = BadFingerprint;
+
+    fn from_str(text: &str) -> Result<Fingerprint, BadFingerprint> {
+        let (hash, digest) = text.trim().split_once(' ').ok_or(BadFingerprint)?;
+        let byte = |pair: &str| match pair.as_bytes() {
+            [high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                u8::from_str_radix(pair, 16).map_err(|_| BadFingerprint)
+            }
+            _ => Err(BadFingerprint),
+        };
+        Ok(Fingerprint {
+            hash: hash.to_ascii_lowercase(),
+            digest: digest
+                .trim()
+                .split(':')
+                .map(byte)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_read_as_they_are_written() {
+        let fingerprint = Fingerprint::of(b"a certificate");
+        let text = fingerprint.to_string();
+        assert_eq!(text.parse(), Ok(fingerprint.clone()));
+        assert_eq!(text.to_ascii_lowercase().parse(), Ok(fingerprint.clone()));
+        assert!(fingerprint.is_usable());
+        assert!(fingerprint.is_of(b"a certificate") && !fingerprint.is_of(b"another"));
+        for wrong in ["", "sha-256", "sha-256 AB:C", "sha-256 AB:+C", "sha-256 :"] {
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(BadFingerprint), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn hashes_that_prove_nothing_are_of_no_certificate() {
+        for weak in ["sha-1 AB:CD", "sha-256 AB:CD"] {
+            let weak: Fingerprint = weak.parse().expect("it is written as one");
+            assert!(!weak.is_usable() && !weak.is_of(b"a certificate"));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What both descriptions come to.
+
+use super::codec::Codec;
+use super::description::{Direction, MediaKind, MediaSection, SessionDescription};
+
+/// A source of the other side, as far as its description names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSource {
+    /// Its synchronisation source.
+    pub ssrc: u32,
+    /// That of its retransmissions.
+    pub rtx_ssrc: Option<u32>,
+}
+
+/// One section that both sides take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Its place among the sections.
+    pub place: usize,
+    /// What names it.
+    pub mid: String,
+    /// Sound or pictures.
+    pub kind: MediaKind,
+    /// Who sends, as this side sees it.
+    pub direction: Direction,
+    /// What media comes or is sent with, the best first, under the answer's payload types.
+    pub codecs: Vec<Codec>,
+    /// The other side's sources; none where it does not name them (simulcast by RID).
+    pub remote_sources: Vec<RemoteSource>,
+}
+
+/// What both sides take: the sections that neither refuses. `answer` is the one of both that was
+/// made last; the other side's is `remote`.
+pub fn agreed(
+    local: &SessionDescription,
+    remote: &SessionDescription,
+    local_is_answer: bool,
+) -> Vec<Agreed> {
+    let pairs = local.media.iter().zip(&remote.media).enumerate();
+    let taken = pairs.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
+    let agreed = taken.map(|(place, (local, remote))| {
+        let answer = if local_is_answer { local } else { remote };
+        Agreed {
+            place,
+            mid: local.mid.clone(),
+            kind: local.kind,
+            direction: Direction::of(
+                local.direction.sends() && remote.direction.receives(),
+                local.direction.receives() && remote.direction.sends(),
+            ),
+            codecs: answer.codecs.clone(),
+            remote_sources: sources(remote),
+        }
+    });
+    agreed.collect()
+}
+
+fn sources(section: &MediaSection) -> Vec<RemoteSource> {
+    let groups = || {
+        let groups = section.ssrc_groups.iter();
+        groups.filter_map(|group| match (&group.semantics[..], &group.ssrcs[..]) {
+            ("FID", [of, rtx]) => Some((*of, *rtx)),
+            _ => None,
+        })
+    };
+    let media = section.ssrcs.iter().map(|source| source.ssrc);
+    let media = media.filter(|ssrc| !groups().any(|(_, rtx)| rtx == *ssrc));
+    let source = |ssrc| RemoteSource {
+        ssrc,
+        rtx_ssrc: groups().find(|(of, _)| *of == ssrc).map(|(_, rtx)| rtx),
+    };
+    media.map(source).collect()
+}

@@ -1,0 +1,143 @@
+//! Answers of this side (RFC 8829, 5.3).
+
+use super::codec::known;
+use super::description::{Direction, MediaKind, MediaSection, SessionDescription};
+use super::feedback::Feedback;
+use super::source::LocalSource;
+use super::transport::Transport;
+
+/// What an answer takes of an offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerConfig {
+    /// The number that names the session on this side.
+    pub session_id: u64,
+    /// One more with each answer of the same session.
+    pub version: u64,
+    /// Whether media is received.
+    pub receive: bool,
+    /// What is sent: each in the first section of its kind that has nothing yet and is to receive.
+    pub sources: Vec<(MediaKind, LocalSource)>,
+    /// The codecs that are taken, by name; empty for all that are known here.
+    pub codecs: Vec<String>,
+    /// The header extensions that are taken, by URI; empty for all that are offered.
+    pub extensions: Vec<String>,
+    /// The feedback that is taken.
+    pub feedback: Feedback,
+}
+
+impl AnswerConfig {
+    /// One that receives all that can be counted, and sends nothing.
+    pub fn receive_all(session_id: u64) -> AnswerConfig {
+        AnswerConfig {
+            session_id,
+            version: 2,
+            receive: true,
+            sources: Vec::new(),
+            codecs: Vec::new(),
+            extensions: Vec::new(),
+            feedback: Feedback::default(),
+        }
+    }
+
+    fn takes_codec(&self, kind: MediaKind, name: &str) -> bool {
+        let known = match kind {
+            MediaKind::Audio => known::AUDIO,
+            MediaKind::Video => known::VIDEO,
+            MediaKind::Application => return false,
+        };
+        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        match &self.codecs[..] {
+            [] => known.iter().any(|other| is(other)),
+            some => is("rtx") || some.iter().any(|other| is(other)),
+        }
+    }
+}
+
+impl SessionDescription {
+    /// The answer to this offer, of a peer with that transport. It has a section for each of the
+    /// offer's, in the same order (RFC 3264, 6). Refused are data channels, sections without a codec
+    /// that is taken, and sections that do not share the first one's transport.
+    pub fn answer(&self, config: &AnswerConfig, transport: &Transport) -> SessionDescription {
+        let mut answer = SessionDescription {
+            session_id: config.session_id,
+            version: config.version,
+            ice_lite: transport.lite,
+            extmap_allow_mixed: self.extmap_allow_mixed,
+            ..SessionDescription::default()
+        };
+        let mut sources = config.sources.clone();
+        for offered in &self.media {
+            let mut section = MediaSection::new(offered.kind, &offered.mid);
+            section.protocol = offered.protocol.clone();
+            section.formats = offered.formats.clone();
+            let shares =
+                self.bundle.contains(&offered.mid) || answer.media.iter().all(|one| one.rejected);
+            if !offered.rejected && shares {
+                take(offered, config, &mut sources, &mut section);
+            }
+            section.rejected = !section.codecs.iter().any(|codec| !codec.is("rtx"));
+            if section.rejected {
+                section.direction = Direction::Inactive;
+                section.codecs = offered.codecs.first().cloned().into_iter().collect();
+                section.extensions.clear();
+            } else {
+                section.carry(transport);
+                if self.bundle.contains(&offered.mid) {
+                    answer.bundle.push(section.mid.clone());
+                }
+            }
+            answer.media.push(section);
+        }
+        answer
+    }
+}
+
+/// Takes of an offered section what can be taken.
+fn take(
+    offered: &MediaSection,
+    config: &AnswerConfig,
+    sources: &mut Vec<(MediaKind, LocalSource)>,
+    section: &mut MediaSection,
+) {
+    let takes = |name: &str| config.takes_codec(offered.kind, name);
+    let codecs = offered.codecs.iter().filter(|codec| takes(&codec.name));
+    section.codecs = codecs.cloned().collect();
+    // Retransmissions of what is not taken.
+    let kept: Vec<u8> = section
+        .codecs
+        .iter()
+        .map(|codec| codec.payload_type)
+        .collect();
+    section
+        .codecs
+        .retain(|codec| codec.retransmits().is_none_or(|of| kept.contains(&of)));
+    let wanted = |uri: &String| config.extensions.is_empty() || config.extensions.contains(uri);
+    let extensions = offered.extensions.iter().filter(|known| wanted(&known.uri));
+    section.extensions = extensions.cloned().collect();
+    section.rtcp_reduced_size = offered.rtcp_reduced_size;
+    config.feedback.restrict(section);
+    let place = sources.iter().position(|(kind, _)| *kind == offered.kind);
+    let source = place
+        .filter(|_| offered.direction.receives() && !section.codecs.is_empty())
+        .map(|place| sources.remove(place).1);
+    let receives = config.receive && offered.direction.sends();
+    section.direction = Direction::of(source.is_some(), receives);
+    if let Some(source) = source {
+        source.describe(section);
+    }
+    if receives && offered.simulcast.is_some() {
+        answer_simulcast(offered, section);
+    }
+}
+
+/// Takes all layers that are offered (RFC 8853, 5.3.2).
+fn answer_simulcast(offered: &MediaSection, section: &mut MediaSection) {
+    let layers = offered.rids.iter().filter(|rid| rid.sends);
+    let mut layers: Vec<_> = layers.cloned().collect();
+    for layer in &mut layers {
+        layer.sends = false;
+    }
+    let names: Vec<&str> = layers.iter().map(|layer| &layer.id[..]).collect();
+    section.simulcast = Some(format!("recv {}", names.join(";")));
+    section.rids = layers;
+}

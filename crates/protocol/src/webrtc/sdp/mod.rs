@@ -1,0 +1,41 @@
+//! What two peers agree on before they connect: session descriptions (RFC 8866) as WebRTC uses
+//! them (RFC 8829), in offers and answers (RFC 3264).
+//!
+//! All media of a connection share one transport (RFC 9143): other offers get an answer that
+//! takes the first section and refuses what does not share with it.
+
+mod agreed;
+mod answer;
+mod candidate;
+mod codec;
+mod description;
+mod error;
+mod feedback;
+mod fragment;
+mod offer;
+mod parse;
+mod setup;
+mod source;
+mod transport;
+mod transport_lines;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use agreed::{Agreed, RemoteSource, agreed};
+pub use answer::AnswerConfig;
+pub use candidate::{Candidate, CandidateAddress, CandidateKind};
+pub use codec::{Codec, known};
+pub use description::{
+    Direction, Extension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
+    SourceGroup, extension,
+};
+pub use error::{SdpError, SdpReason};
+pub use feedback::Feedback;
+pub use fragment::Fragment;
+pub use offer::{OfferConfig, OfferedMedia};
+pub use setup::Setup;
+pub use source::LocalSource;
+pub use transport::Transport;
+pub use transport_lines::TransportLines;

@@ -1,0 +1,77 @@
+//! Offers of this side.
+
+use super::codec::Codec;
+use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
+use super::feedback::Feedback;
+use super::source::LocalSource;
+use super::transport::Transport;
+
+/// One section of an offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedMedia {
+    /// Sound or pictures.
+    pub kind: MediaKind,
+    /// Who sends, as this side sees it.
+    pub direction: Direction,
+    /// What with, the best first. See [`super::known`].
+    pub codecs: Vec<Codec>,
+    /// Header extensions, numbered from 1 in this order.
+    pub extensions: Vec<String>,
+    /// What is sent.
+    pub source: Option<LocalSource>,
+}
+
+/// An offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferConfig {
+    /// The number that names the session: below 2^63 (RFC 8829, 5.2.1).
+    pub session_id: u64,
+    /// The sections, which are named by their places.
+    pub media: Vec<OfferedMedia>,
+    /// Which feedback is offered.
+    pub feedback: Feedback,
+}
+
+impl SessionDescription {
+    /// The offer of a peer with that transport.
+    pub fn offer(config: &OfferConfig, transport: &Transport) -> SessionDescription {
+        let mut offer = SessionDescription {
+            session_id: config.session_id,
+            version: 2,
+            ice_lite: transport.lite,
+            extmap_allow_mixed: true,
+            ..SessionDescription::default()
+        };
+        for (place, media) in config.media.iter().enumerate() {
+            let mut section = MediaSection::new(media.kind, &place.to_string());
+            section.direction = media.direction;
+            section.codecs = media.codecs.clone();
+            let extensions = media.extensions.iter().zip(1..).map(|(uri, id)| Extension {
+                id,
+                uri: uri.clone(),
+            });
+            section.extensions = extensions.collect();
+            config.feedback.offer(&mut section);
+            if let Some(source) = media.source.as_ref().filter(|_| media.direction.sends()) {
+                source.describe(&mut section);
+            }
+            section.carry(transport);
+            offer.bundle.push(section.mid.clone());
+            offer.media.push(section);
+        }
+        offer
+    }
+}
+
+impl MediaSection {
+    /// Says in a section how to reach this side.
+    pub(super) fn carry(&mut self, transport: &Transport) {
+        self.transport.ufrag = Some(transport.ufrag.clone());
+        self.transport.pwd = Some(transport.pwd.clone());
+        self.transport.trickle = !transport.end_of_candidates;
+        self.transport.fingerprints = transport.fingerprints.clone();
+        self.transport.setup = Some(transport.setup);
+        self.candidates = transport.candidates.clone();
+        self.end_of_candidates = transport.end_of_candidates;
+    }
+}

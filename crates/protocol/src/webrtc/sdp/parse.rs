@@ -1,0 +1,319 @@
+//! Reading descriptions of others. What is not known is left out; what is known and wrong is an
+//! error with its line. Everything is bounded.
+
+use std::str::FromStr;
+
+use super::candidate::Candidate;
+use super::codec::Codec;
+use super::description::{
+    Direction, Extension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
+    SourceGroup,
+};
+use super::error::{SdpError, SdpReason};
+use super::setup::Setup;
+use super::transport_lines::TransportLines;
+
+/// Bounds. A room of a hundred with two sections each has some 8,000 lines.
+const BYTES_MAX: usize = 1 << 20;
+const LINES_MAX: usize = 9_000;
+const SECTIONS_MAX: usize = 512;
+
+/// What an attribute's value comes to, or that it is wrong.
+type Taken = Result<(), SdpReason>;
+
+impl SessionDescription {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(text: &str) -> Result<SessionDescription, SdpError> {
+        if text.len() > BYTES_MAX {
+            return Err(SdpReason::TooLong.of_all());
+        }
+        let mut description = SessionDescription::default();
+        for (place, line) in text.lines().enumerate() {
+            let number = place + 1;
+            if number > LINES_MAX {
+                return Err(SdpReason::TooManyLines.at(number));
+            }
+            let line = line.trim_end();
+            if line.is_empty() {
+                continue;
+            }
+            let (kind, value) = line.split_once('=').ok_or(SdpReason::NoLine.at(number))?;
+            if place == 0 && (kind, value) != ("v", "0") {
+                return Err(SdpReason::NotVersion0.at(number));
+            }
+            description
+                .take_line(kind, value)
+                .map_err(|reason| reason.at(number))?;
+        }
+        if text.trim().is_empty() {
+            return Err(SdpReason::NotVersion0.of_all());
+        }
+        Ok(description)
+    }
+
+    fn take_line(&mut self, kind: &str, value: &str) -> Taken {
+        match kind {
+            "o" => {
+                let mut words = value.split_ascii_whitespace().skip(1);
+                let mut number = || words.next().and_then(|word| word.parse().ok());
+                // Both may be of any length (RFC 8866, 5.2): longer ones say nothing here.
+                self.session_id = number().unwrap_or(0);
+                self.version = number().unwrap_or(0);
+                Ok(())
+            }
+            "m" if self.media.len() >= SECTIONS_MAX => Err(SdpReason::TooManySections),
+            "m" => {
+                self.media.push(media_line(value)?);
+                Ok(())
+            }
+            "a" => {
+                let (name, value) = value.split_once(':').unwrap_or((value, ""));
+                match self.media.last_mut() {
+                    Some(media) => take_of_media(media, name, value),
+                    None => self.take_attribute(name, value),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_attribute(&mut self, name: &str, value: &str) -> Taken {
+        match name {
+            "ice-lite" => self.ice_lite = true,
+            "extmap-allow-mixed" => self.extmap_allow_mixed = true,
+            "group" => {
+                let mut words = value.split_ascii_whitespace();
+                if words.next() == Some("BUNDLE") && self.bundle.is_empty() {
+                    let names = words.take(SECTIONS_MAX);
+                    self.bundle = names.map(str::to_owned).collect();
+                }
+            }
+            _ => return take_of_transport(&mut self.transport, name, value),
+        }
+        Ok(())
+    }
+}
+
+fn media_line(value: &str) -> Result<MediaSection, SdpReason> {
+    let mut words = value.split_ascii_whitespace();
+    let mut word = || words.next().ok_or(SdpReason::MediaLine);
+    let kind = match word()? {
+        "audio" => MediaKind::Audio,
+        "video" => MediaKind::Video,
+        "application" => MediaKind::Application,
+        _ => return Err(SdpReason::MediaLine),
+    };
+    // A port may stand with a count (RFC 8866, 5.14), which WebRTC has no use for.
+    let port: u16 = word()?.parse().map_err(|_| SdpReason::MediaLine)?;
+    let protocol = word()?.to_owned();
+    let mut section = MediaSection::new(kind, "");
+    section.rejected = port == 0;
+    section.protocol = protocol;
+    section.rtcp_mux = false;
+    section.rtcp_reduced_size = false;
+    if kind == MediaKind::Application {
+        section.formats = words.map(str::to_owned).collect();
+        return Ok(section);
+    }
+    if !section.protocol.contains("RTP/") {
+        return Err(SdpReason::MediaLine);
+    }
+    for format in words {
+        let payload_type: u8 = format.parse().map_err(|_| SdpReason::MediaLine)?;
+        if payload_type > 127 {
+            return Err(SdpReason::MediaLine);
+        }
+        if section.codec(payload_type).is_none() {
+            section
+                .codecs
+                .push(static_codec(section.kind, payload_type));
+        }
+    }
+    Ok(section)
+}
+
+/// What a payload type is without `a=rtpmap` (RFC 3551, 6).
+fn static_codec(kind: MediaKind, payload_type: u8) -> Codec {
+    match (kind, payload_type) {
+        (MediaKind::Audio, 0) => Codec::new(0, "PCMU", 8000),
+        (MediaKind::Audio, 8) => Codec::new(8, "PCMA", 8000),
+        (MediaKind::Audio, 9) => Codec::new(9, "G722", 8000),
+        (MediaKind::Audio, 13) => Codec::new(13, "CN", 8000),
+        _ => Codec::new(payload_type, "unknown", 90_000),
+    }
+}
+
+fn take_of_transport(lines: &mut TransportLines, name: &str, value: &str) -> Taken {
+    match name {
+        "ice-ufrag" => lines.ufrag = Some(value.to_owned()),
+        "ice-pwd" => lines.pwd = Some(value.to_owned()),
+        "ice-options" => {
+            lines.trickle |= value.split_ascii_whitespace().any(|one| one == "trickle")
+        }
+        "fingerprint" => {
+            let fingerprint = value.parse().map_err(|_| wrong("fingerprint"))?;
+            lines.fingerprints.push(fingerprint);
+        }
+        "setup" => {
+            let setup = Setup::named(value.trim()).ok_or(wrong("setup"))?;
+            lines.setup = Some(setup);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn wrong(attribute: &'static str) -> SdpReason {
+    SdpReason::Attribute(attribute)
+}
+
+/// A number, and what stands behind it.
+fn number_and<'a, N: FromStr>(
+    value: &'a str,
+    name: &'static str,
+) -> Result<(N, &'a str), SdpReason> {
+    let (number, rest) = value.split_once(' ').unwrap_or((value, ""));
+    let number = number.parse().map_err(|_| wrong(name))?;
+    Ok((number, rest.trim()))
+}
+
+fn take_of_media(media: &mut MediaSection, name: &str, value: &str) -> Taken {
+    if let Some(direction) = Direction::ALL.iter().find(|one| one.name() == name) {
+        media.direction = *direction;
+        return Ok(());
+    }
+    match name {
+        "mid" => media.mid = value.trim().to_owned(),
+        "rtcp-mux" => media.rtcp_mux = true,
+        "rtcp-rsize" => media.rtcp_reduced_size = true,
+        "msid" => media.msid = Some(value.trim().to_owned()),
+        "bundle-only" => media.rejected = false,
+        "simulcast" => media.simulcast = Some(value.trim().to_owned()),
+        "end-of-candidates" => media.end_of_candidates = true,
+        "candidate" => {
+            let candidate: Candidate = value.parse().map_err(|_| wrong("candidate"))?;
+            media.candidates.push(candidate);
+        }
+        "rtpmap" => take_codec(media, value)?,
+        "fmtp" => {
+            let (payload_type, parameters) = number_and(value, "fmtp")?;
+            if let Some(codec) = codec_mut(media, payload_type) {
+                codec.parameters = Some(parameters.to_owned());
+            }
+        }
+        "rtcp-fb" => take_feedback(media, value)?,
+        "extmap" => take_extension(media, value)?,
+        "ssrc" => take_source(media, value)?,
+        "ssrc-group" => {
+            let mut words = value.split_ascii_whitespace();
+            let semantics = words.next().ok_or(wrong("ssrc-group"))?.to_owned();
+            let ssrcs: Result<_, _> = words.map(str::parse).collect();
+            let ssrcs = ssrcs.map_err(|_| wrong("ssrc-group"))?;
+            media.ssrc_groups.push(SourceGroup { semantics, ssrcs });
+        }
+        "rid" => take_rid(media, value)?,
+        _ => return take_of_transport(&mut media.transport, name, value),
+    }
+    Ok(())
+}
+
+fn codec_mut(media: &mut MediaSection, payload_type: u8) -> Option<&mut Codec> {
+    let mut codecs = media.codecs.iter_mut();
+    codecs.find(|codec| codec.payload_type == payload_type)
+}
+
+fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
+    let (payload_type, encoding) = number_and(value, "rtpmap")?;
+    let mut parts = encoding.split('/');
+    let name = parts.next().filter(|name| !name.is_empty());
+    let rate = parts.next().and_then(|rate| rate.parse().ok());
+    let (Some(name), Some(clock_rate)) = (name, rate) else {
+        return Err(wrong("rtpmap"));
+    };
+    let channels = match parts.next() {
+        None => None,
+        Some(channels) => Some(channels.parse().map_err(|_| wrong("rtpmap"))?),
+    };
+    // One that no media line names says nothing.
+    if let Some(codec) = codec_mut(media, payload_type) {
+        codec.name = name.to_owned();
+        codec.clock_rate = clock_rate;
+        codec.channels = channels;
+    }
+    Ok(())
+}
+
+fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
+    let (which, words) = value.split_once(' ').ok_or(wrong("rtcp-fb"))?;
+    let words = words.trim();
+    if which == "*" {
+        for codec in &mut media.codecs {
+            codec.feedback.push(words.to_owned());
+        }
+        return Ok(());
+    }
+    let payload_type = which.parse().map_err(|_| wrong("rtcp-fb"))?;
+    if let Some(codec) = codec_mut(media, payload_type) {
+        codec.feedback.push(words.to_owned());
+    }
+    Ok(())
+}
+
+/// A number, perhaps with a direction, a URI, and perhaps attributes, which none has that is known
+/// here (RFC 8285, 8).
+fn take_extension(media: &mut MediaSection, value: &str) -> Taken {
+    let (id, rest) = value.split_once(' ').ok_or(wrong("extmap"))?;
+    let id = id.split('/').next().unwrap_or(id);
+    let id: u16 = id.parse().map_err(|_| wrong("extmap"))?;
+    let uri = rest
+        .split_ascii_whitespace()
+        .next()
+        .ok_or(wrong("extmap"))?;
+    media.extensions.push(Extension {
+        id,
+        uri: uri.to_owned(),
+    });
+    Ok(())
+}
+
+fn take_source(media: &mut MediaSection, value: &str) -> Taken {
+    let (ssrc, attribute) = number_and(value, "ssrc")?;
+    let source = match media.ssrcs.iter_mut().rposition(|one| one.ssrc == ssrc) {
+        Some(place) => &mut media.ssrcs[place],
+        None => {
+            media.ssrcs.push(SourceAttributes {
+                ssrc,
+                ..SourceAttributes::default()
+            });
+            media.ssrcs.last_mut().expect("one was added")
+        }
+    };
+    match attribute.split_once(':') {
+        Some(("cname", name)) => source.cname = Some(name.to_owned()),
+        Some(("msid", msid)) => source.msid = Some(msid.to_owned()),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn take_rid(media: &mut MediaSection, value: &str) -> Taken {
+    let mut words = value.splitn(3, ' ');
+    let id = words
+        .next()
+        .filter(|id| !id.is_empty())
+        .ok_or(wrong("rid"))?;
+    let sends = match words.next() {
+        Some("send") => true,
+        Some("recv") => false,
+        _ => return Err(wrong("rid")),
+    };
+    media.rids.push(Rid {
+        id: id.to_owned(),
+        sends,
+        restrictions: words.next().unwrap_or("").trim().to_owned(),
+    });
+    Ok(())
+}

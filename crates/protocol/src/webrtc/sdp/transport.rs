@@ -1,0 +1,61 @@
+//! How to reach a peer and whom to expect there: the same for all media of a connection.
+
+use super::candidate::Candidate;
+use super::description::SessionDescription;
+use super::error::{SdpError, SdpReason};
+use super::setup::Setup;
+use crate::webrtc::fingerprint::Fingerprint;
+
+/// What one side says of its transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// ICE's user fragment.
+    pub ufrag: String,
+    /// ICE's password.
+    pub pwd: String,
+    /// It only answers checks (RFC 8445, 2.5).
+    pub lite: bool,
+    /// What its certificate is known by. One of several is enough (RFC 8122, 5).
+    pub fingerprints: Vec<Fingerprint>,
+    /// Who begins with DTLS.
+    pub setup: Setup,
+    /// Where it can perhaps be reached. More may follow.
+    pub candidates: Vec<Candidate>,
+    /// No more candidates follow.
+    pub end_of_candidates: bool,
+}
+
+impl SessionDescription {
+    /// The transport that all media share: that of the first section that is not refused, completed
+    /// by what is said for all sections. Without `a=setup` it is that of the protocol's default
+    /// (RFC 4145, 4).
+    ///
+    /// # Errors
+    /// Parts of it are missing.
+    pub fn transport(&self) -> Result<Transport, SdpError> {
+        let section = self.media.iter().find(|media| !media.rejected);
+        let section = section.ok_or(SdpReason::NoMedia.of_all())?;
+        let (own, all) = (section.transport.clone(), &self.transport);
+        let ufrag = own.ufrag.or_else(|| all.ufrag.clone());
+        let pwd = own.pwd.or_else(|| all.pwd.clone());
+        let (Some(ufrag), Some(pwd)) = (ufrag, pwd) else {
+            return Err(SdpReason::NoIce.of_all());
+        };
+        let fingerprints = match own.fingerprints.is_empty() {
+            false => own.fingerprints,
+            true => all.fingerprints.clone(),
+        };
+        if fingerprints.is_empty() {
+            return Err(SdpReason::NoFingerprint.of_all());
+        }
+        Ok(Transport {
+            ufrag,
+            pwd,
+            lite: self.ice_lite,
+            fingerprints,
+            setup: own.setup.or(all.setup).unwrap_or(Setup::Active),
+            candidates: section.candidates.clone(),
+            end_of_candidates: section.end_of_candidates,
+        })
+    }
+}

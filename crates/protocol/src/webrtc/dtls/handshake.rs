@@ -1,0 +1,189 @@
+//! One side of the handshake.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dimpl::{Config, Output, SrtpProfile as Profile};
+use measure::Time;
+use thiserror::Error;
+
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::clock::{from_library, to_library};
+use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
+
+/// The most bytes of a datagram: what fits a path of 1,280 bytes with IPv6, UDP and a relay.
+const DATAGRAM_MAX: usize = 1200;
+
+/// How often a flight is sent again. The last time is a minute away if the first is 50 ms.
+const RETRANSMISSIONS: usize = 9;
+
+/// How one side is.
+#[derive(Clone, Copy, Debug)]
+pub struct DtlsSettings {
+    /// It begins.
+    pub client: bool,
+    /// After how long a flight is sent again for the first time. It doubles.
+    pub first_retransmission: Duration,
+    /// How long the handshake may take.
+    pub timeout: Duration,
+    /// Its random numbers, as far as they can be chosen.
+    pub seed: u64,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum DtlsEvent {
+    /// The other side has shown that certificate, in DER. It is not known to have its private key
+    /// before there are keys.
+    Certificate(Vec<u8>),
+    /// The handshake is complete. `None` where it gave no keys of media that are known here.
+    Completed(Option<SrtpKeys>),
+    /// The other side has closed.
+    Closed,
+}
+
+/// Why it failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DtlsError {
+    /// The other side did not answer in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// It went wrong: the library's words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One side of DTLS.
+#[derive(Debug)]
+pub struct Dtls {
+    inner: Box<dimpl::Dtls>,
+    client: bool,
+    deadline: Option<Time>,
+    out: VecDeque<Vec<u8>>,
+    events: VecDeque<DtlsEvent>,
+}
+
+impl Dtls {
+    /// A client's first flight is there at once.
+    pub fn new(now: Time, certificate: &Certificate, settings: DtlsSettings) -> Dtls {
+        let config = Config::builder()
+            .mtu(DATAGRAM_MAX)
+            .flight_start_rto(settings.first_retransmission)
+            .flight_retries(RETRANSMISSIONS)
+            .handshake_timeout(settings.timeout)
+            // ICE has proven the address: a cookie would prove it again and cost a round trip.
+            .use_server_cookie(false)
+            .dangerously_set_rng_seed(settings.seed)
+            .build()
+            .expect("these settings are within the library's bounds");
+        let certificate = certificate.for_dtls();
+        let inner = dimpl::Dtls::new_12(Arc::new(config), certificate, to_library(now));
+        let mut dtls = Dtls {
+            inner: Box::new(inner),
+            client: settings.client,
+            deadline: None,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        dtls.inner.set_active(settings.client);
+        // It sends nothing before it knows the time, and fails at nothing yet.
+        let _ = dtls.handle_timeout(now);
+        dtls
+    }
+
+    /// Whether this side began.
+    pub fn is_client(&self) -> bool {
+        self.client
+    }
+
+    /// Takes in a datagram. What is wrong in it without breaking the handshake is left out.
+    ///
+    /// # Errors
+    /// The handshake, or the connection, is over.
+    pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), DtlsError> {
+        self.handle_timeout(now)?;
+        let result = self.inner.handle_packet(bytes);
+        self.drain();
+        result.map_err(failure)
+    }
+
+    /// Time has gone on.
+    ///
+    /// # Errors
+    /// The other side did not answer.
+    pub fn handle_timeout(&mut self, now: Time) -> Result<(), DtlsError> {
+        let result = self.inner.handle_timeout(to_library(now));
+        self.drain();
+        result.map_err(failure)
+    }
+
+    /// When [`Dtls::handle_timeout`] is due.
+    pub fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// Says to the other side that nothing more follows.
+    pub fn close(&mut self) {
+        // It fails where nothing is there to be closed.
+        let _ = self.inner.close();
+        self.drain();
+    }
+
+    /// The next datagram to be sent.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.out.pop_front()
+    }
+
+    /// What has happened since the last call.
+    pub fn poll_event(&mut self) -> Option<DtlsEvent> {
+        self.events.pop_front()
+    }
+
+    fn drain(&mut self) {
+        let mut buffer = vec![0; 2 * DATAGRAM_MAX];
+        loop {
+            let event = match self.inner.poll_output(&mut buffer) {
+                Output::Packet(bytes) => {
+                    self.out.push_back(bytes.to_vec());
+                    continue;
+                }
+                Output::BufferTooSmall { needed } => {
+                    buffer.resize(needed, 0);
+                    continue;
+                }
+                Output::Timeout(at) => {
+                    self.deadline = Some(from_library(at));
+                    return;
+                }
+                Output::PeerCert(certificate) => DtlsEvent::Certificate(certificate.to_vec()),
+                Output::KeyingMaterial(material, profile) => {
+                    let keys = own_profile(profile)
+                        .and_then(|profile| SrtpKeys::exported(profile, &material, self.client));
+                    DtlsEvent::Completed(keys)
+                }
+                Output::CloseNotify => DtlsEvent::Closed,
+                // Data over DTLS is of data channels, of which there are none. That the handshake
+                // is complete says nothing without keys.
+                _ => continue,
+            };
+            self.events.push_back(event);
+        }
+    }
+}
+
+fn own_profile(profile: Profile) -> Option<SrtpProfile> {
+    Some(match profile {
+        Profile::AEAD_AES_256_GCM => SrtpProfile::AeadAes256Gcm,
+        Profile::AEAD_AES_128_GCM => SrtpProfile::AeadAes128Gcm,
+        Profile::AES128_CM_SHA1_80 => SrtpProfile::AesCm128HmacSha1_80,
+        _ => return None,
+    })
+}
+
+fn failure(error: dimpl::Error) -> DtlsError {
+    match error {
+        dimpl::Error::Timeout(_) => DtlsError::TimedOut,
+        other => DtlsError::Failed(other.to_string()),
+    }
+}

@@ -1,0 +1,250 @@
+//! One side of ICE, for one component.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use is::stun::{StunMessage, StunPacket};
+use is::{IceAgent, IceAgentEvent, IceConnectionState, Protocol};
+use measure::Time;
+use rand::Rng;
+use rand_pcg::Pcg64;
+
+use super::credentials::Credentials;
+use super::integrity::MessageIntegrity;
+use crate::webrtc::clock::{from_library, to_library};
+use crate::webrtc::sdp::Candidate;
+
+/// The most candidates of the other side, and the most addresses that its checks may come from.
+const REMOTE_MAX: usize = 32;
+
+/// The most pairs that are checked.
+const PAIRS_MAX: usize = 64;
+
+/// Time between checks of different pairs. RFC 8445 (14.2) has 50 ms, and leaves it to the
+/// application.
+const PACE: Duration = Duration::from_millis(20);
+
+/// How one side of ICE is.
+#[derive(Clone, Copy, Debug)]
+pub struct IceSettings {
+    /// It only answers.
+    pub lite: bool,
+    /// It decides which pair is used, unless the roles turn out otherwise.
+    pub controlling: bool,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IceEvent {
+    /// A pair is to be used from now on.
+    Nominated {
+        /// This side's address.
+        local: SocketAddr,
+        /// The other side's.
+        remote: SocketAddr,
+    },
+    /// The other side has not answered for so long that nothing more may be sent to it.
+    Lost,
+}
+
+/// Why a message of STUN was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StunDropped {
+    /// It is none, or lacks what checks must have.
+    Malformed,
+    /// It is of another session, or not authentic.
+    Unauthentic,
+    /// It comes from an address beyond those that are remembered.
+    TooManyAddresses,
+}
+
+/// One side of ICE.
+#[derive(Debug)]
+pub struct Ice {
+    agent: IceAgent,
+    credentials: Credentials,
+    settings: IceSettings,
+    locals: Vec<SocketAddr>,
+    /// Addresses from which authentic messages came.
+    seen: Vec<SocketAddr>,
+    remote_candidates: usize,
+    connected: bool,
+    random: Pcg64,
+}
+
+impl Ice {
+    /// One that knows neither its own nor the other side's addresses.
+    pub fn new(now: Time, settings: IceSettings, mut random: Pcg64) -> Ice {
+        let credentials = Credentials::draw(&mut random);
+        let mut agent = IceAgent::with_hmac(credentials.for_agent(), &MessageIntegrity);
+        agent.set_control_tie_breaker(random.next_u64());
+        agent.set_ice_lite(settings.lite);
+        agent.set_controlling(settings.controlling && !settings.lite);
+        agent.set_max_candidate_pairs(PAIRS_MAX);
+        agent.set_timing_advance(PACE);
+        agent.handle_timeout(to_library(now));
+        Ice {
+            agent,
+            credentials,
+            settings,
+            locals: Vec::new(),
+            seen: Vec::new(),
+            remote_candidates: 0,
+            connected: false,
+            random,
+        }
+    }
+
+    /// What this side's checks are known by.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Whether it only answers.
+    pub fn is_lite(&self) -> bool {
+        self.settings.lite
+    }
+
+    /// This side's addresses.
+    pub fn locals(&self) -> &[SocketAddr] {
+        &self.locals
+    }
+
+    /// Adds an address of this side. Says whether it can be one: it is none of multicast, and no
+    /// wildcard.
+    pub fn add_local(&mut self, address: SocketAddr) -> bool {
+        let Ok(candidate) = is::Candidate::host(address, Protocol::Udp) else {
+            return false;
+        };
+        if !self.locals.contains(&address) {
+            self.agent.add_local_candidate(candidate);
+            self.locals.push(address);
+        }
+        true
+    }
+
+    /// Takes in what the other side's checks are known by, and whether it only answers: then this
+    /// side decides (RFC 8445, 6.1.1).
+    pub fn set_remote(&mut self, credentials: &Credentials, lite: bool) {
+        if lite && !self.settings.lite {
+            self.agent.set_controlling(true);
+        }
+        self.agent.set_remote_credentials(credentials.for_agent());
+    }
+
+    /// Begins anew with other credentials of its own (RFC 8445, 9). What was nominated is used
+    /// until another pair is.
+    pub fn restart(&mut self) {
+        self.credentials = Credentials::draw(&mut self.random);
+        self.agent.ice_restart(self.credentials.for_agent(), true);
+        self.remote_candidates = 0;
+        self.connected = false;
+    }
+
+    /// Adds an address of the other side. One that is not over UDP, or beyond
+    /// the 32 that are kept, is left out: says so.
+    pub fn add_remote(&mut self, candidate: &Candidate) -> bool {
+        let Some(address) = candidate.udp() else {
+            return false;
+        };
+        if self.remote_candidates >= REMOTE_MAX || address.port() == 0 {
+            return false;
+        }
+        // By its text, which alone keeps the other side's foundation and priority.
+        let plain = Candidate {
+            related: None,
+            tcp_type: None,
+            ..candidate.clone()
+        };
+        let Ok(candidate) = is::Candidate::from_sdp_string(&plain.to_string()) else {
+            return false;
+        };
+        self.remote_candidates += 1;
+        self.agent.add_remote_candidate(candidate);
+        true
+    }
+
+    /// Whether an authentic message came from there.
+    pub fn has_seen(&self, address: SocketAddr) -> bool {
+        self.seen.contains(&address)
+    }
+
+    /// Takes in a message of STUN.
+    ///
+    /// # Errors
+    /// Why it was dropped.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        local: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), StunDropped> {
+        let message = StunMessage::parse(bytes).map_err(|_| StunDropped::Malformed)?;
+        let is_answer =
+            message.is_successful_binding_response() || message.is_failed_binding_response();
+        // Answers are verified with the other side's password: without one there are none.
+        if is_answer && self.agent.remote_credentials().is_none() {
+            return Err(StunDropped::Unauthentic);
+        }
+        if !self.agent.accepts_message(&message) {
+            return Err(StunDropped::Unauthentic);
+        }
+        if !self.has_seen(from) {
+            if self.seen.len() >= REMOTE_MAX {
+                return Err(StunDropped::TooManyAddresses);
+            }
+            self.seen.push(from);
+        }
+        let packet = StunPacket {
+            proto: Protocol::Udp,
+            source: from,
+            destination: local,
+            message,
+        };
+        self.agent.handle_packet(to_library(now), packet);
+        self.agent.handle_timeout(to_library(now));
+        Ok(())
+    }
+
+    /// Time has gone on.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.agent.handle_timeout(to_library(now));
+    }
+
+    /// When [`Ice::handle_timeout`] is due.
+    pub fn deadline(&mut self) -> Option<Time> {
+        self.agent.poll_timeout().map(from_library)
+    }
+
+    /// The next message to be sent, and where to.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        let transmit = self.agent.poll_transmit()?;
+        Some((transmit.destination, transmit.contents.into()))
+    }
+
+    /// What has happened since the last call.
+    pub fn poll_event(&mut self) -> Option<IceEvent> {
+        loop {
+            match self.agent.poll_event()? {
+                IceAgentEvent::NominatedSend {
+                    source,
+                    destination,
+                    ..
+                } => {
+                    self.connected = true;
+                    return Some(IceEvent::Nominated {
+                        local: source,
+                        remote: destination,
+                    });
+                }
+                IceAgentEvent::IceConnectionStateChange(IceConnectionState::Disconnected)
+                    if self.connected =>
+                {
+                    return Some(IceEvent::Lost);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! User fragment and password.
+
+use is::IceCreds;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+/// Letters that both may consist of (RFC 8839, 5.4: `ice-char`).
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// What a side's checks are known and authenticated by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// User fragment.
+    pub ufrag: String,
+    /// Password.
+    pub pwd: String,
+}
+
+impl Credentials {
+    /// New ones: 48 and 144 random bits (RFC 8445, 5.3 demands 24 and 128).
+    pub(super) fn draw(random: &mut Pcg64) -> Credentials {
+        let mut draw = |length: usize| -> String {
+            let letter = |_| char::from(LETTERS[random.random_range(0..LETTERS.len())]);
+            (0..length).map(letter).collect()
+        };
+        Credentials {
+            ufrag: draw(8),
+            pwd: draw(24),
+        }
+    }
+
+    /// Whether both are made as they must be (RFC 8839, 5.4).
+    pub fn are_valid(&self) -> bool {
+        let consists = |text: &str| text.bytes().all(|letter| LETTERS.contains(&letter));
+        (4..=256).contains(&self.ufrag.len())
+            && (22..=256).contains(&self.pwd.len())
+            && consists(&self.ufrag)
+            && consists(&self.pwd)
+    }
+
+    pub(super) fn for_agent(&self) -> IceCreds {
+        IceCreds {
+            ufrag: self.ufrag.clone(),
+            pass: self.pwd.clone(),
+        }
+    }
+}

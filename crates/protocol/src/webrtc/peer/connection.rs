@@ -1,0 +1,561 @@
+//! The connection itself.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::config::PeerConfig;
+use super::outcome::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
+use crate::session::MediaMark;
+use crate::webrtc::dtls::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
+use crate::webrtc::fingerprint::Fingerprint;
+use crate::webrtc::ice::{Credentials, Ice, IceEvent, IceSettings, StunDropped};
+use crate::webrtc::sdp::{Candidate, Setup, Transport};
+use crate::webrtc::srtp::{
+    RtcpOpener, RtcpSealer, RtpOpener, RtpSealer, SrtpError, SrtpKeys, SrtpProfile,
+};
+
+/// What of a peer's datagrams is media: RTP by its first byte, and not RTCP by its second (RFC
+/// 7983, 7; RFC 5761, 4).
+pub const MEDIA_MARK: MediaMark = MediaMark {
+    first: [128, 191],
+    but_second: Some([192, 223]),
+};
+
+/// How long a server of DTLS keeps it, so that the other side can ask for its last flight again: as
+/// long as browsers try.
+const LAST_FLIGHT: Duration = Duration::from_secs(30);
+
+/// The most datagrams that wait to be sent. Whoever drives the peer takes them after each call.
+const OUT_MAX: usize = 64;
+
+/// The content type of an alert, and where a record's epoch ends (RFC 6347, 4.1).
+const ALERT: u8 = 21;
+const EPOCH_END: usize = 5;
+
+/// What the other side's description said.
+#[derive(Debug)]
+struct Remote {
+    credentials: Credentials,
+    fingerprints: Vec<Fingerprint>,
+}
+
+/// One peer connection.
+#[derive(Debug)]
+pub struct Peer {
+    config: PeerConfig,
+    offers: bool,
+    state: PeerState,
+    ice: Ice,
+    remote: Option<Remote>,
+    /// Whether this side is DTLS's client, once that is agreed.
+    dtls_client: Option<bool>,
+    dtls: Option<Box<Dtls>>,
+    dtls_seed: u64,
+    /// The other side has shown a certificate that its description named.
+    certified: bool,
+    keys: Option<SrtpKeys>,
+    rtp_opener_taken: bool,
+    rtp_sealer_taken: bool,
+    rtcp_opener: Option<RtcpOpener>,
+    rtcp_sealer: Option<RtcpSealer>,
+    /// Where media goes to.
+    nominated: Option<SocketAddr>,
+    /// Where the last datagram of DTLS came from: the way back while nothing is nominated.
+    dtls_from: Option<SocketAddr>,
+    connect_by: Option<Time>,
+    release_dtls_at: Option<Time>,
+    out: VecDeque<(SocketAddr, Vec<u8>)>,
+    events: VecDeque<PeerEvent>,
+    deadline: Option<Time>,
+    counts: PeerCounts,
+    plain: Vec<u8>,
+}
+
+impl Peer {
+    /// One that makes the offer.
+    pub fn offerer(now: Time, config: &PeerConfig) -> Peer {
+        Peer::new(now, config, true)
+    }
+
+    /// One that answers an offer.
+    pub fn answerer(now: Time, config: &PeerConfig) -> Peer {
+        Peer::new(now, config, false)
+    }
+
+    fn new(now: Time, config: &PeerConfig, offers: bool) -> Peer {
+        let mut random = Pcg64::seed_from_u64(config.seed);
+        let dtls_seed = random.next_u64();
+        let settings = IceSettings {
+            lite: config.ice_lite,
+            controlling: offers,
+        };
+        Peer {
+            config: config.clone(),
+            offers,
+            state: PeerState::New,
+            ice: Ice::new(now, settings, random),
+            remote: None,
+            dtls_client: None,
+            dtls: None,
+            dtls_seed,
+            certified: false,
+            keys: None,
+            rtp_opener_taken: false,
+            rtp_sealer_taken: false,
+            rtcp_opener: None,
+            rtcp_sealer: None,
+            nominated: None,
+            dtls_from: None,
+            connect_by: None,
+            release_dtls_at: None,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            deadline: None,
+            counts: PeerCounts::default(),
+            plain: Vec::new(),
+        }
+    }
+
+    /// Adds the address of the socket that the peer's datagrams come to. Says whether it can be
+    /// one: a wildcard or multicast address cannot.
+    pub fn add_local_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
+        let added = self.ice.add_local(address);
+        self.settle(now);
+        added
+    }
+
+    /// What this side's description says of its transport. An answer's is there once the offer's is
+    /// known ([`Peer::set_remote`]).
+    pub fn local_transport(&self) -> Transport {
+        let Credentials { ufrag, pwd } = self.ice.credentials().clone();
+        let candidate =
+            |(number, address): (usize, &SocketAddr)| Candidate::host(*address, number as u16);
+        Transport {
+            ufrag,
+            pwd,
+            lite: self.ice.is_lite(),
+            fingerprints: vec![self.config.certificate.fingerprint().clone()],
+            setup: match (self.offers, self.dtls_client) {
+                (false, Some(false)) => Setup::Passive,
+                (false, _) => Setup::Active,
+                (true, _) => Setup::ActPass,
+            },
+            candidates: self
+                .ice
+                .locals()
+                .iter()
+                .enumerate()
+                .map(candidate)
+                .collect(),
+            end_of_candidates: true,
+        }
+    }
+
+    /// Takes in what the other side's description says of its transport. A later description that
+    /// says the same adds candidates; one with other credentials begins ICE anew (RFC 8445, 9).
+    ///
+    /// # Errors
+    /// No connection can be made by it. The peer is as it was.
+    pub fn set_remote(&mut self, now: Time, transport: &Transport) -> Result<(), PeerFailure> {
+        let credentials = Credentials {
+            ufrag: transport.ufrag.clone(),
+            pwd: transport.pwd.clone(),
+        };
+        if !credentials.are_valid() {
+            return Err(PeerFailure::BadIceCredentials);
+        }
+        if !transport.fingerprints.iter().any(Fingerprint::is_usable) {
+            return Err(PeerFailure::UnusableFingerprint);
+        }
+        match &self.remote {
+            None => {
+                let answers_as = self.config.answer_setup;
+                self.dtls_client = Some(match (self.offers, transport.setup) {
+                    (_, Setup::Passive) => true,
+                    (_, Setup::Active) => false,
+                    (false, Setup::ActPass) => answers_as != Setup::Passive,
+                    (true, Setup::ActPass) => return Err(PeerFailure::BadSetup),
+                });
+                self.connect_by = Some(now + self.config.connect_timeout);
+                self.state = PeerState::Checking;
+            }
+            Some(known) if known.fingerprints != transport.fingerprints => {
+                return Err(PeerFailure::FingerprintChanged);
+            }
+            // An offer with other credentials asks for a restart. An answer with them answers ours,
+            // which has changed this side's already.
+            Some(known) if known.credentials != credentials && !self.offers => {
+                self.ice.restart();
+            }
+            Some(_) => {}
+        }
+        self.ice.set_remote(&credentials, transport.lite);
+        self.remote = Some(Remote {
+            credentials,
+            fingerprints: transport.fingerprints.clone(),
+        });
+        for candidate in &transport.candidates {
+            self.ice.add_remote(candidate);
+        }
+        if self.dtls_client == Some(false) && self.dtls.is_none() && self.keys.is_none() {
+            // The other side may begin before this one knows that ICE is through.
+            self.begin_dtls(now);
+        }
+        self.ice.handle_timeout(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Begins ICE anew with other credentials, which the next offer has to say.
+    pub fn restart_ice(&mut self, now: Time) {
+        self.ice.restart();
+        self.settle(now);
+    }
+
+    /// Adds an address of the other side that came later. Says whether it can be used.
+    pub fn add_remote_candidate(&mut self, now: Time, candidate: &Candidate) -> bool {
+        let added = self.ice.add_remote(candidate);
+        self.ice.handle_timeout(now);
+        self.settle(now);
+        added
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> PeerState {
+        self.state
+    }
+
+    /// Where media goes to, once ICE is through.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.nominated
+    }
+
+    /// What became of datagrams so far.
+    pub fn counts(&self) -> PeerCounts {
+        let opener = self.rtcp_opener.as_ref();
+        PeerCounts {
+            rtcp: opener.map_or_else(Default::default, RtcpOpener::counts),
+            ..self.counts
+        }
+    }
+
+    /// Which ciphers protect media, once that is agreed.
+    pub fn srtp_profile(&self) -> Option<SrtpProfile> {
+        self.keys.map(|keys| keys.profile())
+    }
+
+    /// What opens the other side's media; once, when connected.
+    pub fn take_rtp_opener(&mut self) -> Option<RtpOpener> {
+        let keys = self.keys.filter(|_| !self.rtp_opener_taken)?;
+        self.rtp_opener_taken = true;
+        Some(keys.rtp_opener())
+    }
+
+    /// What seals this side's media; once, when connected.
+    pub fn take_rtp_sealer(&mut self) -> Option<RtpSealer> {
+        let keys = self.keys.filter(|_| !self.rtp_sealer_taken)?;
+        self.rtp_sealer_taken = true;
+        Some(keys.rtp_sealer())
+    }
+
+    /// Takes in a datagram that came to the peer's socket.
+    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
+        if matches!(self.state, PeerState::Failed | PeerState::Closed) {
+            return Received::Dropped(Dropped::NoKeys);
+        }
+        match bytes {
+            [0..=3, ..] => self.stun(now, from, bytes),
+            [20..=63, ..] => self.dtls(now, from, bytes),
+            _ if MEDIA_MARK.is_on(bytes) => {
+                self.counts.rtp += 1;
+                Received::Rtp
+            }
+            [128..=191, ..] => self.rtcp(bytes),
+            _ => {
+                self.counts.foreign += 1;
+                Received::Dropped(Dropped::Foreign)
+            }
+        }
+    }
+
+    fn stun(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
+        let mut locals = self.ice.locals().iter();
+        let Some(&local) = locals.find(|local| local.is_ipv4() == from.is_ipv4()) else {
+            self.counts.foreign += 1;
+            return Received::Dropped(Dropped::Foreign);
+        };
+        let result = self.ice.handle(now, from, local, bytes);
+        self.settle(now);
+        let (counter, dropped) = match result {
+            Ok(()) => {
+                self.counts.stun += 1;
+                return Received::Handled;
+            }
+            Err(StunDropped::Malformed) => (&mut self.counts.stun_malformed, Dropped::Malformed),
+            Err(StunDropped::Unauthentic) => {
+                (&mut self.counts.stun_unauthentic, Dropped::Unauthentic)
+            }
+            Err(StunDropped::TooManyAddresses) => (
+                &mut self.counts.stun_of_too_many_addresses,
+                Dropped::TooMany,
+            ),
+        };
+        *counter += 1;
+        Received::Dropped(dropped)
+    }
+
+    fn dtls(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
+        let known = self.nominated == Some(from) || self.ice.has_seen(from);
+        let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
+            self.counts.dtls_unexpected += 1;
+            // DTLS was dropped, and so are its keys: that it is an alert is all that can be read.
+            let epoch_is_later = bytes.get(3..EPOCH_END).is_some_and(|epoch| epoch != [0, 0]);
+            if self.nominated == Some(from)
+                && self.state == PeerState::Connected
+                && bytes[0] == ALERT
+                && epoch_is_later
+            {
+                self.closed();
+            }
+            return Received::Dropped(Dropped::Foreign);
+        };
+        self.counts.dtls += 1;
+        self.dtls_from = Some(from);
+        let result = dtls.handle(now, bytes);
+        self.after_dtls(result);
+        self.settle(now);
+        Received::Handled
+    }
+
+    fn rtcp(&mut self, bytes: &[u8]) -> Received<'_> {
+        let Some(keys) = self.keys else {
+            self.counts.rtcp_without_keys += 1;
+            return Received::Dropped(Dropped::NoKeys);
+        };
+        let opener = self.rtcp_opener.get_or_insert_with(|| keys.rtcp_opener());
+        match opener.open(bytes, &mut self.plain) {
+            Ok(_) => {
+                // Who seals RTCP has the server's last flight.
+                if self.release_dtls_at.take().is_some() {
+                    self.dtls = None;
+                }
+                Received::Rtcp(&self.plain)
+            }
+            Err(error) => Received::Dropped(match error {
+                SrtpError::Malformed => Dropped::Malformed,
+                SrtpError::Unauthentic => Dropped::Unauthentic,
+                SrtpError::Replayed | SrtpError::KeyUsedUp => Dropped::Replayed,
+                SrtpError::TooManySources => Dropped::TooMany,
+            }),
+        }
+    }
+
+    /// Seals a compound of RTCP and has it sent. Says whether it could: there are keys, and it is
+    /// RTCP.
+    pub fn send_rtcp(&mut self, compound: &[u8]) -> bool {
+        let (Some(keys), Some(to), PeerState::Connected) = (self.keys, self.nominated, self.state)
+        else {
+            return false;
+        };
+        let sealer = self.rtcp_sealer.get_or_insert_with(|| keys.rtcp_sealer());
+        let mut sealed = Vec::with_capacity(compound.len() + sealer.overhead());
+        let is_sealed = sealer.seal(compound, &mut sealed).is_ok();
+        if is_sealed {
+            self.send(to, sealed);
+        }
+        is_sealed
+    }
+
+    /// Closes: says so to the other side, where DTLS is still there. Nothing more happens.
+    pub fn close(&mut self, now: Time) {
+        if let Some(dtls) = &mut self.dtls {
+            dtls.close();
+        }
+        self.settle(now);
+        self.dtls = None;
+        if self.state != PeerState::Failed {
+            self.state = PeerState::Closed;
+        }
+        self.deadline = None;
+    }
+
+    /// When [`Peer::handle_timeout`] is due.
+    pub fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// Time has gone on.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if matches!(self.state, PeerState::Failed | PeerState::Closed) {
+            return;
+        }
+        self.ice.handle_timeout(now);
+        if let Some(dtls) = &mut self.dtls {
+            let result = dtls.handle_timeout(now);
+            self.after_dtls(result);
+        }
+        if self.release_dtls_at.is_some_and(|at| at <= now) {
+            self.release_dtls_at = None;
+            self.dtls = None;
+        }
+        self.settle(now);
+        if self.connect_by.is_some_and(|by| by <= now) {
+            self.fail(match self.nominated {
+                None => PeerFailure::IceTimedOut,
+                Some(_) => PeerFailure::DtlsTimedOut,
+            });
+        }
+    }
+
+    /// Appends the next datagram to be sent to `out`, and says where to. Without one `out` is left
+    /// as it is.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddr> {
+        let (to, bytes) = self.out.pop_front()?;
+        out.extend_from_slice(&bytes);
+        Some(to)
+    }
+
+    /// What has happened since the last call.
+    pub fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.events.pop_front()
+    }
+
+    fn send(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+        if self.out.len() < OUT_MAX {
+            self.out.push_back((to, bytes));
+        }
+    }
+
+    fn fail(&mut self, failure: PeerFailure) {
+        if matches!(self.state, PeerState::Failed | PeerState::Closed) {
+            return;
+        }
+        self.state = PeerState::Failed;
+        self.dtls = None;
+        self.connect_by = None;
+        self.deadline = None;
+        self.events.push_back(PeerEvent::Failed(failure));
+    }
+
+    fn closed(&mut self) {
+        self.state = PeerState::Closed;
+        self.deadline = None;
+        self.events.push_back(PeerEvent::Closed);
+    }
+
+    fn begin_dtls(&mut self, now: Time) {
+        let Some(client) = self.dtls_client else {
+            return;
+        };
+        let settings = DtlsSettings {
+            client,
+            first_retransmission: self.config.dtls_first_retransmission,
+            timeout: self.config.connect_timeout,
+            seed: self.dtls_seed,
+        };
+        let dtls = Dtls::new(now, &self.config.certificate, settings);
+        self.dtls = Some(Box::new(dtls));
+    }
+
+    fn after_dtls(&mut self, result: Result<(), DtlsError>) {
+        let Err(error) = result else {
+            return;
+        };
+        // What it was there for is done: media goes on without it.
+        if self.keys.is_some() {
+            self.dtls = None;
+            return;
+        }
+        self.fail(match error {
+            DtlsError::TimedOut => PeerFailure::DtlsTimedOut,
+            DtlsError::Failed(text) => PeerFailure::DtlsFailed(text),
+        });
+    }
+
+    /// Takes from ICE and DTLS what they have to send and to say, and finds the next deadline.
+    fn settle(&mut self, now: Time) {
+        if matches!(self.state, PeerState::Failed | PeerState::Closed) {
+            return;
+        }
+        while let Some(event) = self.ice.poll_event() {
+            match event {
+                IceEvent::Nominated { remote, .. } => self.nominate(now, remote),
+                IceEvent::Lost => return self.fail(PeerFailure::ConsentExpired),
+            }
+        }
+        while let Some((to, bytes)) = self.ice.poll_transmit() {
+            self.send(to, bytes);
+        }
+        let way = self.nominated.or(self.dtls_from);
+        while let Some(dtls) = &mut self.dtls {
+            if let Some(bytes) = dtls.poll_transmit() {
+                if let Some(to) = way {
+                    self.send(to, bytes);
+                }
+            } else if let Some(event) = dtls.poll_event() {
+                self.dtls_event(now, event);
+            } else {
+                break;
+            }
+        }
+        if matches!(self.state, PeerState::Failed | PeerState::Closed) {
+            return;
+        }
+        let dtls = self.dtls.as_ref().and_then(|dtls| dtls.deadline());
+        let others = [
+            self.ice.deadline(),
+            dtls,
+            self.connect_by,
+            self.release_dtls_at,
+        ];
+        self.deadline = others.into_iter().flatten().min();
+    }
+
+    fn nominate(&mut self, now: Time, remote: SocketAddr) {
+        if self.nominated == Some(remote) {
+            return;
+        }
+        self.nominated = Some(remote);
+        self.events.push_back(PeerEvent::IceConnected { remote });
+        if self.keys.is_none() {
+            self.state = PeerState::Handshaking;
+            if self.dtls.is_none() {
+                self.begin_dtls(now);
+            }
+        }
+    }
+
+    fn dtls_event(&mut self, now: Time, event: DtlsEvent) {
+        match event {
+            DtlsEvent::Certificate(certificate) => {
+                let mut named = self.remote.iter().flat_map(|remote| &remote.fingerprints);
+                self.certified = named.any(|fingerprint| fingerprint.is_of(&certificate));
+                if !self.certified {
+                    self.fail(PeerFailure::FingerprintMismatch);
+                }
+            }
+            DtlsEvent::Completed(_) if !self.certified => {
+                self.fail(PeerFailure::FingerprintMismatch);
+            }
+            DtlsEvent::Completed(None) => self.fail(PeerFailure::NoSrtpProfile),
+            DtlsEvent::Completed(Some(keys)) => {
+                self.keys = Some(keys);
+                self.connect_by = None;
+                self.state = PeerState::Connected;
+                self.events.push_back(PeerEvent::DtlsConnected);
+                match (self.config.keep_dtls, self.dtls_client) {
+                    (true, _) => {}
+                    // The server's last flight has come: it can ask for nothing more.
+                    (false, Some(true)) => self.dtls = None,
+                    (false, _) => self.release_dtls_at = Some(now + LAST_FLIGHT),
+                }
+            }
+            DtlsEvent::Closed => self.closed(),
+        }
+    }
+}

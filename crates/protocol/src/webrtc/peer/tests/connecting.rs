@@ -1,0 +1,321 @@
+//! Peers that mean well.
+
+use std::time::Duration;
+
+use super::network::{FINE, Pair, REPORT, Wrongs, address, config};
+use crate::webrtc::peer::{PeerEvent, PeerFailure, PeerState};
+use crate::webrtc::sdp::Setup;
+
+#[test]
+fn peers_connect_within_some_round_trips() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    pair.negotiate(false);
+    let took = pair.connect(Duration::from_secs(5)).expect("they connect");
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    pair.exchange_media();
+    for side in [0, 1] {
+        let events: Vec<_> = pair.events[side]
+            .iter()
+            .map(|(_, event)| event.clone())
+            .collect();
+        let remote = address(1 - side);
+        assert_eq!(
+            events,
+            [PeerEvent::IceConnected { remote }, PeerEvent::DtlsConnected]
+        );
+        assert_eq!(pair.peers[side].remote_address(), Some(remote));
+        assert!(pair.peers[side].send_rtcp(&REPORT));
+        assert!(!pair.peers[side].send_rtcp(&[1, 2, 3]));
+    }
+    pair.run_for(Duration::from_millis(50));
+    assert_eq!(pair.rtcp, [vec![REPORT.to_vec()], vec![REPORT.to_vec()]]);
+}
+
+#[test]
+fn either_side_can_be_the_client_of_dtls() {
+    for answer_setup in [Setup::Active, Setup::Passive] {
+        let mut configs = [0, 1].map(|side| config(side, 2));
+        configs[1].answer_setup = answer_setup;
+        let mut pair = Pair::new(configs, FINE, 2);
+        pair.negotiate(false);
+        assert_eq!(pair.peers[1].local_transport().setup, answer_setup);
+        assert!(
+            pair.connect(Duration::from_secs(5)).is_some(),
+            "{answer_setup:?}"
+        );
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn a_side_that_only_answers_is_connected_to() {
+    for lite in [0, 1] {
+        let mut configs = [0, 1].map(|side| config(side, 3));
+        configs[lite].ice_lite = true;
+        let mut pair = Pair::new(configs, FINE, 3);
+        pair.negotiate(false);
+        assert!(
+            pair.connect(Duration::from_secs(5)).is_some(),
+            "{lite} is lite"
+        );
+        pair.exchange_media();
+        pair.run_for(Duration::from_secs(60));
+        assert!(
+            pair.peers
+                .iter()
+                .all(|peer| peer.state() == PeerState::Connected)
+        );
+    }
+}
+
+#[test]
+fn a_network_that_loses_reorders_and_repeats_keeps_nobody_away() {
+    let mut times = Vec::new();
+    for seed in 0..200 {
+        let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;
+        let wrongs = Wrongs {
+            lose: 0.25 * part(7),
+            duplicate: 0.2 * part(5),
+            delay: Duration::from_millis(1 + seed % 60),
+            jitter: Duration::from_millis(seed % 30),
+        };
+        let mut configs = [0, 1].map(|side| config(side, seed));
+        configs[1].answer_setup = [Setup::Active, Setup::Passive][(seed % 2) as usize];
+        configs[1].ice_lite = seed % 11 == 0;
+        let mut pair = Pair::new(configs, wrongs, seed);
+        pair.negotiate(seed % 3 == 0);
+        let took = pair.connect(Duration::from_secs(15));
+        let took = took.unwrap_or_else(|| panic!("case {seed}: {:?}", pair.events));
+        times.push(took);
+        pair.exchange_media();
+        // Nothing is taken for a failure by that, and RTCP comes through as often as it is not
+        // lost.
+        pair.run_for(Duration::from_secs(3));
+        for side in [0, 1] {
+            assert_eq!(
+                pair.peers[side].state(),
+                PeerState::Connected,
+                "case {seed}"
+            );
+            for _ in 0..30 {
+                assert!(pair.peers[side].send_rtcp(&REPORT));
+            }
+        }
+        pair.run_for(Duration::from_secs(1));
+        for side in [0, 1] {
+            let rtcp = pair.peers[side].counts().rtcp;
+            assert!((10..=30).contains(&rtcp.opened), "case {seed}: {rtcp:?}");
+            assert_eq!(rtcp.opened, pair.rtcp[side].len() as u64);
+            assert_eq!((rtcp.unauthentic, rtcp.malformed), (0, 0));
+        }
+    }
+    // Of five datagrams up to one is lost, and the time to the next attempt doubles.
+    times.sort();
+    assert!(times[180] < Duration::from_secs(3), "{:?}", &times[150..]);
+}
+
+/// Of RFC 6347's second, a lost datagram would make a connection take a second longer.
+#[test]
+fn a_lost_flight_is_sent_again_soon() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 4)), FINE, 4);
+    pair.negotiate(false);
+    while pair.events[1].is_empty() {
+        pair.run_for(Duration::from_millis(1));
+    }
+    // The answerer begins with DTLS: its first flight is lost.
+    pair.silent[1] = true;
+    pair.run_for(Duration::from_millis(20));
+    pair.silent[1] = false;
+    let took = pair.connect(Duration::from_secs(5)).expect("they connect");
+    assert!(took < Duration::from_millis(150), "{took:?}");
+}
+
+/// The last flight of DTLS's server is lost: the client asks for it again.
+#[test]
+fn the_last_flight_is_sent_again_when_it_is_lost() {
+    for seed in 0..20 {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        pair.negotiate(false);
+        while pair.peers[0].state() != PeerState::Connected {
+            pair.run_for(Duration::from_micros(100));
+            // What the server says right before it is connected is lost with what follows.
+            pair.silent[0] = pair.peers[0].state() == PeerState::Connected;
+        }
+        pair.run_for(Duration::from_millis(20));
+        pair.silent[0] = false;
+        assert!(
+            pair.connect(Duration::from_secs(5)).is_some(),
+            "{:?}",
+            pair.events
+        );
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn a_side_that_falls_silent_loses_its_consent() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 5)), FINE, 5);
+    pair.negotiate(false);
+    pair.connect(Duration::from_secs(5)).expect("they connect");
+    let began = pair.now;
+    pair.silent = [false, true];
+    pair.run_for(Duration::from_secs(60));
+    let (at, event) = pair.events[0].last().expect("it says so").clone();
+    assert_eq!(event, PeerEvent::Failed(PeerFailure::ConsentExpired));
+    // RFC 7675, 5.1: 30 s at most.
+    let after = at.since(began);
+    assert!((5..=30).contains(&after.as_secs()), "{after:?}");
+    assert_eq!(pair.peers[0].deadline(), None);
+    assert!(!pair.peers[0].send_rtcp(&REPORT));
+}
+
+#[test]
+fn a_side_that_never_answers_is_given_up() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 6)), FINE, 6);
+    pair.silent = [false, true];
+    pair.negotiate(false);
+    pair.run_for(Duration::from_secs(20));
+    let (at, event) = pair.events[0].last().expect("it says so").clone();
+    assert_eq!(event, PeerEvent::Failed(PeerFailure::IceTimedOut));
+    assert_eq!(
+        at.since(measure::Time::from_nanos(1_000_000_000)),
+        Duration::from_secs(15)
+    );
+}
+
+#[test]
+fn another_certificate_than_was_named_is_refused() {
+    for side in [0, 1] {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), FINE, 7);
+        for other in [0, 1] {
+            let mut transport = pair.peers[other].local_transport();
+            if other != side {
+                // This one's own.
+                transport.fingerprints = pair.peers[side].local_transport().fingerprints;
+            }
+            let now = pair.now;
+            assert_eq!(pair.peers[1 - other].set_remote(now, &transport), Ok(()));
+        }
+        pair.run_for(Duration::from_secs(20));
+        let failed = |(_, event): &_| *event == PeerEvent::Failed(PeerFailure::FingerprintMismatch);
+        assert!(
+            pair.events[side].iter().any(failed),
+            "{:?}",
+            pair.events[side]
+        );
+        assert!(pair.peers[side].take_rtp_opener().is_none());
+    }
+}
+
+/// Both think that they decide: an answerer whose offerer is an answerer too, as far as ICE goes.
+#[test]
+fn conflicting_roles_are_resolved() {
+    for seed in 0..20 {
+        let configs = [0, 1].map(|side| config(side, seed));
+        let mut pair = Pair::new(configs.clone(), FINE, seed);
+        pair.peers[1] = super::super::Peer::offerer(pair.now, &configs[1]);
+        let now = pair.now;
+        pair.peers[1].add_local_candidate(now, address(1));
+        for (side, setup) in [(0, Setup::Active), (1, Setup::Passive)] {
+            let mut transport = pair.peers[side].local_transport();
+            transport.setup = setup;
+            assert_eq!(pair.peers[1 - side].set_remote(now, &transport), Ok(()));
+        }
+        assert!(
+            pair.connect(Duration::from_secs(10)).is_some(),
+            "case {seed}: {:?}",
+            pair.events
+        );
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn ice_begins_anew_while_media_goes_on() {
+    for seed in 0..20 {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        pair.negotiate(false);
+        pair.connect(Duration::from_secs(5)).expect("they connect");
+        let before = pair
+            .peers
+            .each_ref()
+            .map(|peer| peer.local_transport().ufrag);
+        let now = pair.now;
+        pair.peers[0].restart_ice(now);
+        // The offerer has another address by now.
+        let moved = ([127, 0, 0, 9], 6000).into();
+        pair.addresses[0] = moved;
+        pair.peers[0].add_local_candidate(now, moved);
+        pair.negotiate(false);
+        pair.run_for(Duration::from_secs(5));
+        let after = pair
+            .peers
+            .each_ref()
+            .map(|peer| peer.local_transport().ufrag);
+        assert!(before[0] != after[0] && before[1] != after[1]);
+        for side in [0, 1] {
+            assert_eq!(
+                pair.peers[side].state(),
+                PeerState::Connected,
+                "{:?}",
+                pair.events
+            );
+            assert!(pair.peers[side].send_rtcp(&REPORT));
+        }
+        pair.run_for(Duration::from_secs(1));
+        assert_eq!(pair.rtcp.each_ref().map(Vec::len), [1, 1], "case {seed}");
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn a_later_description_that_says_the_same_changes_nothing() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), FINE, 8);
+    pair.negotiate(false);
+    pair.connect(Duration::from_secs(5)).expect("they connect");
+    let before = pair.events.clone();
+    pair.negotiate(false);
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.events, before);
+    assert!(
+        pair.peers
+            .iter()
+            .all(|peer| peer.state() == PeerState::Connected)
+    );
+}
+
+#[test]
+fn a_close_is_heard() {
+    for keep_dtls in [false, true] {
+        let configs = [0, 1].map(|side| super::super::PeerConfig {
+            keep_dtls,
+            ..config(side, 9)
+        });
+        let mut pair = Pair::new(configs, FINE, 9);
+        pair.negotiate(false);
+        pair.connect(Duration::from_secs(5)).expect("they connect");
+        // DTLS's server has kept it in either case: it closes, and the client hears of it.
+        let now = pair.now;
+        pair.peers[0].close(now);
+        assert_eq!(pair.peers[0].state(), PeerState::Closed);
+        pair.run_for(Duration::from_secs(1));
+        assert_eq!(pair.peers[1].state(), PeerState::Closed, "kept {keep_dtls}");
+        let last = pair.events[1].last().map(|(_, event)| event);
+        assert_eq!(last, Some(&PeerEvent::Closed));
+    }
+}
+
+/// Once connected, checks for consent are all that is sent: one in 3 s, with its answer.
+#[test]
+fn a_connection_without_media_costs_little() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 10)), FINE, 10);
+    pair.negotiate(false);
+    pair.connect(Duration::from_secs(5)).expect("they connect");
+    pair.run_for(Duration::from_secs(5));
+    let before = pair.sent;
+    pair.run_for(Duration::from_secs(60));
+    for side in [0, 1] {
+        let sent = pair.sent[side] - before[side];
+        assert!((20..=80).contains(&sent), "{sent} datagrams in a minute");
+    }
+}

@@ -1,0 +1,286 @@
+//! Peers that are sent what they should not be.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Time;
+use proptest::prelude::*;
+
+use super::network::{FINE, Pair, REPORT, address, config};
+use crate::webrtc::peer::{Dropped, Peer, PeerEvent, PeerFailure, PeerState, Received};
+use crate::webrtc::sdp::{Candidate, Setup};
+
+const NOW: Time = Time::from_nanos(1_000_000_000);
+
+fn stranger() -> SocketAddr {
+    ([127, 9, 9, 9], 9999).into()
+}
+
+/// A binding request with everything but a message integrity that is right.
+fn forged_check(username: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut attribute = |kind: u16, value: &[u8]| {
+        body.extend_from_slice(&kind.to_be_bytes());
+        body.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        body.extend_from_slice(value);
+        body.resize(body.len().next_multiple_of(4), 0);
+    };
+    attribute(0x0006, username.as_bytes());
+    attribute(0x0024, &1_000_000u32.to_be_bytes());
+    attribute(0x802a, &[7; 8]);
+    attribute(0x0008, &[9; 20]);
+    let mut message = vec![0, 1];
+    message.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    message.extend_from_slice(&[0x21, 0x12, 0xa4, 0x42]);
+    message.extend_from_slice(&[3; 12]);
+    message.extend_from_slice(&body);
+    message
+}
+
+fn connected(seed: u64) -> Pair {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+    pair.negotiate(false);
+    pair.connect(Duration::from_secs(5)).expect("they connect");
+    pair
+}
+
+#[test]
+fn a_flood_of_stun_is_counted_and_answered_by_nothing() {
+    for negotiated in [false, true] {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+        if negotiated {
+            pair.negotiate(false);
+            pair.run_for(Duration::ZERO);
+        }
+        let ufrag = pair.peers[0].local_transport().ufrag;
+        let other = pair.peers[1].local_transport().ufrag;
+        let now = pair.now;
+        let sent = {
+            let peer = &mut pair.peers[0];
+            let mut sent = 0;
+            for number in 0..10_000u32 {
+                let username = match number % 3 {
+                    0 => format!("{ufrag}:{other}"),
+                    1 => format!("{ufrag}:strange"),
+                    _ => "strange:strange".to_owned(),
+                };
+                let from = ([127, 3, (number >> 8) as u8, number as u8], 5000).into();
+                let received = peer.handle_datagram(now, from, &forged_check(&username));
+                assert_eq!(received, Received::Dropped(Dropped::Unauthentic));
+                let mut out = Vec::new();
+                while peer.poll_transmit(&mut out).is_some() {
+                    sent += 1;
+                }
+            }
+            assert_eq!(peer.counts().stun_unauthentic, 10_000);
+            sent
+        };
+        assert!(sent <= 1, "{sent} datagrams");
+        if negotiated {
+            assert!(pair.connect(Duration::from_secs(5)).is_some());
+        }
+    }
+}
+
+#[test]
+fn a_peer_of_many_addresses_is_remembered_by_some_of_them() {
+    let mut pair = connected(2);
+    let now = pair.now;
+    // The other side's own checks, from ever other addresses: they are authentic.
+    let mut checks = Vec::new();
+    let began = pair.now;
+    let mut at = began;
+    while checks.len() < 3 {
+        at += Duration::from_secs(3);
+        pair.peers[1].handle_timeout(at);
+        let mut bytes = Vec::new();
+        while pair.peers[1].poll_transmit(&mut bytes).is_some() {
+            checks.push(std::mem::take(&mut bytes));
+        }
+    }
+    let peer = &mut pair.peers[0];
+    let mut refused = 0;
+    for number in 0..1000u32 {
+        let from = ([127, 4, (number >> 8) as u8, number as u8], 5000).into();
+        let check = &checks[number as usize % checks.len()];
+        if peer.handle_datagram(now, from, check) == Received::Dropped(Dropped::TooMany) {
+            refused += 1;
+        }
+    }
+    assert!(refused >= 900, "{refused}");
+    assert_eq!(peer.counts().stun_of_too_many_addresses, refused);
+    let mut out = Vec::new();
+    let mut answers = 0;
+    while peer.poll_transmit(&mut out).is_some() {
+        answers += 1;
+    }
+    assert!(answers <= 64, "{answers}");
+}
+
+#[test]
+fn dtls_of_strangers_is_not_looked_into() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 3)), FINE, 3);
+    pair.negotiate(false);
+    pair.run_for(Duration::ZERO);
+    let now = pair.now;
+    for byte in 20..=63 {
+        let bytes = [byte, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 2, 3, 4];
+        let received = pair.peers[0].handle_datagram(now, stranger(), &bytes);
+        assert_eq!(received, Received::Dropped(Dropped::Foreign));
+    }
+    assert_eq!(pair.peers[0].counts().dtls_unexpected, 44);
+    assert!(pair.connect(Duration::from_secs(5)).is_some());
+}
+
+#[test]
+fn garbage_among_the_flights_of_dtls_breaks_nothing() {
+    for seed in 0..30 {
+        let mut configs = [0, 1].map(|side| config(side, seed));
+        configs[1].answer_setup = [Setup::Active, Setup::Passive][(seed % 2) as usize];
+        let mut pair = Pair::new(configs, FINE, seed);
+        pair.negotiate(false);
+        let mut turn = 0u8;
+        while !pair
+            .peers
+            .iter()
+            .all(|peer| peer.state() == PeerState::Connected)
+        {
+            pair.run_for(Duration::from_micros(700));
+            turn = turn.wrapping_add(1);
+            assert!(turn < 200, "case {seed}: {:?}", pair.events);
+            for side in [0, 1] {
+                // Records of each type, of no length, cut off, and of a later epoch.
+                let kind = 20 + turn % 6;
+                let epoch = turn % 2;
+                let record = [kind, 254, 253, 0, epoch, 0, 0, 0, 0, 0, turn, 0, 3, 9, 9, 9];
+                let length = [record.len(), 13, 7, 1][usize::from(turn) % 4];
+                if pair.peers[side].state() != PeerState::Failed && kind != 21 && kind != 22 {
+                    pair.put(side, address(1 - side), record[..length].to_vec());
+                }
+            }
+        }
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn rtcp_that_is_not_the_other_sides_is_counted() {
+    let mut pair = connected(4);
+    let mut sealed = Vec::new();
+    assert!(pair.peers[1].send_rtcp(&REPORT));
+    pair.peers[1]
+        .poll_transmit(&mut sealed)
+        .expect("it is sent");
+    let now = pair.now;
+    let peer = &mut pair.peers[0];
+    let mut wrong = sealed.clone();
+    *wrong.last_mut().expect("it has bytes") ^= 1;
+    for (bytes, expected) in [
+        (&wrong, Received::Dropped(Dropped::Unauthentic)),
+        (&sealed, Received::Rtcp(&REPORT)),
+        (&sealed, Received::Dropped(Dropped::Replayed)),
+        (&REPORT.to_vec(), Received::Dropped(Dropped::Malformed)),
+    ] {
+        assert_eq!(peer.handle_datagram(now, address(1), bytes), expected);
+    }
+    let rtcp = peer.counts().rtcp;
+    assert_eq!(
+        (rtcp.opened, rtcp.unauthentic, rtcp.replayed, rtcp.malformed),
+        (1, 1, 1, 1)
+    );
+}
+
+#[test]
+fn rtcp_before_there_are_keys_is_dropped() {
+    let mut peer = Peer::offerer(NOW, &config(0, 5));
+    peer.add_local_candidate(NOW, address(0));
+    let received = peer.handle_datagram(NOW, address(1), &[0x80, 201, 0, 1, 0, 0, 0, 9, 1, 2]);
+    assert_eq!(received, Received::Dropped(Dropped::NoKeys));
+    assert_eq!(peer.counts().rtcp_without_keys, 1);
+}
+
+#[test]
+fn descriptions_that_no_connection_can_be_made_by_are_refused() {
+    let answerer = Peer::answerer(NOW, &config(1, 6));
+    let fine = answerer.local_transport();
+    for (change, failure) in [
+        (0, PeerFailure::BadIceCredentials),
+        (1, PeerFailure::BadIceCredentials),
+        (2, PeerFailure::UnusableFingerprint),
+        (3, PeerFailure::UnusableFingerprint),
+        (4, PeerFailure::BadSetup),
+    ] {
+        let mut transport = fine.clone();
+        match change {
+            0 => transport.ufrag = "a b c d".to_owned(),
+            1 => transport.pwd = "short".to_owned(),
+            2 => transport.fingerprints.clear(),
+            3 => transport.fingerprints = vec!["sha-1 AB:CD".parse().expect("it is written so")],
+            _ => transport.setup = Setup::ActPass,
+        }
+        let mut peer = Peer::offerer(NOW, &config(0, 6));
+        assert_eq!(peer.set_remote(NOW, &transport), Err(failure));
+        assert_eq!(peer.state(), PeerState::New);
+    }
+}
+
+#[test]
+fn candidates_are_bounded() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), FINE, 7);
+    let mut transport = pair.peers[1].local_transport();
+    let far = |number: u16| Candidate::host(([127, 7, 7, 7], 10_000 + number).into(), number);
+    transport.candidates = (0..5000).map(far).collect();
+    let now = pair.now;
+    assert_eq!(pair.peers[0].set_remote(now, &transport), Ok(()));
+    assert!(!pair.peers[0].add_remote_candidate(now, &far(5000)));
+    pair.run_for(Duration::from_secs(20));
+    // 32 pairs, each checked a few times in 15 s.
+    assert!(pair.sent[0] < 32 * 12, "{}", pair.sent[0]);
+    let failed = PeerEvent::Failed(PeerFailure::IceTimedOut);
+    assert_eq!(pair.events[0].last().map(|(_, event)| event), Some(&failed));
+}
+
+#[test]
+fn an_alert_closes_only_from_where_media_goes_to() {
+    let mut pair = connected(8);
+    let now = pair.now;
+    // The answerer is DTLS's client and has dropped it.
+    let alert = [21, 254, 253, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
+    let clear = [21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
+    for (from, bytes, state) in [
+        (stranger(), &alert, PeerState::Connected),
+        (address(0), &clear, PeerState::Connected),
+        (address(0), &alert, PeerState::Closed),
+    ] {
+        pair.peers[1].handle_datagram(now, from, bytes);
+        assert_eq!(pair.peers[1].state(), state);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Anything at all, to a peer in any state, from anywhere: it is counted, time goes on, and
+    /// what is sent is bounded.
+    #[test]
+    fn any_datagrams_are_survived(
+        seed: u64, runs in 0u64..60,
+        datagrams in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..120), 0u8..4), 1..60,
+        ),
+    ) {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        pair.negotiate(false);
+        pair.run_for(Duration::from_millis(runs));
+        for (kind, mut bytes, from) in datagrams {
+            if let Some(first) = bytes.first_mut() {
+                *first = [0, 1, 22, 23, 20, 128, 144, 191, 64, 255][kind.index(10)];
+            }
+            let from = if from == 0 { stranger() } else { address(1) };
+            let now = pair.now;
+            let _ = pair.peers[0].handle_datagram(now, from, &bytes);
+            pair.run_for(Duration::from_millis(1));
+            prop_assert!(pair.sent[0] < 500);
+        }
+    }
+}

@@ -1,1 +1,397 @@
-//! Tests follow.
+//! Descriptions that others made, and those of this side read again.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::webrtc::fingerprint::Fingerprint;
+
+const JANUS: &str = include_str!("testdata/janus_streaming_offer.sdp");
+/// Of Chromium 156: sound to receive, a simulcast to send, and a data channel.
+const CHROMIUM: &str = include_str!("testdata/chromium_offer.sdp");
+const MEDIAMTX: &str = include_str!("testdata/mediamtx_whep_answer.sdp");
+
+fn transport() -> Transport {
+    Transport {
+        ufrag: "abcdefgh".to_owned(),
+        pwd: "abcdefghijklmnopqrstuvwx".to_owned(),
+        lite: false,
+        fingerprints: vec![Fingerprint::of(b"a certificate")],
+        setup: Setup::ActPass,
+        candidates: vec![Candidate::host(([127, 0, 0, 1], 5000).into(), 0)],
+        end_of_candidates: true,
+    }
+}
+
+fn parse(text: &str) -> SessionDescription {
+    SessionDescription::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn an_offer_of_janus_is_read_and_answered() {
+    let offer = parse(JANUS);
+    assert_eq!(offer.bundle, ["v"]);
+    let media = &offer.media[0];
+    assert_eq!((media.kind, media.direction), (MediaKind::Video, Direction::SendOnly));
+    assert_eq!(media.retransmissions_of(96), Some(97));
+    assert_eq!(media.extension_id(extension::MID), Some(4));
+    let theirs = offer.transport().expect("it is whole");
+    assert_eq!((&theirs.ufrag[..], theirs.setup), ("Ca0a", Setup::ActPass));
+    assert_eq!(theirs.candidates[0].udp(), Some(([10, 77, 0, 1], 28580).into()));
+    assert!(theirs.end_of_candidates && theirs.fingerprints[0].is_usable());
+
+    let ours = Transport {
+        setup: Setup::Active,
+        ..transport()
+    };
+    let answer = offer.answer(&AnswerConfig::receive_all(7), &ours);
+    assert_eq!(answer.media[0].direction, Direction::RecvOnly);
+    assert_eq!(answer.media[0].codecs, media.codecs);
+    assert_eq!(answer.transport(), Ok(ours));
+    let agreed = agreed(&answer, &offer, true);
+    assert_eq!(agreed.len(), 1);
+    assert_eq!(
+        agreed[0].remote_sources,
+        [RemoteSource {
+            ssrc: 4_082_646_372,
+            rtx_ssrc: Some(162_417_960),
+        }]
+    );
+    assert_eq!(parse(&answer.to_string()), answer);
+}
+
+#[test]
+fn an_offer_of_chromium_is_read_and_answered() {
+    let offer = parse(CHROMIUM);
+    let kinds: Vec<_> = offer.media.iter().map(|media| media.kind).collect();
+    assert_eq!(kinds, [MediaKind::Audio, MediaKind::Video, MediaKind::Application]);
+    let video = &offer.media[1];
+    let layers: Vec<_> = video.rids.iter().map(|rid| &rid.id[..]).collect();
+    assert_eq!(layers, ["h", "m", "l"]);
+    assert!(video.codecs.iter().any(|codec| codec.is("H264")));
+    for codec in video.codecs.iter().filter(|codec| codec.is("VP8") || codec.is("AV1")) {
+        assert!(codec.feedback.contains(&"nack pli".to_owned()), "{codec:?}");
+        assert!(video.retransmissions_of(codec.payload_type).is_some(), "{codec:?}");
+    }
+    assert!(offer.transport().expect("it is whole").fingerprints[0].is_usable());
+    let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
+    let directions: Vec<_> = answer.media.iter().map(|media| media.direction).collect();
+    // It sends no sound, and data channels are refused.
+    let expected = [Direction::Inactive, Direction::RecvOnly, Direction::Inactive];
+    assert_eq!(directions, expected);
+    assert_eq!(answer.bundle, ["0", "1"]);
+    assert_eq!(answer.media[1].simulcast.as_deref(), Some("recv h;m;l"));
+    assert_eq!(parse(&answer.to_string()).media[1], answer.media[1]);
+}
+
+#[test]
+fn an_answer_of_mediamtx_is_read() {
+    let answer = parse(MEDIAMTX);
+    let theirs = answer.transport().expect("it is whole");
+    assert_eq!((&theirs.ufrag[..], theirs.setup), ("PNBzzuyGvrvKnntS", Setup::Active));
+    // The second is of another component, which says nothing where RTCP comes with RTP.
+    let usable: Vec<_> = theirs.candidates.iter().filter_map(Candidate::udp).collect();
+    assert_eq!(usable, [([127, 0, 0, 1], 18189).into()]);
+    let offer = receiving(Feedback::default());
+    let agreed = agreed(&offer, &answer, false);
+    let ssrcs = agreed.iter().map(|media| media.remote_sources[0].ssrc);
+    assert_eq!(ssrcs.collect::<Vec<_>>(), [784_845_907, 3_930_246_521]);
+    assert!(agreed.iter().all(|media| media.direction == Direction::RecvOnly));
+    assert!(agreed[0].codecs[0].is("OPUS") && agreed[1].codecs[0].is("h264"));
+}
+
+fn receiving(feedback: Feedback) -> SessionDescription {
+    let media = |kind, codecs| OfferedMedia {
+        kind,
+        direction: Direction::RecvOnly,
+        codecs,
+        extensions: vec![extension::MID.to_owned(), extension::TRANSPORT_CC.to_owned()],
+        source: None,
+    };
+    let config = OfferConfig {
+        session_id: 9,
+        media: vec![
+            media(MediaKind::Audio, known::all_audio()),
+            media(MediaKind::Video, known::all_video()),
+        ],
+        feedback,
+    };
+    SessionDescription::offer(&config, &transport())
+}
+
+#[test]
+fn feedback_that_is_not_wanted_is_neither_offered_nor_taken() {
+    let all = receiving(Feedback::default());
+    let none = receiving(Feedback::NONE);
+    let text = none.to_string();
+    for word in ["rtcp-fb", "rtx", "transport-wide-cc"] {
+        assert!(all.to_string().contains(word), "{word}");
+        assert!(!text.contains(word), "{word}");
+    }
+    let config = AnswerConfig {
+        feedback: Feedback::NONE,
+        ..AnswerConfig::receive_all(1)
+    };
+    let mut offer = all;
+    for media in &mut offer.media {
+        media.direction = Direction::SendOnly;
+    }
+    let text = offer.answer(&config, &transport()).to_string();
+    assert!(!text.contains("rtcp-fb") && !text.contains("rtx"), "{text}");
+}
+
+#[test]
+fn what_is_sent_is_described_and_found_again() {
+    let source = |ssrc, layers: &[&str]| LocalSource {
+        ssrc,
+        rtx_ssrc: Some(ssrc + 1),
+        cname: "somebody".to_owned(),
+        stream: "stream".to_owned(),
+        track: format!("track{ssrc}"),
+        layers: layers.iter().map(|layer| (*layer).to_owned()).collect(),
+    };
+    let media = |kind, codecs, source| OfferedMedia {
+        kind,
+        direction: Direction::SendOnly,
+        codecs,
+        extensions: vec![extension::MID.to_owned(), extension::RID.to_owned()],
+        source: Some(source),
+    };
+    let config = OfferConfig {
+        session_id: 9,
+        media: vec![
+            media(MediaKind::Audio, known::all_audio(), source(10, &[])),
+            media(MediaKind::Video, known::all_video(), source(20, &[])),
+            media(MediaKind::Video, known::all_video(), source(30, &["h", "m", "l"])),
+        ],
+        feedback: Feedback::default(),
+    };
+    let offer = SessionDescription::offer(&config, &transport());
+    let read = parse(&offer.to_string());
+    assert_eq!(read, offer);
+    let answer = read.answer(&AnswerConfig::receive_all(1), &transport());
+    let agreed = agreed(&answer, &read, true);
+    let sources: Vec<_> = agreed.iter().map(|media| media.remote_sources.clone()).collect();
+    let found = |ssrc, rtx_ssrc| vec![RemoteSource { ssrc, rtx_ssrc }];
+    // Sound has no retransmissions here; layers are known by their names.
+    assert_eq!(sources, [found(10, None), found(20, Some(21)), Vec::new()]);
+    assert_eq!(answer.media[2].simulcast.as_deref(), Some("recv h;m;l"));
+    assert!(answer.media[2].rids.iter().all(|rid| !rid.sends));
+}
+
+#[test]
+fn an_answerer_sends_where_the_offer_receives() {
+    let offer = receiving(Feedback::default());
+    let source = |ssrc| LocalSource {
+        ssrc,
+        rtx_ssrc: None,
+        cname: "server".to_owned(),
+        stream: "s".to_owned(),
+        track: "t".to_owned(),
+        layers: Vec::new(),
+    };
+    let config = AnswerConfig {
+        receive: false,
+        sources: vec![(MediaKind::Video, source(5))],
+        codecs: vec!["VP8".to_owned()],
+        ..AnswerConfig::receive_all(1)
+    };
+    let answer = offer.answer(&config, &transport());
+    // No sound is taken: its codecs are none of those that are.
+    assert!(answer.media[0].rejected && !answer.media[1].rejected);
+    assert_eq!(answer.bundle, ["1"]);
+    assert_eq!(answer.media[1].direction, Direction::SendOnly);
+    let names: Vec<_> = answer.media[1].codecs.iter().map(|codec| &codec.name[..]).collect();
+    assert_eq!(names, ["VP8", "rtx"]);
+    let again = parse(&answer.to_string());
+    assert!(again.media[0].rejected);
+    assert_eq!(agreed(&again, &offer, true)[0].mid, "1");
+}
+
+#[test]
+fn what_does_not_share_the_transport_is_refused() {
+    let mut offer = receiving(Feedback::default());
+    offer.media.push(MediaSection::new(MediaKind::Application, "2"));
+    offer.media[2].protocol = "UDP/DTLS/SCTP".to_owned();
+    offer.media[2].formats = vec!["webrtc-datachannel".to_owned()];
+    for media in &mut offer.media {
+        media.direction = Direction::SendOnly;
+    }
+    offer.bundle = vec!["0".to_owned()];
+    let offer = parse(&offer.to_string());
+    let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
+    let rejected: Vec<_> = answer.media.iter().map(|media| media.rejected).collect();
+    assert_eq!(rejected, [false, true, true]);
+    assert!(answer.to_string().contains("m=application 0 UDP/DTLS/SCTP webrtc-datachannel"));
+}
+
+#[test]
+fn descriptions_are_bounded() {
+    let head = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
+    let error = |text: &str| {
+        let error = SessionDescription::parse(text).expect_err("it is too much");
+        (error.line, error.reason)
+    };
+    let lines = "a=nothing\r\n".repeat(10_000);
+    assert_eq!(error(&format!("{head}{lines}")), (9001, SdpReason::TooManyLines));
+    let sections = "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n".repeat(513);
+    assert_eq!(error(&format!("{head}{sections}")), (517, SdpReason::TooManySections));
+    assert_eq!(error(&"a".repeat((1 << 20) + 1)), (0, SdpReason::TooLong));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let head = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
+    let media = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\n";
+    for (text, line, reason) in [
+        (String::new(), 0, SdpReason::NotVersion0),
+        ("v=1\r\n".to_owned(), 1, SdpReason::NotVersion0),
+        (format!("{head}nonsense\r\n"), 5, SdpReason::NoLine),
+        (format!("{head}m=video x UDP/TLS/RTP/SAVPF 96\r\n"), 5, SdpReason::MediaLine),
+        (format!("{head}m=video 9 TCP/MSRP *\r\n"), 5, SdpReason::MediaLine),
+        (format!("{head}m=video 9 RTP/SAVPF 128\r\n"), 5, SdpReason::MediaLine),
+        (format!("{head}a=setup:holdconn\r\n"), 5, SdpReason::Attribute("setup")),
+        (format!("{head}a=fingerprint:sha-256\r\n"), 5, SdpReason::Attribute("fingerprint")),
+        (format!("{head}{media}a=candidate:1 1\r\n"), 6, SdpReason::Attribute("candidate")),
+        (format!("{head}{media}a=rtpmap:96 VP8\r\n"), 6, SdpReason::Attribute("rtpmap")),
+        (format!("{head}{media}a=extmap:1\r\n"), 6, SdpReason::Attribute("extmap")),
+        (format!("{head}{media}a=ssrc:x cname:y\r\n"), 6, SdpReason::Attribute("ssrc")),
+        (format!("{head}{media}a=rid:h both\r\n"), 6, SdpReason::Attribute("rid")),
+    ] {
+        let error = SessionDescription::parse(&text).expect_err("it is wrong");
+        assert_eq!((error.line, error.reason), (line, reason), "{text}");
+    }
+    // What says nothing of a transport can be read, and no connection be made of it.
+    for (text, reason) in [
+        (head.to_owned(), SdpReason::NoMedia),
+        (format!("{head}{media}"), SdpReason::NoIce),
+        (
+            format!("{head}{media}a=ice-ufrag:abcd\r\na=ice-pwd:abc\r\n"),
+            SdpReason::NoFingerprint,
+        ),
+    ] {
+        assert_eq!(parse(&text).transport().map_err(|error| error.reason), Err(reason));
+    }
+}
+
+#[test]
+fn fragments_carry_candidates() {
+    let fragment = Fragment {
+        ufrag: Some("abcd".to_owned()),
+        pwd: Some("abcdefghijklmnopqrstuv".to_owned()),
+        mid: Some("0".to_owned()),
+        candidates: vec![Candidate::host(([127, 0, 0, 1], 5000).into(), 0)],
+        end_of_candidates: true,
+    };
+    assert_eq!(Fragment::parse(&fragment.to_string()), fragment);
+}
+
+#[test]
+fn candidates_of_others_are_read() {
+    for (text, udp) in [
+        (
+            "candidate:1467250027 1 udp 2122260223 192.168.0.196 46243 typ host generation 0",
+            Some("192.168.0.196:46243"),
+        ),
+        (
+            "a=candidate:2 1 UDP 1694498815 203.0.113.1 4000 typ srflx raddr 10.0.0.1 rport 8998",
+            Some("203.0.113.1:4000"),
+        ),
+        ("1 1 udp 5 fe80::1 9 typ relay", Some("[fe80::1]:9")),
+        ("candidate:3 1 tcp 1518280447 10.0.0.1 9 typ host tcptype active", None),
+        ("candidate:1 1 udp 5 a1b2.local 5000 typ host generation 0 ufrag x network-cost 9", None),
+    ] {
+        let candidate: Candidate = text.parse().expect("it is one");
+        assert_eq!(candidate.udp(), udp.map(|udp| udp.parse().expect("it is an address")));
+        assert_eq!(candidate.to_string().parse(), Ok(candidate));
+    }
+    for wrong in ["", "candidate:", "candidate:1 1 udp 5 10.0.0.1 70000 typ host", "1 1 udp 5 h 5 typ x"] {
+        assert!(wrong.parse::<Candidate>().is_err(), "{wrong}");
+    }
+}
+
+prop_compose! {
+    fn any_codec()(payload_type in 0u8..128, name in "[A-Za-z0-9-]{1,8}", clock_rate: u32,
+        channels in prop::option::of(1u8..9), parameters in prop::option::of("[a-z]{1,5}=[a-z0-9]{1,5}"),
+        feedback in prop::collection::vec("[a-z]{1,5}( [a-z]{1,5})?", 0..3)) -> Codec
+    {
+        Codec { payload_type, name, clock_rate, channels, parameters, feedback }
+    }
+}
+
+prop_compose! {
+    fn any_section(mid: usize)(is_audio: bool, rejected: bool, direction in 0usize..4,
+        codecs in prop::collection::vec(any_codec(), 1..5), ids in prop::collection::vec(1u16..256, 0..3),
+        ssrcs in prop::collection::btree_set(any::<u32>(), 0..3), msid in prop::option::of("[a-z]{1,5} [a-z]{1,5}"),
+        rids in prop::collection::vec(("[a-z]{1,3}", any::<bool>(), "(|pt=96;max-width=1)"), 0..3),
+        rtcp_mux: bool, rtcp_reduced_size: bool, ports in prop::collection::vec(any::<u16>(), 0..3),
+        end_of_candidates: bool) -> MediaSection
+    {
+        let kind = if is_audio { MediaKind::Audio } else { MediaKind::Video };
+        let mut section = MediaSection::new(kind, &mid.to_string());
+        section.rejected = rejected;
+        section.direction = Direction::ALL[direction];
+        for codec in codecs {
+            if section.codec(codec.payload_type).is_none() {
+                section.codecs.push(codec);
+            }
+        }
+        section.extensions = ids.iter().map(|id| Extension { id: *id, uri: format!("urn:x:{id}") }).collect();
+        section.ssrc_groups = vec![SourceGroup { semantics: "SIM".to_owned(), ssrcs: ssrcs.iter().copied().collect() }];
+        section.ssrcs = ssrcs.iter().map(|ssrc| SourceAttributes {
+            ssrc: *ssrc, cname: Some("c".to_owned()), msid: msid.clone(),
+        }).collect();
+        section.rids = rids.into_iter().map(|(id, sends, restrictions)| Rid { id, sends, restrictions }).collect();
+        section.simulcast = section.rids.first().map(|rid| format!("send {}", rid.id));
+        section.msid = msid;
+        section.candidates = ports.iter().zip(0..)
+            .map(|(port, number)| Candidate::host(([127, 0, 0, 1], *port).into(), number)).collect();
+        (section.rtcp_mux, section.rtcp_reduced_size) = (rtcp_mux, rtcp_reduced_size);
+        section.end_of_candidates = end_of_candidates;
+        section
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        session_id: u64, version: u64, ice_lite: bool, extmap_allow_mixed: bool,
+        media in (0usize..4).prop_flat_map(|count| (0..count).map(any_section).collect::<Vec<_>>()),
+    ) {
+        let bundle = media.iter().map(|media| media.mid.clone()).collect();
+        let transport = TransportLines {
+            ufrag: Some("abcd".to_owned()),
+            pwd: None,
+            trickle: true,
+            fingerprints: vec![Fingerprint::of(b"x")],
+            setup: Some(Setup::Passive),
+        };
+        let written = SessionDescription {
+            session_id, version, ice_lite, bundle, extmap_allow_mixed, transport, media,
+        };
+        prop_assert_eq!(SessionDescription::parse(&written.to_string()), Ok(written));
+    }
+
+    /// What can be read at all is answered, and the answer is read as it was written.
+    #[test]
+    fn anything_that_is_read_can_be_answered(
+        lines in prop::collection::vec(prop::sample::select(
+            &[
+                "m=audio 9 UDP/TLS/RTP/SAVPF 111 0", "m=video 0 RTP/SAVPF 96 97", "m=video 9 UDP/TLS/RTP/SAVPF 96 97",
+                "m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "a=mid:0", "a=mid:1", "a=sendonly", "a=recvonly",
+                "a=group:BUNDLE 0 1", "a=rtpmap:96 VP8/90000", "a=rtpmap:97 rtx/90000", "a=fmtp:97 apt=96",
+                "a=rtpmap:111 opus/48000/2", "a=rtcp-fb:* nack", "a=rid:h send", "a=simulcast:send h", "a=ssrc:1 cname:x",
+                "a=extmap:3/sendonly urn:x", "a=bundle-only", "a=ice-lite", "a=candidate:1 1 udp 1 h 1 typ host", "b=AS:1",
+            ][..],
+        ), 0..40),
+    ) {
+        let text = format!("v=0\n{}\n", lines.join("\n"));
+        let offer = SessionDescription::parse(&text).expect("each line is one");
+        let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
+        prop_assert_eq!(answer.media.len(), offer.media.len());
+        let again = SessionDescription::parse(&answer.to_string()).expect("it was written");
+        for (media, again) in answer.media.iter().zip(&again.media) {
+            prop_assert_eq!((&media.mid, media.rejected), (&again.mid, again.rejected));
+            prop_assert!(!media.direction.sends());
+        }
+    }
+}

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::srt::arq::TsbpdConfig;
-use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig};
+use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig, Verdict};
 use protocol::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
 use protocol::srt::codec::packet::{Control, HEADER, LossRange, Packet, destination, is_data};
+use protocol::srt::messages::{Messages, Outcome};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
@@ -75,17 +76,30 @@ pub(crate) fn receiver(bytes: &[u8]) {
     });
     let (mut now, mut out) = (START, Vec::new());
     let mut last: Option<SeqNumber> = None;
+    let mut messages = Messages::default();
+    let (mut whole, mut in_messages) = (0, 0);
     while !input.is_empty() {
         let datagram = datagrams(&mut input, &mut now);
+        let mut told = |outcome| {
+            if let Outcome::Whole(message) = outcome {
+                whole += 1;
+                in_messages += message.bytes;
+            }
+        };
         match Packet::parse(&datagram) {
             Ok(Packet::Data(header, payload)) => {
-                receiver.data(&header, payload, now);
+                if let Verdict::New { .. } = receiver.data(&header, payload, now) {
+                    let behind = receiver.acknowledged();
+                    messages.packet(&header, payload.len(), now, behind, &mut told);
+                }
             }
             Ok(Packet::Control(header, control)) => {
                 receiver.control(&control, header.timestamp, now);
+                messages.settle(now, receiver.acknowledged(), &mut told);
             }
             Err(_) => {}
         }
+        assert!(messages.open() <= 1024);
         while let Some(packet) = receiver.deliver(now) {
             assert!(packet.due <= now);
             assert!(last.is_none_or(|last| last.is_before(packet.sequence)));
@@ -104,6 +118,7 @@ pub(crate) fn receiver(bytes: &[u8]) {
         let _ = (receiver.due(), receiver.delivery_due());
         let count = receiver.statistics();
         assert!(count.pkt_rcv_buf <= 64);
+        assert!(whole <= count.pkt_recv_unique && in_messages <= count.byte_recv_unique);
         let useless = count.pkt_rcv_belated + count.pkt_rcv_duplicate + count.pkt_rcv_beyond_window;
         assert_eq!(count.pkt_recv, count.pkt_recv_unique + useless);
         let found = count.pkt_rcv_recovered + count.pkt_rcv_reordered;

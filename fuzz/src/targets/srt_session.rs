@@ -79,14 +79,16 @@ fn datagram(input: &mut Input<'_>, now: &mut Time, socket: u32) -> Vec<u8> {
 /// Both end or go on, and say little in return.
 pub(crate) fn session(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    match input.byte() & 1 {
-        0 => client(&mut input),
+    match input.byte() & 3 {
+        0 => client(&mut input, false),
+        2 => client(&mut input, true),
         _ => server(&mut input),
     }
 }
 
-fn client(input: &mut Input<'_>) {
-    let client = Client::new(ClientConfig::default(), "srt://10.0.0.1:9000", 1).expect("a URL");
+fn client(input: &mut Input<'_>, messages: bool) {
+    let config = ClientConfig { messages, ..ClientConfig::default() };
+    let client = Client::new(config, "srt://10.0.0.1:9000", 1).expect("a URL");
     let mut client = Played::new(client);
     let from = "10.0.0.1:9000".parse().expect("an address");
     let clock = SocketClock::new(Time::ZERO);
@@ -101,6 +103,7 @@ fn client(input: &mut Input<'_>) {
         if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
             socket = request.peer_socket_id();
             let settings = Settings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
+            let settings = if messages { settings.messages() } else { settings };
             request.accept(&settings, client.now, &mut answer).expect("it fits");
         }
         let datagrams = [Datagram { from, at: client.now, bytes: &answer }];

@@ -5,7 +5,7 @@ pub mod frames;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
-mod shared;
+pub(crate) mod shared;
 pub(crate) mod silence;
 pub mod source;
 pub mod ts;

@@ -24,8 +24,9 @@ use crate::mix::mix;
 use crate::session::{
     ChannelId, Context, Datagram, Input, Open, Output, Reading, Session, Sinks, StreamRow,
 };
-use crate::url::UrlError;
+use crate::url::{UrlError, Why};
 
+mod counting;
 mod end;
 mod hands;
 mod playing;
@@ -114,6 +115,10 @@ impl Client {
     /// What is wrong with the URL.
     pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         let mut url = Url::parse(url)?;
+        if url.messages && !config.messages {
+            let why = "it asks for messages, so the clients have to: write `messages: true`, too";
+            return Err(Why::Other(why.to_owned()).of(&url.to_string()));
+        }
         if url.stream_id.is_none() {
             url.stream_id = config
                 .stream_id
@@ -186,6 +191,10 @@ impl Client {
         written.unwrap_or(self.config.connect_timeout.0)
     }
 
+    fn carries_messages(&self) -> bool {
+        self.config.messages
+    }
+
     fn latency(&self) -> Duration {
         self.url.latency.unwrap_or(self.config.latency.0)
     }
@@ -226,6 +235,10 @@ impl Client {
             timeout: self.connect_timeout().saturating_sub(waited),
             ..Settings::live(self.socket_id, first, self.clock, ip, mix(&[self.seed, 3]))
         };
+        let settings = match self.carries_messages() {
+            true => settings.messages(),
+            false => settings,
+        };
         let hands = Hands::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
         self.hands = Some(hands);
     }
@@ -244,13 +257,18 @@ impl Client {
         if self.publishing.is_some() {
             return self.publish(cx, negotiated);
         }
-        let latency = negotiated.receive_latency.as_nanos() as u64;
-        cx.recorder.record(m::AGREED_LATENCY, latency);
+        if negotiated.tsbpd_receiving {
+            let latency = negotiated.receive_latency.as_nanos() as u64;
+            cx.recorder.record(m::AGREED_LATENCY, latency);
+        }
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);
         let six = self.ends.is_some_and(|(local, _)| local.is_ipv6());
         let playing = Playing::new(negotiated, self.clock, (self.due, self.wall_clock), six);
-        self.playing = Some(Box::new(playing));
+        self.playing = Some(Box::new(match self.carries_messages() {
+            true => playing.counting_messages(),
+            false => playing,
+        }));
         // Nothing has to be answered at once any more.
         cx.out.push_back(Output::Read {
             channel: self.channel,

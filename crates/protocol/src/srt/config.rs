@@ -128,6 +128,10 @@ pub struct ClientConfig {
     /// What it means that the server shuts the connection down while media comes: `fail` (default:
     /// with `peer_shutdown`) or `complete`.
     pub at_shutdown: AtShutdown,
+    /// Whether messages are carried (`SRTT_FILE` with `SRTO_MESSAGEAPI`) and not live media: of one
+    /// packet or of many, in order or not. Clients count them, and look at nothing that is in them.
+    /// Default: false.
+    pub messages: bool,
     /// What the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for all
     /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. `bitrate` is
     /// that of the stream; what is made has a time code in each packet, and with `audio: true`
@@ -161,6 +165,7 @@ impl Default for ClientConfig {
             silence: seconds(10),
             peer_idle: seconds(5),
             at_shutdown: AtShutdown::default(),
+            messages: false,
             publish: None,
             max_bandwidth: None,
             overhead: 25,
@@ -202,6 +207,10 @@ impl ClientConfig {
             return Err(("overhead", "`overhead` is from 5 to 100 percent".to_owned()));
         }
         match &self.publish {
+            Some(_) if self.messages => {
+                let text = "clients do not publish messages; take `publish` or `messages` out";
+                Err(("messages", text.to_owned()))
+            }
             Some(source) => check_source(source).map_err(|text| ("publish", text)),
             None if self.max_bandwidth.is_some() => {
                 let text = "`max_bandwidth` is of clients that `publish`; take it out";
@@ -292,6 +301,7 @@ mod tests {
             (r#"{"stream_id":""}"#, "stream_id"),
             (r#"{"overhead":4}"#, "overhead"),
             (r#"{"max_bandwidth":"2Mbps"}"#, "max_bandwidth"),
+            (r#"{"publish":{},"messages":true}"#, "messages"),
             (r#"{"publish":{"mtu":500}}"#, "publish"),
             (r#"{"publish":{"file":"a.ts","audio":false}}"#, "publish"),
             (r#"{"publish":{"bitrate":"100kbps"}}"#, "publish"),

@@ -73,6 +73,7 @@ impl Keys for ClientConfig {
                 "pkt_snd_drop == 0",
                 "not_taken == 0",
             ],
+            None if self.messages => &["messages_whole > 0", "pkt_rcv_undecrypt == 0"],
             None => &["non_null_packets > 0", "pkt_rcv_undecrypt == 0"],
         }
     }

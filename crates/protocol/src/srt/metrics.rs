@@ -39,6 +39,20 @@ measure::metrics! {
         PKT_RCV_BEYOND_WINDOW = "pkt_rcv_beyond_window", Count, "";
         /// Packets that came in time and cannot be decrypted.
         PKT_RCV_UNDECRYPT = "pkt_rcv_undecrypt", Count, "libsrt, pktRcvUndecryptTotal";
+        /// Messages that were due to come, of clients that receive messages, as far as their numbers
+        /// and packets tell: those that came whole, and those of which packets were given up.
+        MESSAGES_EXPECTED = "messages_expected", Count, "SRT, 3.1";
+        /// Of these, the ones that came whole.
+        MESSAGES_WHOLE = "messages_whole", Count, "SRT, 3.1";
+        /// Of these, the ones that need not be in order, and were whole while packets before them
+        /// were missing.
+        MESSAGES_EARLY = "messages_early", Count, "SRT, 3.1";
+        /// Messages of which some packets came, and others were given up.
+        MESSAGES_INCOMPLETE = "messages_incomplete", Count, "";
+        /// Packets that contradict others of the same message, such as a second first one.
+        MESSAGE_CONTRADICTIONS = "message_contradictions", Count, "SRT, 3.1";
+        /// Bytes of whole messages.
+        MESSAGE_BYTES = "message_bytes", Bytes, "";
         /// Datagrams that are no packets of SRT, or are for another socket.
         PKT_MALFORMED = "pkt_malformed", Count, "SRT, 3";
         /// Acknowledgements sent.
@@ -78,6 +92,9 @@ measure::metrics! {
         /// How long before it was due a packet came that was sent again in time: what is left of
         /// the latency.
         RECOVERY_MARGIN = "recovery_margin", Seconds, "";
+        /// From the first packet of a message that came to when the message could be handed on: it
+        /// was whole, and where it is to be in order, so was all before it, or given up.
+        MESSAGE_TIME = "message_time", Seconds, "";
         /// How long after it was due a packet came that was given up.
         BELATED_BY = "belated_by", Seconds, "libsrt, pktRcvAvgBelatedTime";
         /// What waits to be sent or acknowledged, from its oldest to its youngest packet, of each
@@ -88,6 +105,10 @@ measure::metrics! {
         /// Share of the expected packets that did not come in time: the loss that is left after
         /// retransmission.
         "pkt_loss", Ratio, "", LossRatio(PKT_RCV_EXPECTED, PKT_RECV_UNIQUE);
+        /// Share of the expected messages that did not come whole.
+        "message_loss", Ratio, "", LossRatio(MESSAGES_EXPECTED, MESSAGES_WHOLE);
+        /// Bytes of whole messages a second.
+        "message_bitrate", BitsPerSecond, "", Rate(MESSAGE_BYTES, 8);
         /// Media sent, over all streams that the population publishes.
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
         /// The same with retransmissions and headers.
@@ -101,6 +122,7 @@ measure::metrics! {
     summary {
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
+        super::summary::MESSAGES;
         summary::MEDIA;
         super::summary::PACKETS;
         summary::STARTUP;

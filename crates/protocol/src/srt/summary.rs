@@ -47,6 +47,29 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::end(&[When::Zero("pkt_recv")]),
 ];
 
+/// What came of messages.
+pub(super) const MESSAGES: &[SummaryRow] = &[
+    SummaryRow::text(
+        "messages",
+        &[When::Above("messages_expected")],
+        &[
+            Part::Text("{messages_whole} came whole, {message_bitrate}"),
+            Part::If("messages_incomplete", "; {} are incomplete"),
+            Part::If(
+                "messages_early",
+                "; {} came before others that were missing",
+            ),
+            Part::If("message_contradictions", "; {} packets contradict others"),
+        ],
+    ),
+    SummaryRow::distribution(
+        "message time",
+        &[When::HasData("message_time")],
+        "message_time",
+        "p50",
+    ),
+];
+
 /// What was lost on the way, and what became of it.
 pub(super) const PACKETS: &[SummaryRow] = &[
     SummaryRow::text(

@@ -15,10 +15,11 @@ use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
 pub(super) const DEFAULT_PORT: u16 = 9000;
 
 /// The keys of a query.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "mode",
     "port",
     "transtype",
+    "messageapi",
     "streamid",
     "latency",
     "rcvlatency",
@@ -43,6 +44,8 @@ pub struct Url {
     pub stream_id: Option<StreamId>,
     /// `mode`.
     pub mode: Option<Mode>,
+    /// `transtype=file` with `messageapi=1`: messages are carried.
+    pub messages: bool,
     /// `port`: the local port.
     pub local_port: Option<u16>,
     /// `latency` and `rcvlatency`: the latency to receive with.
@@ -108,6 +111,7 @@ impl Url {
             host: parts.host,
             stream_id: None,
             mode: None,
+            messages: false,
             local_port: None,
             latency: None,
             peer_latency: None,
@@ -119,11 +123,18 @@ impl Url {
             overhead: None,
         };
         // A stream id may begin with `#`, so there is no fragment.
-        let fields = query.split('&').filter(|field| !field.is_empty());
-        for field in fields {
+        for field in fields_of(query) {
             let (key, value) = field.split_once('=').unwrap_or((field, ""));
             read.field(key, &percent_decode(value)).map_err(other)?;
         }
+        let is_file = fields_of(query).any(|field| field == "transtype=file");
+        if is_file && !read.messages {
+            return Err(other(
+                "messages are had by `transtype=file&messageapi=1`; a stream of bytes cannot be had"
+                    .to_owned(),
+            ));
+        }
+        read.messages &= is_file;
         if let Some(id) = &read.stream_id {
             read.shown = format!("{}?streamid={id}", read.shown);
         }
@@ -158,9 +169,11 @@ impl Url {
                 let port = port.ok_or_else(|| format!("port: `{value}` is no local port"))?;
                 self.local_port = Some(port);
             }
-            "transtype" if value != "live" => {
-                return Err(format!("transtype: `{value}` cannot be had, only `live`"));
+            "transtype" if !matches!(value, "live" | "file") => {
+                return Err(format!("transtype: `{value}` is none of `live` and `file`"));
             }
+            // Live media is in messages of one packet each.
+            "messageapi" => self.messages = matches!(value, "1" | "yes" | "true" | "on"),
             // What is made has packets of that size.
             "pkt_size" if value != "1316" => {
                 return Err(format!("pkt_size: `{value}` cannot be had, only 1316"));
@@ -260,6 +273,10 @@ pub(super) fn publishes(stream_id: &str) -> bool {
     }
 }
 
+fn fields_of(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|field| !field.is_empty())
+}
+
 fn number(key: &str, value: &str) -> Result<u64, String> {
     let number = value.parse();
     number.map_err(|_| format!("{key}: `{value}` is no number"))
@@ -318,6 +335,13 @@ mod tests {
             (url.mode, url.local_port),
             (Some(Mode::Rendezvous), Some(8))
         );
+        for (query, messages) in [
+            ("messageapi=1", false),
+            ("transtype=live&messageapi=1", false),
+            ("messageapi=true&transtype=file", true),
+        ] {
+            assert_eq!(parse(&format!("srt://h:9?{query}")).messages, messages);
+        }
     }
 
     #[test]
@@ -351,7 +375,8 @@ mod tests {
             ("srt://h:1?pbkeylen=17", "16, 24 and 32"),
             ("srt://h:1?oheadbw=200", "5 to 100"),
             ("srt://h:1?streamid=", "empty"),
-            ("srt://h:1?transtype=file", "only `live`"),
+            ("srt://h:1?transtype=file", "`transtype=file&messageapi=1`"),
+            ("srt://h:1?transtype=bulk", "none of `live` and `file`"),
         ] {
             let error = Url::parse(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");

@@ -40,7 +40,7 @@ pub(crate) fn wait_for_port(port: u16) {
 }
 
 /// The reference server on that port.
-fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
+pub(crate) fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "srt", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
     let server = Process::start(command, folder);

@@ -58,3 +58,53 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
     }
     assert_eq!(played.metric("agreed_latency")["p50"].as_f64(), Some(0.2));
 }
+
+#[test]
+fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
+    if !have("srt-live-transmit") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    // Seven packets each.
+    let chunk = 10_000;
+    let bytes = 40 * chunk;
+    std::fs::write(folder.path().join("file"), vec![7; bytes]).expect("it can be written");
+    let scenario = format!(
+        "name: messages\nduration: 5s\nclients:\n  viewers:\n    protocol: srt\n    \
+         messages: true\n    \
+         urls: [\"srt://127.0.0.1:{port}?transtype=file&messageapi=1\"]\n    \
+         load: {{ clients: 1, start: at_once }}\n"
+    );
+    write(folder.path(), "run.yaml", &scenario);
+    // It begins to read when somebody is there.
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &format!(
+            "(while sleep 0.2; do ss -Hun | grep -q ':{port}$' && break; done; sleep 0.5; cat file; \
+             sleep 2) | exec srt-live-transmit -q -a:no -chunk:{chunk} file://con \
+             'srt://127.0.0.1:{port}?mode=listener&transtype=file&messageapi=1'"
+        ),
+    ]);
+    let sender = Process::start(command, folder.path());
+    wait_for_port(port);
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    drop(sender);
+    let report = Report::read(&folder.path().join("out.json"));
+    let count = |name: &str| number(report.metric(name));
+    assert_eq!(count("messages_whole"), 40);
+    assert_eq!(count("messages_expected"), 40);
+    assert_eq!(count("message_bytes"), bytes as u64);
+    assert_eq!(count("pkt_recv_unique"), 40 * 7);
+    for name in [
+        "messages_incomplete",
+        "messages_early",
+        "message_contradictions",
+    ] {
+        assert_eq!(count(name), 0, "{name}");
+    }
+    // Nothing is due at a certain time.
+    assert_eq!(count("ts_packets"), 0);
+}

@@ -31,6 +31,9 @@ const ANSWERS_MAX: usize = 64;
 /// senders holds one or two such pieces.
 const CHUNK: usize = 4 * PAYLOAD_MAX;
 
+/// What a cipher may append to a payload.
+const TAG: usize = 16;
+
 /// Encrypts payloads.
 pub trait PayloadCipher: fmt::Debug + Send {
     /// Encrypts a payload in place, of a packet with that header, and says with which key. May
@@ -151,14 +154,22 @@ pub struct Sender {
 #[derive(Debug)]
 struct Slot {
     payload: Bytes,
+    part: Part,
     /// When it was handed in.
     origin: Time,
     /// When it was sent again last.
     again: Time,
     timestamp: u32,
-    message: u32,
     key: Key,
     wanted: bool,
+}
+
+/// Which part of a message a packet is.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    message: u32,
+    position: Position,
+    in_order: bool,
 }
 
 /// What is to be said.
@@ -213,19 +224,73 @@ impl Sender {
     /// # Errors
     /// If it is too long, or the buffer is full.
     pub fn push(&mut self, at: Time, payload: Bytes) -> Result<SeqNumber, Refused> {
-        if self.cipher.is_none() {
-            self.accepts(at, payload.len())?;
-            return Ok(self.keep(at, payload, Key::None));
-        }
         self.accepts(at, payload.len())?;
+        let part = self.solo();
+        Ok(self.take(at, payload, part))
+    }
+
+    /// Takes a message of any length to be sent, in as many packets as it needs.
+    ///
+    /// # Errors
+    /// If the buffer has no room for all of it.
+    pub fn push_message(
+        &mut self,
+        at: Time,
+        message: &Bytes,
+        in_order: bool,
+    ) -> Result<SeqNumber, Refused> {
+        let most = match self.cipher {
+            None => PAYLOAD_MAX,
+            Some(_) => PAYLOAD_MAX - TAG,
+        };
+        let count = message.len().div_ceil(most).max(1);
+        self.accepts(at, 0)?;
+        if self.slots.len() + count > self.packets_max {
+            self.statistics.pkt_snd_refused += count as u64;
+            return Err(Refused::Full);
+        }
+        let first = self.next_sequence();
+        let number = next_message(self.message);
+        for place in 0..count {
+            let begin = place * most;
+            let end = message.len().min(begin + most);
+            let position = match (place, count - 1 - place) {
+                (0, 0) => Position::Solo,
+                (0, _) => Position::First,
+                (_, 0) => Position::Last,
+                _ => Position::Middle,
+            };
+            let part = Part {
+                message: number,
+                position,
+                in_order,
+            };
+            self.take(at, message.slice(begin..end), part);
+        }
+        Ok(first)
+    }
+
+    /// A message of one packet.
+    fn solo(&self) -> Part {
+        Part {
+            message: next_message(self.message),
+            position: Position::Solo,
+            in_order: false,
+        }
+    }
+
+    fn take(&mut self, at: Time, payload: Bytes, part: Part) -> SeqNumber {
+        if self.cipher.is_none() {
+            return self.keep(at, payload, part, Key::None);
+        }
         let mut room = std::mem::take(&mut self.room);
         if room.capacity() < PAYLOAD_MAX {
             room.reserve(CHUNK);
         }
         room.extend_from_slice(&payload);
-        let (sequence, room) = self.encrypt(at, room);
+        let (sequence, room) = self.encrypt(at, room, part);
         self.room = room;
-        Ok(sequence)
+        sequence
     }
 
     /// The same, of a payload that nobody else has. It is encrypted where it lies.
@@ -234,28 +299,29 @@ impl Sender {
     /// If it is too long, or the buffer is full.
     pub fn push_made(&mut self, at: Time, payload: BytesMut) -> Result<SeqNumber, Refused> {
         self.accepts(at, payload.len())?;
+        let part = self.solo();
         if self.cipher.is_none() {
-            return Ok(self.keep(at, payload.freeze(), Key::None));
+            return Ok(self.keep(at, payload.freeze(), part, Key::None));
         }
-        Ok(self.encrypt(at, payload).0)
+        Ok(self.encrypt(at, payload, part).0)
     }
 
     /// Encrypts and keeps a payload, and gives back the room behind it.
-    fn encrypt(&mut self, at: Time, mut payload: BytesMut) -> (SeqNumber, BytesMut) {
+    fn encrypt(&mut self, at: Time, mut payload: BytesMut, part: Part) -> (SeqNumber, BytesMut) {
         let header = DataHeader {
             sequence: self.first.plus(self.slots.len() as u32),
-            position: Position::Solo,
-            in_order: false,
+            position: part.position,
+            in_order: part.in_order,
             key: Key::None,
             retransmitted: false,
-            message: next_message(self.message),
+            message: part.message,
             timestamp: self.clock.timestamp(at),
             destination: self.peer,
         };
         let cipher = self.cipher.as_mut();
         let key = cipher.map_or(Key::None, |cipher| cipher.encrypt(&header, &mut payload));
         let whole = payload.split();
-        (self.keep(at, whole.freeze(), key), payload)
+        (self.keep(at, whole.freeze(), part, key), payload)
     }
 
     /// Whether a payload of that length is taken.
@@ -271,17 +337,17 @@ impl Sender {
         Ok(())
     }
 
-    fn keep(&mut self, at: Time, payload: Bytes, key: Key) -> SeqNumber {
+    fn keep(&mut self, at: Time, payload: Bytes, part: Part, key: Key) -> SeqNumber {
         self.pacing.input(at, payload.len());
-        self.message = next_message(self.message);
+        self.message = part.message;
         self.bytes += payload.len();
         let sequence = self.first.plus(self.slots.len() as u32);
         self.slots.push_back(Slot {
             payload,
+            part,
             origin: at,
             again: Time::ZERO,
             timestamp: self.clock.timestamp(at),
-            message: self.message,
             key,
             wanted: false,
         });
@@ -460,11 +526,11 @@ impl Sender {
         let sequence = self.first.plus(place as u32);
         let header = DataHeader {
             sequence,
-            position: Position::Solo,
-            in_order: false,
+            position: slot.part.position,
+            in_order: slot.part.in_order,
             key: slot.key,
             retransmitted,
-            message: slot.message,
+            message: slot.part.message,
             timestamp: slot.timestamp,
             destination: self.peer,
         };

@@ -19,6 +19,7 @@ use crate::srt::seq::{SeqNumber, SocketClock};
 mod drift;
 mod hostile;
 mod libsrt;
+mod messages;
 mod model;
 
 const CONFIG_FIRST: SeqNumber = SeqNumber::MAX.minus(300);

@@ -216,8 +216,8 @@ impl Client {
 
     pub(super) fn rows(&self) -> Vec<StreamRow> {
         let playing = self.playing.iter();
-        let rows = playing.map(|playing| StreamRow::new(playing.row(self.url.to_string())));
-        rows.collect()
+        let rows = playing.filter_map(|playing| playing.row(self.url.to_string()));
+        rows.map(StreamRow::new).collect()
     }
 
     /// Where it goes from and to, for details of failures.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Run, Time};
 
+use super::counting::Counting;
 use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
@@ -33,6 +34,8 @@ pub(super) struct Playing {
     decryptor: Option<Decryptor>,
     order: InOrder,
     checker: Box<Checker>,
+    /// Of messages: then nothing is checked.
+    counting: Option<Box<Counting>>,
     /// What goes before each packet on the wire.
     overhead: usize,
     wire_bytes: u64,
@@ -73,6 +76,7 @@ impl Playing {
                 before: None,
                 wall_clock,
             })),
+            counting: None,
             // RFC 791, 3.1, or RFC 8200, 3; RFC 768.
             overhead: HEADER + 8 + if over_ipv6 { 40 } else { 20 },
             wire_bytes: 0,
@@ -82,6 +86,12 @@ impl Playing {
             reply: Vec::new(),
             began: false,
         }
+    }
+
+    /// Takes what comes for messages, and counts these.
+    pub(super) fn counting_messages(mut self) -> Playing {
+        self.counting = Some(Box::default());
+        self
     }
 
     /// Takes a data packet in. The hot path.
@@ -120,6 +130,10 @@ impl Playing {
                 }
             },
         };
+        if let Some(counting) = &mut self.counting {
+            let given_up = self.receiver.acknowledged();
+            return counting.packet(header, payload.len(), at, given_up, recorder);
+        }
         let checker = &mut self.checker;
         let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
         self.order.put(header.sequence, at, payload, &mut check);
@@ -157,10 +171,14 @@ impl Playing {
 
     /// Hands on what waits no more, and counts.
     pub(super) fn settle(&mut self, now: Time, recorder: &mut Recorder) {
-        let checker = &mut self.checker;
-        let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
         let given_up = self.receiver.acknowledged();
-        self.order.give_up(given_up, now, &mut check);
+        if let Some(counting) = &mut self.counting {
+            counting.settle(now, given_up, recorder);
+        } else {
+            let checker = &mut self.checker;
+            let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
+            self.order.give_up(given_up, now, &mut check);
+        }
         self.count(recorder);
     }
 
@@ -229,24 +247,33 @@ impl Playing {
 
     /// When the first packet of media came; said once.
     pub(super) fn begins(&mut self) -> Option<Time> {
-        let first = self.checker.first_arrival().filter(|_| !self.began)?;
+        let first = self.first_arrival().filter(|_| !self.began)?;
         self.began = true;
         Some(first)
     }
 
     /// When media came first, where it did.
     pub(super) fn first_arrival(&self) -> Option<Time> {
-        self.checker.first_arrival()
+        match &self.counting {
+            Some(counting) => counting.first_arrival(),
+            None => self.checker.first_arrival(),
+        }
     }
 
     /// When media came last.
     pub(super) fn last_arrival(&self) -> Option<Time> {
-        self.checker.last_arrival()
+        match &self.counting {
+            Some(counting) => counting.last_arrival(),
+            None => self.checker.last_arrival(),
+        }
     }
 
     /// The longest time without media so far.
     pub(super) fn longest_gap(&self) -> Duration {
-        self.checker.longest_gap()
+        match &self.counting {
+            Some(counting) => counting.longest_gap(),
+            None => self.checker.longest_gap(),
+        }
     }
 
     /// What is said where what came is no transport stream.
@@ -275,9 +302,10 @@ impl Playing {
         self.checker.finish(recorder);
     }
 
-    /// The row of its stream, where any of it came.
-    pub(super) fn row(&self, url: String) -> StreamSummary {
-        StreamSummary::of_transport_stream(url, self.wire_bytes, &self.checker)
+    /// The row of its stream; messages are none.
+    pub(super) fn row(&self, url: String) -> Option<StreamSummary> {
+        let is_stream = self.counting.is_none();
+        is_stream.then(|| StreamSummary::of_transport_stream(url, self.wire_bytes, &self.checker))
     }
 }
 

@@ -37,8 +37,8 @@ pub enum Failure {
     /// What the peer said is malformed.
     #[error("malformed handshake: {0}")]
     Malformed(#[from] HandshakeError),
-    /// The peer's congestion control is not that of live media.
-    #[error("the peer's congestion control is not `live`")]
+    /// The peer's congestion control is another one: it carries files, or live media.
+    #[error("the peer's congestion control is not this side's: one is `live`, the other `file`")]
     Congestion,
     /// The peer carries a stream of bytes, not messages.
     #[error("the peer is in stream mode")]

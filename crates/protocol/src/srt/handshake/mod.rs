@@ -18,4 +18,4 @@ pub use failure::Failure;
 pub use listener::{Heard, Listener, ListenerConfig, Request, Responder};
 pub use negotiated::{Negotiated, Security};
 pub use rendezvous::Rendezvous;
-pub use settings::Settings;
+pub use settings::{Settings, Transmission};

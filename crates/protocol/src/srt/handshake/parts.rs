@@ -7,7 +7,7 @@ use measure::Time;
 
 use super::failure::Failure;
 use super::negotiated::{Negotiated, Security};
-use super::settings::Settings;
+use super::settings::{LIVE, Settings};
 use crate::srt::codec::handshake::{
     Extension, Flags, HAS_CONFIG, HAS_HS, HAS_KM, Handshake, HandshakeError, HsMessage, Kind,
     KmState, VERSION_5, write_extension, write_text,
@@ -20,9 +20,6 @@ use crate::srt::seq::SocketClock;
 
 /// How long after a handshake that was not answered the next one follows (libsrt).
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
-
-/// The only congestion control of live media.
-const LIVE: &str = "live";
 
 /// A handshake with its extensions, which keeps nothing of the datagram.
 #[derive(Clone, Debug)]
@@ -126,7 +123,8 @@ impl Said {
         if hs.flags.has(Flags::STREAM) != settings.flags.has(Flags::STREAM) {
             return Err(Failure::MessageApi);
         }
-        if self.congestion.as_deref().is_some_and(|name| name != LIVE) {
+        let congestion = self.congestion.as_deref().unwrap_or(LIVE);
+        if congestion != settings.transmission.congestion() {
             return Err(Failure::Congestion);
         }
         if self.filter.is_some() {
@@ -229,7 +227,7 @@ pub(super) fn request(
     if offer.is_some() {
         extension |= HAS_KM;
     }
-    if stream_id.is_some() {
+    if stream_id.is_some() || has_congestion(settings) {
         extension |= HAS_CONFIG;
     }
     let mut cif = Vec::new();
@@ -246,7 +244,20 @@ pub(super) fn request(
     if let Some(id) = stream_id {
         write_text(Extension::STREAM_ID, id.as_str(), &mut cif);
     }
+    write_congestion(settings, &mut cif);
     cif
+}
+
+/// Whether its congestion control has to be named.
+fn has_congestion(settings: &Settings) -> bool {
+    settings.transmission.congestion() != LIVE
+}
+
+fn write_congestion(settings: &Settings, cif: &mut Vec<u8>) {
+    if has_congestion(settings) {
+        let name = settings.transmission.congestion();
+        write_text(Extension::CONGESTION, name, cif);
+    }
 }
 
 /// Appends a handshake as a datagram.
@@ -304,8 +315,15 @@ pub(super) fn respond(
     }
 
     let mut cif = Vec::new();
+    let mut extension = HAS_HS;
+    if km_response.is_some() {
+        extension |= HAS_KM;
+    }
+    if has_congestion(settings) {
+        extension |= HAS_CONFIG;
+    }
     Handshake {
-        extension: HAS_HS | if km_response.is_some() { HAS_KM } else { 0 },
+        extension,
         mtu: negotiated.mtu,
         ..fixed(settings, Kind::Conclusion, cookie)
     }
@@ -326,6 +344,7 @@ pub(super) fn respond(
     if let Some(message) = km_response {
         write_extension(Extension::KM_RESPONSE, &message, &mut cif);
     }
+    write_congestion(settings, &mut cif);
     Ok((negotiated, cif))
 }
 

@@ -7,6 +7,29 @@ use crate::srt::codec::handshake::Flags;
 use crate::srt::crypto::Secret;
 use crate::srt::seq::{SeqNumber, SocketClock};
 
+/// What is carried (`SRTO_TRANSTYPE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transmission {
+    /// Live media.
+    #[default]
+    Live,
+    /// Messages, all of which are to come (`SRTT_FILE` with `SRTO_MESSAGEAPI`).
+    Messages,
+}
+
+impl Transmission {
+    /// The name of its congestion control. Both sides must have the same.
+    pub(super) fn congestion(self) -> &'static str {
+        match self {
+            Transmission::Live => LIVE,
+            Transmission::Messages => "file",
+        }
+    }
+}
+
+/// The congestion control of live media, which is what nothing said means.
+pub(super) const LIVE: &str = "live";
+
 /// What one side brings in.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -31,6 +54,8 @@ pub struct Settings {
     pub minimum_version: u32,
     /// What it can. Default: [`Flags::LIVE`].
     pub flags: Flags,
+    /// What is carried. Default: live media.
+    pub transmission: Transmission,
     /// The address of the peer.
     pub peer_ip: IpAddr,
     /// What encrypts. Default: nothing.
@@ -44,6 +69,16 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The same for messages.
+    #[must_use]
+    pub fn messages(self) -> Settings {
+        Settings {
+            flags: Flags::MESSAGES,
+            transmission: Transmission::Messages,
+            ..self
+        }
+    }
+
     /// Those of live media, with all defaults.
     pub fn live(
         socket_id: u32,
@@ -63,6 +98,7 @@ impl Settings {
             version: 0x0001_0505,
             minimum_version: 0x0001_0300,
             flags: Flags::LIVE,
+            transmission: Transmission::Live,
             peer_ip,
             secret: None,
             enforced_encryption: true,

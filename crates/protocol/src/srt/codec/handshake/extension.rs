@@ -37,6 +37,9 @@ impl Flags {
             | Flags::REXMITFLG.0,
     );
 
+    /// Those of messages, which are never too late and come whole.
+    pub const MESSAGES: Flags = Flags(Flags::CRYPT.0 | Flags::PERIODICNAK.0 | Flags::REXMITFLG.0);
+
     /// Whether all of these are set.
     pub const fn has(self, others: Flags) -> bool {
         self.0 & others.0 == others.0

@@ -232,6 +232,23 @@ fn versions_and_modes_that_do_not_fit_are_told() {
     assert_eq!(ended.unwrap_err(), Failure::Rejected(Rejection::MESSAGEAPI));
 }
 
+#[test]
+fn messages_are_agreed_on_where_both_sides_want_them() {
+    let network = || Network::new(1, 0.0, 0.0);
+    let both = [settings(1, 1).messages(), settings(2, 2).messages()];
+    let (ended, accepted) = run(both[0].clone(), &both[1], &mut network());
+    for side in [ended, accepted.unwrap()] {
+        let negotiated = side.unwrap();
+        assert!(!negotiated.tsbpd_receiving && !negotiated.tsbpd_sending);
+    }
+    let [messages, other] = both;
+    for (ours, theirs) in [(messages, settings(2, 2)), (settings(1, 1), other)] {
+        let (ended, accepted) = run(ours, &theirs, &mut network());
+        assert_eq!(ended.unwrap_err(), Failure::Rejected(Rejection::CONGESTION));
+        assert_eq!(accepted.unwrap().unwrap_err(), Failure::Congestion);
+    }
+}
+
 /// The caller's datagrams, up to the conclusion.
 fn conclusion(listener: &Listener, now: Time) -> Vec<u8> {
     let mut caller = Caller::new(settings(1, 1), None, now);

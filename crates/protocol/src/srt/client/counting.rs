@@ -1,0 +1,81 @@
+//! What a client does with messages that are no transport stream: it counts them.
+
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use crate::media::shared::Arrivals;
+use crate::srt::codec::packet::DataHeader;
+use crate::srt::messages::{Messages, Outcome};
+use crate::srt::metrics as m;
+use crate::srt::seq::SeqNumber;
+
+/// The messages of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    messages: Messages,
+    first: Option<Time>,
+    arrivals: Arrivals,
+}
+
+impl Counting {
+    /// Takes a packet in that came for the first time; everything before `acknowledged` has come,
+    /// or was given up.
+    pub(super) fn packet(
+        &mut self,
+        header: &DataHeader,
+        length: usize,
+        at: Time,
+        acknowledged: SeqNumber,
+        recorder: &mut Recorder,
+    ) {
+        match self.first {
+            None => {
+                self.first = Some(at);
+                self.arrivals.begin(at);
+            }
+            Some(_) => self.arrivals.packet(at),
+        }
+        let told = &mut |outcome| count(outcome, recorder);
+        self.messages.packet(header, length, at, acknowledged, told);
+    }
+
+    /// Everything before `acknowledged` has come, or was given up.
+    pub(super) fn settle(&mut self, now: Time, acknowledged: SeqNumber, recorder: &mut Recorder) {
+        let told = &mut |outcome| count(outcome, recorder);
+        self.messages.settle(now, acknowledged, told);
+    }
+
+    /// When the first packet came.
+    pub(super) fn first_arrival(&self) -> Option<Time> {
+        self.first
+    }
+
+    /// When the last one came.
+    pub(super) fn last_arrival(&self) -> Option<Time> {
+        self.first.map(|_| self.arrivals.last())
+    }
+
+    /// The longest time without any.
+    pub(super) fn longest_gap(&self) -> Duration {
+        self.arrivals.longest_gap()
+    }
+}
+
+fn count(outcome: Outcome, recorder: &mut Recorder) {
+    match outcome {
+        Outcome::Whole(message) => {
+            recorder.add(m::MESSAGES_EXPECTED, 1);
+            recorder.add(m::MESSAGES_WHOLE, 1);
+            recorder.add(m::MESSAGE_BYTES, message.bytes);
+            recorder.add(m::MESSAGES_EARLY, u64::from(message.is_early));
+            recorder.record(m::MESSAGE_TIME, message.took.as_nanos() as u64);
+        }
+        Outcome::Incomplete => {
+            recorder.add(m::MESSAGES_EXPECTED, 1);
+            recorder.add(m::MESSAGES_INCOMPLETE, 1);
+        }
+        Outcome::Missing(messages) => recorder.add(m::MESSAGES_EXPECTED, messages.into()),
+        Outcome::Contradiction => recorder.add(m::MESSAGE_CONTRADICTIONS, 1),
+    }
+}

@@ -1,0 +1,220 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::srt::codec::packet::Key;
+
+const FIRST: SeqNumber = SeqNumber::MAX;
+
+fn at(millis: u64) -> Time {
+    Time::from_start(Duration::from_millis(millis))
+}
+
+/// The packets of messages of so many packets each.
+fn packets(sizes: &[u32], in_order: bool) -> Vec<DataHeader> {
+    let mut all: Vec<DataHeader> = Vec::new();
+    for (message, &size) in sizes.iter().enumerate() {
+        for place in 0..size {
+            all.push(DataHeader {
+                sequence: FIRST.plus(all.len() as u32),
+                position: match (place, size - 1 - place) {
+                    (0, 0) => Position::Solo,
+                    (0, _) => Position::First,
+                    (_, 0) => Position::Last,
+                    _ => Position::Middle,
+                },
+                in_order,
+                key: Key::None,
+                retransmitted: false,
+                // Around the end.
+                message: (MESSAGE_MAX - 1 + message as u32) & MESSAGE_MAX,
+                timestamp: 0,
+                destination: 1,
+            });
+        }
+    }
+    all
+}
+
+/// The packet behind those that have come, of these, without a gap.
+fn acknowledged(came: &[bool]) -> SeqNumber {
+    let gap = came.iter().position(|came| !came);
+    FIRST.plus(gap.unwrap_or(came.len()) as u32)
+}
+
+fn hear(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<Outcome> {
+    let all = packets(sizes, in_order);
+    let (mut came, mut heard) = (vec![false; all.len()], Vec::new());
+    let mut messages = Messages::default();
+    for (millis, &place) in order.iter().enumerate() {
+        came[place] = true;
+        let behind = acknowledged(&came);
+        messages.packet(
+            &all[place],
+            100,
+            at(millis as u64),
+            behind,
+            &mut |outcome| {
+                heard.push(outcome);
+            },
+        );
+    }
+    heard
+}
+
+fn whole(bytes: u64, millis: u64, is_early: bool) -> Outcome {
+    Outcome::Whole(Message {
+        bytes,
+        took: Duration::from_millis(millis),
+        is_early,
+    })
+}
+
+#[test]
+fn a_message_is_whole_with_its_last_packet_and_waits_for_those_before_it() {
+    let order = [2, 3, 4, 0, 1, 5];
+    let expected = [
+        whole(200, 1, false),
+        whole(300, 4, false),
+        whole(100, 0, false),
+    ];
+    assert_eq!(hear(&[2, 3, 1], true, &order), expected);
+}
+
+#[test]
+fn one_that_need_not_be_in_order_does_not_wait() {
+    let order = [2, 3, 4, 0, 1, 5];
+    let expected = [
+        whole(300, 2, true),
+        whole(200, 1, false),
+        whole(100, 0, false),
+    ];
+    assert_eq!(hear(&[2, 3, 1], false, &order), expected);
+}
+
+#[test]
+fn what_is_given_up_leaves_messages_incomplete_or_missing() {
+    for in_order in [false, true] {
+        let all = packets(&[3, 1, 1, 3, 2], in_order);
+        let mut messages = Messages::default();
+        let mut heard = Vec::new();
+        // The end of the first, all of the two behind it, and the beginning of the fourth.
+        for place in [0, 1, 6, 7, 8, 9] {
+            let (header, behind) = (&all[place], FIRST.plus(2.min(place as u32 + 1)));
+            messages.packet(header, 1, at(0), behind, &mut |told| heard.push(told));
+        }
+        let early = if in_order { 0 } else { 1 };
+        assert_eq!(heard.len(), early, "{heard:?}");
+        messages.settle(at(9), FIRST.plus(10), &mut |told| heard.push(told));
+        let incomplete = heard.iter().filter(|told| **told == Outcome::Incomplete);
+        assert_eq!(incomplete.count(), 2);
+        assert!(heard.contains(&Outcome::Missing(2)), "{heard:?}");
+        let wholes = heard
+            .iter()
+            .filter(|told| matches!(told, Outcome::Whole(_)));
+        assert_eq!(wholes.count(), 1);
+        assert_eq!(messages.open(), 0);
+    }
+}
+
+#[test]
+fn packets_that_contradict_each_other_are_passed_over() {
+    let all = packets(&[4], true);
+    let changed = |place: usize, position| DataHeader {
+        position,
+        ..all[place]
+    };
+    for wrong in [
+        // Two first ones, two last ones, one behind the last, and one of another kind.
+        changed(1, Position::First),
+        changed(2, Position::Last),
+        changed(2, Position::Solo),
+        DataHeader {
+            sequence: FIRST.plus(9),
+            ..changed(3, Position::Middle)
+        },
+        DataHeader {
+            in_order: false,
+            ..all[1]
+        },
+    ] {
+        let mut messages = Messages::default();
+        let mut heard = Vec::new();
+        for header in [&all[0], &all[3], &wrong, &all[1], &all[2]] {
+            messages.packet(header, 1, at(0), FIRST, &mut |told| heard.push(told));
+        }
+        let expected = [Outcome::Contradiction, whole(4, 0, false)];
+        assert_eq!(heard, expected, "{wrong:?}");
+    }
+}
+
+#[test]
+fn who_begins_message_after_message_makes_nothing_grow() {
+    let mut messages = Messages::default();
+    let mut incomplete = 0;
+    let header = packets(&[2], true)[0];
+    for number in 0..5000 {
+        let header = DataHeader {
+            message: number,
+            sequence: FIRST.plus(2 * number),
+            ..header
+        };
+        messages.packet(&header, 1, at(0), FIRST, &mut |told| {
+            incomplete += usize::from(told == Outcome::Incomplete);
+        });
+        assert!(messages.open() <= OPEN_MAX);
+    }
+    assert_eq!(incomplete, 5000 - OPEN_MAX);
+}
+
+proptest! {
+    #[test]
+    fn in_whatever_order_packets_come_each_message_is_whole_once(
+        sizes in prop::collection::vec(1u32..6, 1..12),
+        in_order: bool,
+        seed: u64,
+    ) {
+        let count: u32 = sizes.iter().sum();
+        let mut order: Vec<usize> = (0..count as usize).collect();
+        let mut state = seed | 1;
+        for place in (1..order.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            order.swap(place, (state >> 33) as usize % (place + 1));
+        }
+        let heard = hear(&sizes, in_order, &order);
+        let bytes = |outcome: &Outcome| match outcome {
+            Outcome::Whole(message) => Some(message.bytes),
+            _ => None,
+        };
+        let mut came: Vec<u64> = heard.iter().filter_map(bytes).collect();
+        prop_assert_eq!(came.len(), heard.len());
+        let mut sent: Vec<u64> = sizes.iter().map(|size| u64::from(*size) * 100).collect();
+        if !in_order {
+            came.sort_unstable();
+            sent.sort_unstable();
+        }
+        prop_assert_eq!(came, sent);
+    }
+
+    #[test]
+    fn whatever_comes_is_bounded_and_no_panic(
+        headers in prop::collection::vec((0u32..40, 0u32..12, 0u8..4, any::<bool>()), 0..200),
+    ) {
+        let mut messages = Messages::default();
+        let mut settled = FIRST;
+        for (sequence, message, position, in_order) in headers {
+            let header = DataHeader {
+                sequence: FIRST.plus(sequence),
+                message,
+                position: [Position::Middle, Position::Last, Position::First, Position::Solo]
+                    [usize::from(position)],
+                in_order,
+                ..packets(&[1], true)[0]
+            };
+            if settled.is_before(header.sequence) {
+                settled = header.sequence;
+            }
+            messages.packet(&header, 7, at(1), settled, &mut |_| {});
+            prop_assert!(messages.open() <= 12);
+        }
+    }
+}

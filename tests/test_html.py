@@ -527,6 +527,46 @@ class Page(unittest.TestCase):
         self.assertGreaterEqual(self.run_in("shown.charts.views.length"), 7)
         self.nothing_is_complained_of()
 
+    def test_a_run_under_way_is_shown_live(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        demo = [PROGRAM, "demo", "-c", "5", "-d", "10s", f"--dashboard={port}", "-q", "--no-run-file"]
+        run = subprocess.Popen(demo, cwd=self.folder, stdout=subprocess.DEVNULL)
+        try:
+            until = time.monotonic() + 20
+            while time.monotonic() < until:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+            self.browser.size(1280, 900)
+            self.browser.scheme(False)
+            self.browser.events.clear()
+            self.browser.call("Page.navigate", {"url": f"http://127.0.0.1:{port}/"})
+            self.browser.wait("!!document.querySelector('header.running')")
+            self.browser.wait("shown.run.course.times.length >= 3")
+            drawn = "shown.charts.views[0].plot.data[0].length"
+            before = self.run_in(drawn)
+            self.browser.wait(f"{drawn} > {before}")
+            # What is looked at stays as it is: an opened part, and the zoom.
+            self.run_in("document.querySelector('section:last-of-type details').open = true")
+            self.run_in("shown.charts.zoom(1, 2)")
+            before = self.run_in("shown.run.course.times.length")
+            self.browser.wait(f"shown.run.course.times.length > {before}")
+            self.assertTrue(
+                self.run_in("document.querySelector('section:last-of-type details').open")
+            )
+            self.assertEqual(self.run_in("shown.charts.range.join()"), "1,2")
+            self.browser.wait("!document.querySelector('header.running')")
+            self.assertIn("PASS", self.run_in("document.querySelector('header').innerText"))
+            own = f"http://127.0.0.1:{port}/"
+            complaints = self.browser.complaints()
+            strange = [one for one in complaints if not str(one).startswith(own)]
+            self.assertEqual(strange, [])
+            self.assertEqual(run.wait(30), 0)
+        finally:
+            run.kill()
+            run.wait()
+
     def test_a_day_is_small_and_opens_at_once(self):
         day(self.folder)
         size = (self.folder / "day.html").stat().st_size

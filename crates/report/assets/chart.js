@@ -50,6 +50,26 @@ class Charts {
     document.body.classList.toggle("zoomed", !this.isWhole());
   }
 
+  // What tells whether charts of a run that goes on are those that are drawn.
+  static form(course) {
+    return JSON.stringify(course.charts.map((chart) => [chart.subject, chart.title, chart.lines.map((line) => line.label)]));
+  }
+
+  // Draws what a run that goes on has come to; false where it has other charts than before.
+  refresh(run) {
+    if (Charts.form(run.course) !== Charts.form(this.course)) return false;
+    const whole = this.isWhole();
+    this.run = run;
+    this.course = run.course;
+    this.times = run.course.times;
+    this.marks = run.events.filter((event) => event.marked);
+    if (whole) this.range = [0, Math.max(run.course.end, 1e-3)];
+    this.zooming = true;
+    this.views.forEach((view, at) => view.refresh(run.course.charts[at]));
+    this.zooming = false;
+    return true;
+  }
+
   isWhole() {
     return this.range[0] <= 0 && this.range[1] >= this.course.end;
   }
@@ -138,13 +158,39 @@ class View {
     return `Chart over time, ${this.chart.title}: ${[...parts, ...limits].join("; ")}. A table follows.`;
   }
 
+  shown() {
+    return this.chart.lines.filter((line) => !this.heat || line.label !== "p95");
+  }
+
+  data() {
+    const positive = (values) => (this.isLog ? values.map((value) => (value > 0 ? value : null)) : values);
+    return [this.all.times, ...this.shown().map((line) => positive(line.values))];
+  }
+
+  // The chart of a run that goes on, with what has come since.
+  refresh(chart) {
+    const wasLog = this.isLog;
+    this.chart = chart;
+    this.isLog = chart.bands && this.spread() > 30;
+    this.place.setAttribute("aria-label", this.inWords());
+    if (!this.plot) return;
+    if (wasLog !== this.isLog) {
+      this.draw();
+      return;
+    }
+    const [min, max] = this.all.range;
+    this.plot.batch(() => {
+      this.plot.setData(this.data(), false);
+      this.plot.setScale("x", { min, max });
+    });
+  }
+
   draw() {
     if (this.plot !== null) this.plot.destroy();
     const palette = [1, 2, 3, 4, 5, 6].map((number) => colour(`line-${number}`));
     const { chart, all } = this;
-    const shown = chart.lines.filter((line) => !this.heat || line.label !== "p95");
-    const positive = (values) => (this.isLog ? values.map((value) => (value > 0 ? value : null)) : values);
-    const data = [all.times, ...shown.map((line) => positive(line.values))];
+    const shown = this.shown();
+    const data = this.data();
     const series = shown.map((line, at) => this.series(line, at, palette));
     const text = colour("soft");
     const axis = { stroke: text, grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid") },
@@ -198,7 +244,7 @@ class View {
       width: planned ? 1.5 : 1.75,
       dash: planned ? [3, 3] : DASHES[this.chart.bands ? 0 : at % DASHES.length],
       spanGaps: false,
-      points: { show: true, size: 5, filter: () => alone(line.values) },
+      points: { show: true, size: 5, filter: (u, index) => alone(u.data[index]) },
       value: (u, value) => (value === undefined || u.cursor.idx === null ? "" : figure(this.chart.unit, value)),
     };
   }

@@ -24,8 +24,40 @@ function show() {
   const word = of && data.series ? (VERDICTS[of.run.verdict.result] || VERDICTS.stopped)[1] : null;
   document.title = word ? `${word}: ${data.series.rows[of.at].values.join(", ")}, ${data.series.name}` : TITLE;
   empty(root);
-  root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${data.series ? "run files" : "the run file"} alone.`));
+  root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${data.series ? "run files" : "the run file"} alone.`),
+    ...(data.live ? [el("p", { class: "stale-note", role: "status" }, "Nothing has come for a while: the run is over, or cannot be reached.")] : []));
   document.body.append(tip);
+}
+
+// A run that goes on: whoever serves this page says what it has come to, once a second.
+function listen() {
+  const note = (text) => el("p", { class: "note" }, text);
+  let last = null;
+  root.append(note("Waiting for the run to begin."));
+  const source = new EventSource(`events${location.search}`);
+  source.addEventListener("definitions", (event) => {
+    data.definitions = JSON.parse(event.data);
+    last = null;
+  });
+  source.addEventListener("run", (event) => {
+    const run = JSON.parse(event.data);
+    document.body.classList.remove("stale");
+    data.runs = [run];
+    if (last === null || !shown.refresh(run)) {
+      const range = last === null || shown.charts.isWhole() ? null : shown.charts.range;
+      const { scrollX, scrollY } = window;
+      show();
+      window.scrollTo(scrollX, scrollY);
+      if (range) shown.charts.zoom(...range);
+    }
+    last = run;
+    document.title = `${(VERDICTS[run.verdict.result] || VERDICTS.stopped)[1]}: ${run.name}`;
+  });
+  source.addEventListener("error", () => {
+    // Nobody serves it any more once the run is over.
+    if (last && last.verdict.result !== "running") source.close();
+    else document.body.classList.add("stale");
+  });
 }
 
 // Colours are read when a chart is drawn, so each is drawn again when they change.
@@ -50,4 +82,5 @@ window.addEventListener("hashchange", () => {
   root.focus({ preventScroll: true });
 });
 
-show();
+if (data.live) listen();
+else show();

@@ -5,7 +5,10 @@ const VERDICTS = {
   fail: ["✗", "FAIL"],
   invalid: ["!", "INVALID"],
   stopped: ["■", "STOPPED"],
+  running: ["▶", "RUNNING"],
 };
+
+const PARTS = ["verdict", "thresholds", "figures", "course", "clients", "events", "about"];
 
 class RunPage {
   constructor(run, definitions) {
@@ -16,9 +19,31 @@ class RunPage {
   }
 
   make() {
-    return [this.verdict(), this.thresholds(), this.figures(), this.course(), clientsSection(this.run.clients),
-      this.events(), this.about()]
-      .filter(Boolean);
+    this.parts = PARTS.map((name) => this.part(name));
+    return this.parts;
+  }
+
+  part(name) {
+    const made = name === "clients" ? clientsSection(this.run.clients) : this[name]();
+    return made || el("div", { hidden: true });
+  }
+
+  // Shows what a run that goes on has come to; false where it has other charts than before.
+  refresh(run) {
+    if (!this.charts.refresh(run)) return false;
+    this.run = run;
+    PARTS.forEach((name, at) => {
+      if (name === "course") return;
+      const old = this.parts[at];
+      const open = [...old.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
+      const fresh = this.part(name);
+      for (const one of fresh.querySelectorAll("summary")) {
+        if (open.includes(one.textContent)) one.parentElement.open = true;
+      }
+      old.replaceWith(fresh);
+      this.parts[at] = fresh;
+    });
+    return true;
   }
 
   section(title, ...parts) {

@@ -8,7 +8,8 @@ use measure::link::{DOWNLINK, UPLINK};
 use measure::server::ServerLog;
 use measure::totals::seconds_until;
 use measure::{
-    Catalogue, Meaning, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict, VerdictResult,
+    Catalogue, Finding, Meaning, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict,
+    VerdictResult,
 };
 use runfile::{ClientOutcome, Reader, Subject};
 
@@ -58,10 +59,12 @@ struct Whole {
 }
 
 /// Adds up what the windows say.
-struct Sums {
+pub(crate) struct Sums {
     totals: BTreeMap<String, Totals>,
     whole: BTreeMap<String, Whole>,
     evidence: Evidence,
+    /// When the run was told to stop: what came later is in no rate.
+    stopped_at: Time,
     duration: f64,
     /// How long it took from the stop to the last window's end, in seconds.
     closing: f64,
@@ -71,78 +74,93 @@ struct Sums {
 
 impl Sums {
     fn of(reader: &Reader) -> Result<Sums, ReportError> {
+        let mut sums = Sums::new(reader);
+        let stopped_at: Option<f64> = noted(reader, "stopped_at")?;
+        sums.stopped_at = stopped_at
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .map_or(Time::NEVER, Time::from_start);
+        for row in reader.windows() {
+            sums.window(reader, &row?);
+        }
+        Ok(sums)
+    }
+
+    /// Those of a run that goes on and of which nothing has been read yet.
+    pub(crate) fn new(reader: &Reader) -> Sums {
         let subjects = reader.subjects().iter();
-        let mut sums = Sums {
+        Sums {
             totals: subjects
                 .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
                 .collect(),
             whole: BTreeMap::new(),
             evidence: Evidence::default(),
+            stopped_at: Time::NEVER,
             duration: 0.0,
             closing: 0.0,
             measured: 0.0,
-        };
-        let warm_up = reader.header().warm_up_windows();
-        let stopped_at: Option<f64> = noted(reader, "stopped_at")?;
-        let stopped_at = stopped_at
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .map_or(Time::NEVER, Time::from_start);
-        for row in reader.windows() {
-            let row = row?;
-            // What the server gave back after the run is a window of no length.
-            if row.seconds > 0.0 {
-                let end = row.start.as_secs_f64() + row.seconds;
-                sums.duration = end.min(stopped_at.as_secs_f64());
-                sums.closing = end - sums.duration;
-                sums.evidence.window(row.start.as_secs_f64());
+        }
+    }
+
+    /// The figures of each subject so far, its warm-up left out.
+    pub(crate) fn totals(&self) -> &BTreeMap<String, Totals> {
+        &self.totals
+    }
+
+    /// Takes a window in.
+    pub(crate) fn window(&mut self, reader: &Reader, row: &runfile::WindowRow) {
+        let is_counted = row.index >= reader.header().warm_up_windows();
+        // What the server gave back after the run is a window of no length.
+        if row.seconds > 0.0 {
+            let end = row.start.as_secs_f64() + row.seconds;
+            self.duration = end.min(self.stopped_at.as_secs_f64());
+            self.closing = end - self.duration;
+            self.evidence.window(row.start.as_secs_f64());
+        }
+        if is_counted {
+            let counts = seconds_until(row.start, row.seconds, self.stopped_at);
+            self.measured += counts.unwrap_or(0.0);
+        }
+        for (name, window) in &row.subjects {
+            let Some(totals) = self.totals.get_mut(name) else {
+                continue;
+            };
+            if is_counted {
+                totals.add_until(window, row.start, row.seconds, self.stopped_at);
             }
-            if row.index >= warm_up {
-                let counts = seconds_until(row.start, row.seconds, stopped_at);
-                sums.measured += counts.unwrap_or(0.0);
+            let catalogue = totals.catalogue();
+            let subject = reader.subjects().iter().find(|one| one.name == *name);
+            let whose = match subject {
+                Some(subject) if subject.kind == SERVER => Some(Whose::Server),
+                Some(subject) if subject.kind == TESTER => Some(Whose::Tester),
+                Some(subject) if is_link(subject) => None,
+                _ => Some(Whose::Population),
+            };
+            if let Some(whose) = whose
+                && row.seconds > 0.0
+            {
+                self.evidence.add(whose, catalogue, window, row.seconds);
             }
-            for (name, window) in row.subjects {
-                let Some(totals) = sums.totals.get_mut(&name) else {
-                    continue;
-                };
-                if row.index >= warm_up {
-                    totals.add_until(&window, row.start, row.seconds, stopped_at);
+            let whole = self.whole.entry(name.clone()).or_default();
+            let counter = |name| match catalogue.find(name)?.source {
+                measure::metric::MetricSource::Counter(id) => {
+                    window.counters.get(usize::from(id.0)).copied()
                 }
-                let catalogue = totals.catalogue();
-                let subject = reader.subjects().iter().find(|one| one.name == name);
-                let whose = match subject {
-                    Some(subject) if subject.kind == SERVER => Some(Whose::Server),
-                    Some(subject) if subject.kind == TESTER => Some(Whose::Tester),
-                    Some(subject) if is_link(subject) => None,
-                    _ => Some(Whose::Population),
-                };
-                if let Some(whose) = whose
-                    && row.seconds > 0.0
-                {
-                    sums.evidence.add(whose, catalogue, &window, row.seconds);
-                }
-                let whole = sums.whole.entry(name).or_default();
-                let counter = |name| match catalogue.find(name)?.source {
-                    measure::metric::MetricSource::Counter(id) => {
-                        window.counters.get(usize::from(id.0)).copied()
-                    }
-                    _ => None,
-                };
-                whole.started += counter("started").unwrap_or(0);
-                whole.completed += counter("completed").unwrap_or(0);
-                whole.stopped += counter("stopped").unwrap_or(0);
-                whole.failed += counter("failed").unwrap_or(0);
-                if let Some(measure::metric::MetricSource::Gauge(id, _)) =
-                    catalogue.find("active").map(|metric| metric.source)
-                    && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
-                {
-                    whole.active_max = whole.active_max.max(*active);
-                }
-                for (reason, count) in window.failures {
-                    *whole.failures.entry(reason).or_default() += count;
-                }
+                _ => None,
+            };
+            whole.started += counter("started").unwrap_or(0);
+            whole.completed += counter("completed").unwrap_or(0);
+            whole.stopped += counter("stopped").unwrap_or(0);
+            whole.failed += counter("failed").unwrap_or(0);
+            if let Some(measure::metric::MetricSource::Gauge(id, _)) =
+                catalogue.find("active").map(|metric| metric.source)
+                && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
+            {
+                whole.active_max = whole.active_max.max(*active);
+            }
+            for (reason, count) in &window.failures {
+                *whole.failures.entry(reason.clone()).or_default() += count;
             }
         }
-        Ok(sums)
     }
 
     /// Every metric of a subject. What the file knows nothing of has no figure.
@@ -160,16 +178,28 @@ impl Report {
     /// Reads the report out of a run file, finished or not.
     pub fn from_run(reader: &Reader) -> Result<Report, ReportError> {
         let sums = Sums::of(reader)?;
-        let header = reader.header();
-        let finished = reader.is_finished()?;
         let (verdict, thresholds) = match reader.verdict()? {
             Some((verdict, thresholds)) => (verdict.into(), thresholds),
             None => (cut_off(), Vec::new()),
         };
-        let examples = failure_examples(reader, &sums)?;
+        let health = noted(reader, "health")?;
+        Report::of(reader, &sums, verdict, thresholds, health)
+    }
+
+    /// The report of what was summed up so far, with this verdict.
+    pub(crate) fn of(
+        reader: &Reader,
+        sums: &Sums,
+        verdict: Verdict,
+        thresholds: Vec<ThresholdResult>,
+        health: Vec<Finding>,
+    ) -> Result<Report, ReportError> {
+        let header = reader.header();
+        let finished = reader.is_finished()?;
+        let examples = failure_examples(reader, sums)?;
         let population = |subject: &Subject| Population {
             name: subject.name.clone(),
-            clients: clients(&subject.name, &sums, &examples),
+            clients: clients(&subject.name, sums, &examples),
             where_lost: None,
             metrics: sums.metrics(subject),
             catalogue: subject.catalogue,
@@ -242,7 +272,7 @@ impl Report {
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,
-                health: noted(reader, "health")?,
+                health,
                 workers: noted(reader, "workers")?,
                 where_lost,
                 metrics: tester,
@@ -420,7 +450,7 @@ fn events(reader: &Reader) -> Result<Vec<Event>, ReportError> {
     Ok(events)
 }
 
-fn cut_off() -> Verdict {
+pub(crate) fn cut_off() -> Verdict {
     Verdict {
         result: Outcome::Invalid,
         reasons: vec![

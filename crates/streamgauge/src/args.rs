@@ -100,7 +100,7 @@ pub(crate) enum Command {
     Load(Box<Load>),
     /// Run a scenario file: once, or once for each of the values under its `vary`, with one table
     /// at the end
-    Run(Run),
+    Run(Box<Run>),
     /// Prove on this machine that what is measured is true: against a reference server with known
     /// faults
     Calibrate(Calibrate),
@@ -187,6 +187,18 @@ pub(crate) struct Results {
     /// 127.0.0.1: http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS", value_parser = crate::scrape::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Show the run under way in a browser, at this address, or at this port of 127.0.0.1: the page
+    /// of --html, live [default: 127.0.0.1:9106]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = crate::dashboard::USUAL,
+        value_parser = crate::scrape::address,
+        hide_short_help = true
+    )]
+    pub(crate) dashboard: Option<SocketAddr>,
     /// Begin without asking the server what the media of each URL is (its bit rate, length and
     /// codecs)
     #[arg(long, hide_short_help = true)]

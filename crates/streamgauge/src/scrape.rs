@@ -3,23 +3,19 @@
 //! A thread of its own answers one request after the other; each has two seconds. It reads the run
 //! file as any report does, so it shares nothing with the measurement.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use report::prometheus::{CONTENT_TYPE, Scrape};
 use report::{Reader, ReportError, io_reason};
 
 use crate::exit::Failure;
-
-/// How long a request may take.
-const REQUEST_MAX: Duration = Duration::from_secs(2);
-/// How many bytes of a request are read.
-const HEAD_MAX: usize = 8 << 10;
+use crate::http;
 
 /// Serves the figures of a run until it is dropped.
 pub(crate) struct Scraped {
@@ -95,15 +91,7 @@ impl Shared {
 impl Drop for Scraped {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Release);
-        // It waits for a connection.
-        let mut own = self.address;
-        if own.ip().is_unspecified() {
-            own.set_ip(match own.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        let woken = TcpStream::connect_timeout(&own, REQUEST_MAX).is_ok();
+        let woken = http::wake(self.address);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
@@ -126,21 +114,21 @@ fn serve(listener: &TcpListener, shared: &Shared) {
 }
 
 fn answer(mut stream: TcpStream, shared: &Shared, open: &mut Option<Open>) -> io::Result<()> {
-    let (status, kind, body) = match request(&mut stream)? {
-        Request::Figures => match figures(shared, open) {
+    let (status, kind, body) = match http::head(&mut stream)? {
+        None => plain("400 Bad Request", "this is no request of HTTP/1"),
+        Some(head) if head.method != "GET" => plain("405 Method Not Allowed", "there is only GET"),
+        Some(head) if head.path == "/metrics" => match figures(shared, open) {
             Ok(Some(text)) => ("200 OK", CONTENT_TYPE, text),
             Ok(None) => unavailable("the run has not begun"),
             Err(error) => unavailable(&error.to_string()),
         },
-        Request::Other => plain("404 Not Found", "the figures are at /metrics"),
-        Request::Method => plain("405 Method Not Allowed", "there is only GET"),
-        Request::Malformed => plain("400 Bad Request", "this is no request of HTTP/1"),
+        Some(_) => plain("404 Not Found", "the figures are at /metrics"),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.set_write_timeout(Some(REQUEST_MAX))?;
+    stream.set_write_timeout(Some(http::REQUEST_MAX))?;
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())
 }
@@ -151,46 +139,6 @@ fn plain(status: &'static str, text: &str) -> (&'static str, &'static str, Strin
 
 fn unavailable(text: &str) -> (&'static str, &'static str, String) {
     plain("503 Service Unavailable", text)
-}
-
-enum Request {
-    Figures,
-    Other,
-    Method,
-    Malformed,
-}
-
-/// Reads the head of a request (RFC 9112, 2 and 3).
-fn request(stream: &mut TcpStream) -> io::Result<Request> {
-    let deadline = Instant::now() + REQUEST_MAX;
-    let mut head = Vec::new();
-    loop {
-        let mut fields = [httparse::EMPTY_HEADER; 64];
-        let mut request = httparse::Request::new(&mut fields);
-        match request.parse(&head) {
-            Ok(httparse::Status::Complete(_)) => {
-                let path = request.path.unwrap_or_default();
-                let path = path.split_once('?').map_or(path, |(path, _)| path);
-                return Ok(match (request.method, path) {
-                    (Some("GET"), "/metrics") => Request::Figures,
-                    (Some("GET"), _) => Request::Other,
-                    _ => Request::Method,
-                });
-            }
-            Ok(httparse::Status::Partial) if head.len() < HEAD_MAX => {}
-            _ => return Ok(Request::Malformed),
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let mut room = [0; 1024];
-        match stream.read(&mut room)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => head.extend_from_slice(&room[..count]),
-        }
-    }
 }
 
 /// The figures of the run under way; none where it has not begun to be kept.

@@ -47,6 +47,10 @@ pub(super) struct Course {
     /// an outage are missed when it is over, in another window.
     unmissed: BTreeMap<usize, u64>,
     end: f64,
+    /// What the tester was held against.
+    health: Vec<Finding>,
+    /// When the run was told to stop, in seconds: what came later is in no threshold's count.
+    duration: f64,
 }
 
 /// A stretch in which the tester was past a bound.
@@ -192,13 +196,23 @@ impl Course {
         report: &Report,
         fineness: Fineness,
     ) -> Result<Course, ReportError> {
+        let mut course = Course::new(reader, report, fineness);
+        course.duration = report.run.duration;
+        for row in reader.windows() {
+            course.window(reader, &row?);
+        }
+        Ok(course)
+    }
+
+    /// That of a run that goes on and of which nothing has been read yet.
+    pub(super) fn new(reader: &Reader, report: &Report, fineness: Fineness) -> Course {
         let charts = charts(reader, report);
         let lines = charts.iter().map(|chart| chart.lines.len()).sum();
         let distributions = charts.iter().enumerate();
         let heats = distributions
             .filter(|(_, chart)| chart.distribution().is_some())
             .map(|(at, _)| (at, Heat::new(fineness.columns)));
-        let mut course = Course {
+        Course {
             heats: heats.collect(),
             thinned: Thinned::new(lines, fineness.points),
             charts,
@@ -208,27 +222,17 @@ impl Course {
             since: sinces(reader, report),
             unmissed: BTreeMap::new(),
             end: 0.0,
-        };
-        let warm_up = reader.header().warm_up_windows();
-        let duration = report.run.duration;
-        for row in reader.windows() {
-            let row = row?;
-            if row.seconds <= 0.0 {
-                continue;
-            }
-            course.window(reader, report, &row, warm_up, duration);
+            health: report.tester.health.clone(),
+            duration: f64::INFINITY,
         }
-        Ok(course)
     }
 
-    fn window(
-        &mut self,
-        reader: &Reader,
-        report: &Report,
-        row: &WindowRow,
-        warm_up: u64,
-        duration: f64,
-    ) {
+    /// Takes a window in.
+    pub(super) fn window(&mut self, reader: &Reader, row: &WindowRow) {
+        if row.seconds <= 0.0 {
+            return;
+        }
+        let warm_up = reader.header().warm_up_windows();
         let begins = row.start.as_secs_f64();
         self.end = begins + row.seconds;
         let seen = Seen::new(reader, row, &mut self.unmissed);
@@ -262,22 +266,23 @@ impl Course {
             return;
         }
         if row.seconds >= SHORTEST_WINDOW || row.index == warm_up {
-            self.judge(reader, &report.tester.health, &seen);
+            self.judge(reader, &seen);
         }
         // What is counted while the run ends is in no rate.
-        let counts = begins < duration;
+        let counts = begins < self.duration;
         for since in self.since.iter_mut().filter(|_| counts) {
             since.window(&seen, begins);
         }
     }
 
-    fn judge(&mut self, reader: &Reader, health: &[Finding], seen: &Seen<'_>) {
+    fn judge(&mut self, reader: &Reader, seen: &Seen<'_>) {
         let subjects = reader.subjects();
         let Some(at) = subjects.iter().position(|subject| subject.kind == "tester") else {
             return;
         };
         let catalogue = subjects[at].catalogue;
-        let crossed = health
+        let crossed = self
+            .health
             .iter()
             .filter(|finding| match held(catalogue, finding) {
                 Some((metric, statistic)) => seen

@@ -9,12 +9,14 @@ mod clients;
 mod course;
 mod head;
 mod heat;
+mod live;
 mod page;
 mod run;
 mod series;
 mod spots;
 mod thin;
 
+pub use live::{Live, write_live};
 pub use page::BEGINS;
 pub use run::write;
 pub use series::write_series;

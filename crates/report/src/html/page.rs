@@ -35,6 +35,26 @@ const SCRIPTS: [&str; 8] = [
 ];
 const STYLE: &str = include_str!("../../assets/page.css");
 
+/// What the page may do beside being looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum May {
+    /// Nothing.
+    Nothing,
+    /// Ask whoever it came from for more.
+    AskItsServer,
+}
+
+/// Writes a page that is filled by the server that it comes from.
+pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Result<(), ReportError> {
+    whole(title, title, data, Vec::new(), May::AskItsServer, out)
+}
+
+/// The same with every text of it as it is shown.
+pub(super) fn plain(mut data: Value) -> Value {
+    made_plain(&mut data);
+    data
+}
+
 /// Writes a page with this title, this text for who has no script, and this data. Each of `blocks`
 /// is data that is read only when it is wanted: the name of its element, and what is in it.
 pub(super) fn write(
@@ -42,6 +62,17 @@ pub(super) fn write(
     without_script: &str,
     data: Value,
     blocks: Vec<(String, Value)>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    whole(title, without_script, data, blocks, May::Nothing, out)
+}
+
+fn whole(
+    title: &str,
+    without_script: &str,
+    data: Value,
+    blocks: Vec<(String, Value)>,
+    may: May,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let scripts = format!("\"use strict\";\n{}", SCRIPTS.join("\n"));
@@ -53,9 +84,13 @@ pub(super) fn write(
     };
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'; \
-         require-trusted-types-for 'script'; trusted-types 'none'",
+         require-trusted-types-for 'script'; trusted-types 'none'{}",
         hashes(&sources),
-        hashes(&styles)
+        hashes(&styles),
+        match may {
+            May::Nothing => "",
+            May::AskItsServer => "; connect-src 'self'",
+        }
     );
     write!(
         out,

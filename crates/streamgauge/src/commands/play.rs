@@ -10,6 +10,7 @@ use scenario::Scenario;
 use crate::again;
 use crate::args::{Results, Tracing};
 use crate::console::Console;
+use crate::dashboard::Dashboard;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
 use crate::force::Force;
@@ -39,6 +40,10 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     if let Some(scraped) = &scraped {
         scraped.show(&place.path);
     }
+    let dashboard = dashboard(play.results, console)?;
+    if let Some(dashboard) = &dashboard {
+        dashboard.show(&place.path, play.scenario);
+    }
     let options = engine::Options {
         run_file: place.path.clone(),
         overwrite: place.overwrite,
@@ -55,6 +60,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
+    drop(dashboard);
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
     // From here on a signal would only keep the report from being written, once; twice still ends
@@ -89,6 +95,15 @@ pub(crate) fn scraped(results: &Results, console: Console) -> Result<Option<Scra
         console.say(&format!("metrics for Prometheus at {}", scraped.url()));
     }
     Ok(scraped)
+}
+
+/// What shows runs in a browser, where that was asked for.
+pub(crate) fn dashboard(results: &Results, console: Console) -> Result<Option<Dashboard>, Failure> {
+    let dashboard = results.dashboard.map(Dashboard::start).transpose()?;
+    if let Some(dashboard) = &dashboard {
+        console.say(&format!("dashboard at {}", dashboard.url()));
+    }
+    Ok(dashboard)
 }
 
 fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {

@@ -14,8 +14,9 @@ use scenario::{Scenario, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
-use crate::commands::play::{claimed, scraped};
+use crate::commands::play::{claimed, dashboard, scraped};
 use crate::console::Console;
+use crate::dashboard::Dashboard;
 use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::output::{Form, Outputs};
@@ -58,6 +59,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     )?;
     let outputs = claimed(play.results)?;
     let scraped = scraped(play.results, console)?;
+    let dashboard = dashboard(play.results, console)?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -66,6 +68,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         play,
         console,
         scraped,
+        dashboard,
         control,
         watch,
         index: index(play.series, &first.name),
@@ -97,6 +100,7 @@ struct Course<'a> {
     play: &'a Play<'a>,
     console: Console,
     scraped: Option<Scraped>,
+    dashboard: Option<Dashboard>,
     control: Control,
     watch: Watch,
     index: Index,
@@ -149,6 +153,9 @@ impl Course<'_> {
         };
         if let Some(scraped) = &self.scraped {
             scraped.show(&options.run_file);
+        }
+        if let Some(dashboard) = &self.dashboard {
+            dashboard.show(&options.run_file, &scenario);
         }
         let finished = self.run(&scenario, &options);
         let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));

@@ -5,6 +5,7 @@ mod bad_input;
 mod calibrate;
 mod catalogue;
 mod contest;
+mod dashboard;
 mod demo;
 mod endings;
 mod examples;

@@ -1,0 +1,173 @@
+//! The page of a run that goes on: the frame of it, and what is shown in it, which is kept up to
+//! date from the run file.
+//!
+//! Windows are read once, when they have been written. What else is shown is worked out of sums,
+//! so an update costs what the new windows cost, and the clients that ended.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Verdict as Measured};
+use runfile::Reader;
+use serde_json::{Value, json};
+
+use super::course::{Course, Fineness};
+use super::run::run;
+use super::{clients, head, page};
+use crate::ReportError;
+use crate::human::{count, plural, span};
+use crate::model::Report;
+use crate::source::{Sums, cut_off};
+
+/// How finely a run that goes on is drawn.
+const FINENESS: Fineness = Fineness {
+    points: 1_200,
+    columns: 200,
+};
+
+/// Writes the frame: a page without a run, which asks its server for one and for whatever changes.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn write_live(out: &mut dyn Write) -> Result<(), ReportError> {
+    let data = json!({
+        "page_version": 1,
+        "streamgauge": env!("CARGO_PKG_VERSION"),
+        "definitions": {},
+        "live": true,
+    });
+    let title = "streamgauge: a run under way";
+    page::write_live(title, data, out)
+}
+
+/// A run that goes on.
+pub struct Live {
+    sums: Sums,
+    judge: Judge,
+    health: Health,
+    course: Course,
+    last_window: Option<u64>,
+}
+
+impl Live {
+    /// Of a run of which nothing has been read yet, what is demanded of it, and the bounds within
+    /// which the tester trusts itself.
+    ///
+    /// # Errors
+    /// Where the run file cannot be read. A threshold that cannot be judged is left out.
+    pub fn new(
+        reader: &Reader,
+        thresholds: &[String],
+        bounds: HealthBounds,
+    ) -> Result<Live, ReportError> {
+        let subjects = reader.subjects().iter();
+        let subjects: Vec<(&str, Catalogue)> = subjects
+            .map(|subject| (subject.name.as_str(), subject.catalogue))
+            .collect();
+        let warm_up = reader.header().warm_up_windows();
+        let parsed = thresholds.iter().filter_map(|text| {
+            let threshold = Threshold::parse(text).ok()?;
+            threshold.check(&subjects).ok()?;
+            Some(threshold)
+        });
+        let judge = Judge::new(parsed.collect(), &subjects, warm_up)
+            .or_else(|_| Judge::new(Vec::new(), &subjects, warm_up))
+            .expect("implied thresholds are of the subjects themselves");
+        let health = Health::new(bounds, &subjects, warm_up);
+        let sums = Sums::new(reader);
+        let demanded = judge.finish(sums.totals());
+        let nothing = Report::of(reader, &sums, cut_off(), demanded, health.findings())?;
+        Ok(Live {
+            course: Course::new(reader, &nothing, FINENESS),
+            sums,
+            judge,
+            health,
+            last_window: None,
+        })
+    }
+
+    /// Takes in what has been written since the last time, and says whether that was anything.
+    ///
+    /// # Errors
+    /// Where the run file cannot be read.
+    pub fn update(&mut self, reader: &Reader) -> Result<bool, ReportError> {
+        let before = self.last_window;
+        let rows = match before {
+            None => reader.windows(),
+            Some(last) => reader.windows_after(last),
+        };
+        for row in rows {
+            let row = row?;
+            self.last_window = Some(row.index);
+            self.sums.window(reader, &row);
+            self.judge.window(row.index, row.seconds, &row.subjects);
+            self.health.window(row.index, row.seconds, &row.subjects);
+            self.course.window(reader, &row);
+        }
+        Ok(self.last_window != before)
+    }
+
+    /// What the page shows of it: the run as any page has it. Once it is over, that is what every
+    /// later report shows.
+    ///
+    /// # Errors
+    /// Where the run file cannot be read.
+    pub fn value(&self, reader: &Reader) -> Result<Value, ReportError> {
+        let shown = match reader.is_finished()? {
+            true => run(&Report::from_run(reader)?, reader, FINENESS)?,
+            false => self.so_far(reader)?,
+        };
+        Ok(page::plain(shown))
+    }
+
+    /// The definitions of its metrics, by kind of subject.
+    pub fn definitions(reader: &Reader) -> Value {
+        let mut definitions = BTreeMap::new();
+        head::definitions(reader, &mut definitions);
+        page::plain(json!(definitions))
+    }
+
+    fn so_far(&self, reader: &Reader) -> Result<Value, ReportError> {
+        // What has no data yet is not violated yet.
+        let mut judged = self.judge.finish(self.sums.totals());
+        judged.retain(|threshold| !threshold.no_data);
+        let findings = self.health.findings();
+        let verdict = Measured::decide(&judged, measure::Grounds::default()).into();
+        let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
+        let mut run = head::head(reader, &report, &self.course)?;
+        run["verdict"] = json!({
+            "result": "running",
+            "sentence": sentence(&report),
+            "more": report.verdict.reasons,
+            "meaning": "Thresholds are those of the run so far; it comes to its verdict when it is over.",
+        });
+        run["course"] = self.course.value(reader);
+        run["clients"] = clients::clients(reader, false)?;
+        Ok(run)
+    }
+}
+
+/// How far a run is, and how it does.
+fn sentence(report: &Report) -> String {
+    let time = span(report.run.duration);
+    let time = match report.run.planned {
+        Some(planned) => format!("{time} of {}", span(planned)),
+        None => time,
+    };
+    let broken = report.thresholds.iter().filter(|one| !one.passed).count();
+    let held = report.thresholds.len() - broken;
+    let thresholds = match (held, broken) {
+        (0, 0) => "nothing has been measured yet".to_owned(),
+        (all, 0) => plural(all as f64, "threshold holds", "thresholds hold"),
+        (_, broken) => format!(
+            "{} of {} thresholds not kept so far",
+            count(broken as f64),
+            count((held + broken) as f64)
+        ),
+    };
+    let fit = match report.tester.health.iter().any(|finding| finding.invalid) {
+        true => "the tester is past its bounds",
+        false => "the tester is fit",
+    };
+    format!("{time}: {thresholds}, {fit}.")
+}

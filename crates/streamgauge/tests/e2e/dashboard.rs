@@ -1,0 +1,121 @@
+//! The dashboard of a run: what browsers are told, and whom it answers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, RUN_WITHIN, a_little, folder, free_port, run, streamgauge, wait_for,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Sends a request, and gives the connection.
+fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(SOON)).ok()?;
+    let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    Some(stream)
+}
+
+fn get(port: u16, target: &str, host: &str) -> Option<String> {
+    let mut answer = String::new();
+    let mut stream = ask(port, "GET", target, host)?;
+    stream.read_to_string(&mut answer).ok()?;
+    (!answer.is_empty()).then_some(answer)
+}
+
+/// The runs that a browser is told of, until nobody tells it any more.
+fn told(stream: TcpStream) -> impl Iterator<Item = Value> {
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut is_run = false;
+    lines.filter_map(move |line| {
+        if let Some(name) = line.strip_prefix("event: ") {
+            is_run = name == "run";
+        }
+        let data = line.strip_prefix("data: ").filter(|_| is_run)?;
+        Some(serde_json::from_str(data).expect("it is JSON in one line"))
+    })
+}
+
+#[test]
+fn browser_is_told_of_a_run_until_its_verdict() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let dashboard = format!("--dashboard={port}");
+    let arguments = ["demo", "-c", "5", "--ramp", "0s", "-d", "6s", &dashboard];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    let page = wait_for("the page", SOON, || get(port, "/", "localhost"));
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.contains("connect-src 'self'\""), "{page}");
+    let host = format!("127.0.0.1:{port}");
+    let events = ask(port, "GET", "/events", &host).expect("it listens");
+    let runs: Vec<Value> = told(events).collect();
+    let first = &runs[0];
+    assert_eq!(first["verdict"]["result"], "running", "{first}");
+    let seconds = |run: &Value| run["course"]["times"].as_array().map_or(0, Vec::len);
+    let grows = runs
+        .windows(2)
+        .any(|two| seconds(&two[0]) < seconds(&two[1]));
+    assert!(grows, "{} times", runs.len());
+    let last = &runs[runs.len() - 1];
+    assert_eq!(last["verdict"]["result"], "pass", "{last}");
+    let bars = last["thresholds"].as_array().expect("a list");
+    assert!(
+        bars.iter().any(|bar| bar["metric"] == "received"),
+        "{bars:?}"
+    );
+    demo.finish(RUN_WITHIN).expect(0);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[test]
+fn only_who_may_look_is_answered() {
+    let _media = a_little();
+    let folder = folder();
+    let (here, elsewhere) = (free_port(), free_port());
+    let dashboard = format!("--dashboard={here}");
+    let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    wait_for("the page", SOON, || get(here, "/", "127.0.0.1"));
+    // A name of somebody else that leads here.
+    let refused = get(here, "/events", "evil.example").expect("it answers");
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    let mut answer = String::new();
+    let mut stream = ask(here, "POST", "/", "127.0.0.1").expect("it listens");
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    demo.signal("INT");
+    demo.finish(RUN_WITHIN).expect(105);
+
+    let dashboard = format!("--dashboard=0.0.0.0:{elsewhere}");
+    let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    let token = wait_for("the address", SOON, || {
+        let said = demo.said();
+        let (_, rest) = said.split_once("/?token=")?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    });
+    assert_eq!(token.len(), 32);
+    let refused = wait_for("an answer", SOON, || get(elsewhere, "/", "127.0.0.1"));
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    let page = get(elsewhere, &format!("/?token={token}"), "camera.example");
+    assert!(page.expect("it answers").starts_with("HTTP/1.1 200 "));
+    demo.signal("INT");
+    demo.finish(RUN_WITHIN).expect(105);
+}
+
+#[test]
+fn an_address_that_is_taken_is_said_before_the_run() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let folder = folder();
+    let dashboard = format!("--dashboard={port}");
+    run(folder.path(), ["demo", "-d", "1s", &dashboard])
+        .expect(104)
+        .names("--dashboard=ADDRESS");
+}

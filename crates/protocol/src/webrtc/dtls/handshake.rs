@@ -1,7 +1,7 @@
 //! One side of the handshake.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dimpl::{Config, Output, SrtpProfile as Profile};
@@ -18,8 +18,16 @@ const DATAGRAM_MAX: usize = 1200;
 /// How often a flight is sent again. The last time is a minute away if the first is 50 ms.
 const RETRANSMISSIONS: usize = 9;
 
+/// How many different seeds there are, and how many configurations are kept.
+const SEEDS: u64 = 16;
+const SHARED_MAX: usize = 64;
+
+/// Bounds of times.
+const TIME_MIN: Duration = Duration::from_millis(1);
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
 /// How one side is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DtlsSettings {
     /// It begins.
     pub client: bool,
@@ -67,18 +75,9 @@ pub struct Dtls {
 impl Dtls {
     /// A client's first flight is there at once.
     pub fn new(now: Time, certificate: &Certificate, settings: DtlsSettings) -> Dtls {
-        let config = Config::builder()
-            .mtu(DATAGRAM_MAX)
-            .flight_start_rto(settings.first_retransmission)
-            .flight_retries(RETRANSMISSIONS)
-            .handshake_timeout(settings.timeout)
-            // ICE has proven the address: a cookie would prove it again and cost a round trip.
-            .use_server_cookie(false)
-            .dangerously_set_rng_seed(settings.seed)
-            .build()
-            .expect("these settings are within the library's bounds");
+        let config = configuration(settings);
         let certificate = certificate.for_dtls();
-        let inner = dimpl::Dtls::new_12(Arc::new(config), certificate, to_library(now));
+        let inner = dimpl::Dtls::new_12(config, certificate, to_library(now));
         let mut dtls = Dtls {
             inner: Box::new(inner),
             client: settings.client,
@@ -170,6 +169,39 @@ impl Dtls {
             self.events.push_back(event);
         }
     }
+}
+
+/// The library's configuration. Making one proves its cryptography by examples, with key exchanges
+/// on each curve, which costs more than a handshake: so connections share some.
+fn configuration(settings: DtlsSettings) -> Arc<Config> {
+    static SHARED: Mutex<Vec<(DtlsSettings, Arc<Config>)>> = Mutex::new(Vec::new());
+    // What is random in the end does not depend on it: many may have the same.
+    let settings = DtlsSettings {
+        client: false,
+        first_retransmission: settings.first_retransmission.clamp(TIME_MIN, TIME_MAX),
+        timeout: settings.timeout.clamp(TIME_MIN, TIME_MAX),
+        seed: settings.seed % SEEDS,
+    };
+    // A panic while it was locked leaves it whole: it is only added to.
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, config)) = shared.iter().find(|(known, _)| *known == settings) {
+        return config.clone();
+    }
+    let config = Config::builder()
+        .mtu(DATAGRAM_MAX)
+        .flight_start_rto(settings.first_retransmission)
+        .flight_retries(RETRANSMISSIONS)
+        .handshake_timeout(settings.timeout)
+        // ICE has proven the address: a cookie would prove it again and cost a round trip.
+        .use_server_cookie(false)
+        .dangerously_set_rng_seed(settings.seed)
+        .build();
+    let config = Arc::new(config.expect("these settings are within the library's bounds"));
+    if shared.len() >= SHARED_MAX {
+        shared.clear();
+    }
+    shared.push((settings, config.clone()));
+    config
 }
 
 fn own_profile(profile: Profile) -> Option<SrtpProfile> {

@@ -17,6 +17,8 @@ use super::transport_lines::TransportLines;
 const BYTES_MAX: usize = 1 << 20;
 const LINES_MAX: usize = 9_000;
 const SECTIONS_MAX: usize = 512;
+/// Kinds of feedback of one codec: a line can be of all codecs. Those after them are left out.
+const FEEDBACK_MAX: usize = 32;
 
 /// What an attribute's value comes to, or that it is wrong.
 type Taken = Result<(), SdpReason>;
@@ -249,15 +251,15 @@ fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
 fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
     let (which, words) = value.split_once(' ').ok_or(wrong("rtcp-fb"))?;
     let words = words.trim();
-    if which == "*" {
-        for codec in &mut media.codecs {
+    let payload_type = match which {
+        "*" => None,
+        one => Some(one.parse().map_err(|_| wrong("rtcp-fb"))?),
+    };
+    for codec in &mut media.codecs {
+        let is_meant = payload_type.is_none_or(|one: u8| one == codec.payload_type);
+        if is_meant && codec.feedback.len() < FEEDBACK_MAX {
             codec.feedback.push(words.to_owned());
         }
-        return Ok(());
-    }
-    let payload_type = which.parse().map_err(|_| wrong("rtcp-fb"))?;
-    if let Some(codec) = codec_mut(media, payload_type) {
-        codec.feedback.push(words.to_owned());
     }
     Ok(())
 }

@@ -31,12 +31,18 @@ fn an_offer_of_janus_is_read_and_answered() {
     let offer = parse(JANUS);
     assert_eq!(offer.bundle, ["v"]);
     let media = &offer.media[0];
-    assert_eq!((media.kind, media.direction), (MediaKind::Video, Direction::SendOnly));
+    assert_eq!(
+        (media.kind, media.direction),
+        (MediaKind::Video, Direction::SendOnly)
+    );
     assert_eq!(media.retransmissions_of(96), Some(97));
     assert_eq!(media.extension_id(extension::MID), Some(4));
     let theirs = offer.transport().expect("it is whole");
     assert_eq!((&theirs.ufrag[..], theirs.setup), ("Ca0a", Setup::ActPass));
-    assert_eq!(theirs.candidates[0].udp(), Some(([10, 77, 0, 1], 28580).into()));
+    assert_eq!(
+        theirs.candidates[0].udp(),
+        Some(([10, 77, 0, 1], 28580).into())
+    );
     assert!(theirs.end_of_candidates && theirs.fingerprints[0].is_usable());
 
     let ours = Transport {
@@ -63,20 +69,34 @@ fn an_offer_of_janus_is_read_and_answered() {
 fn an_offer_of_chromium_is_read_and_answered() {
     let offer = parse(CHROMIUM);
     let kinds: Vec<_> = offer.media.iter().map(|media| media.kind).collect();
-    assert_eq!(kinds, [MediaKind::Audio, MediaKind::Video, MediaKind::Application]);
+    assert_eq!(
+        kinds,
+        [MediaKind::Audio, MediaKind::Video, MediaKind::Application]
+    );
     let video = &offer.media[1];
     let layers: Vec<_> = video.rids.iter().map(|rid| &rid.id[..]).collect();
     assert_eq!(layers, ["h", "m", "l"]);
     assert!(video.codecs.iter().any(|codec| codec.is("H264")));
-    for codec in video.codecs.iter().filter(|codec| codec.is("VP8") || codec.is("AV1")) {
+    for codec in video
+        .codecs
+        .iter()
+        .filter(|codec| codec.is("VP8") || codec.is("AV1"))
+    {
         assert!(codec.feedback.contains(&"nack pli".to_owned()), "{codec:?}");
-        assert!(video.retransmissions_of(codec.payload_type).is_some(), "{codec:?}");
+        assert!(
+            video.retransmissions_of(codec.payload_type).is_some(),
+            "{codec:?}"
+        );
     }
     assert!(offer.transport().expect("it is whole").fingerprints[0].is_usable());
     let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
     let directions: Vec<_> = answer.media.iter().map(|media| media.direction).collect();
     // It sends no sound, and data channels are refused.
-    let expected = [Direction::Inactive, Direction::RecvOnly, Direction::Inactive];
+    let expected = [
+        Direction::Inactive,
+        Direction::RecvOnly,
+        Direction::Inactive,
+    ];
     assert_eq!(directions, expected);
     assert_eq!(answer.bundle, ["0", "1"]);
     assert_eq!(answer.media[1].simulcast.as_deref(), Some("recv h;m;l"));
@@ -87,15 +107,26 @@ fn an_offer_of_chromium_is_read_and_answered() {
 fn an_answer_of_mediamtx_is_read() {
     let answer = parse(MEDIAMTX);
     let theirs = answer.transport().expect("it is whole");
-    assert_eq!((&theirs.ufrag[..], theirs.setup), ("PNBzzuyGvrvKnntS", Setup::Active));
+    assert_eq!(
+        (&theirs.ufrag[..], theirs.setup),
+        ("PNBzzuyGvrvKnntS", Setup::Active)
+    );
     // The second is of another component, which says nothing where RTCP comes with RTP.
-    let usable: Vec<_> = theirs.candidates.iter().filter_map(Candidate::udp).collect();
+    let usable: Vec<_> = theirs
+        .candidates
+        .iter()
+        .filter_map(Candidate::udp)
+        .collect();
     assert_eq!(usable, [([127, 0, 0, 1], 18189).into()]);
     let offer = receiving(Feedback::default());
     let agreed = agreed(&offer, &answer, false);
     let ssrcs = agreed.iter().map(|media| media.remote_sources[0].ssrc);
     assert_eq!(ssrcs.collect::<Vec<_>>(), [784_845_907, 3_930_246_521]);
-    assert!(agreed.iter().all(|media| media.direction == Direction::RecvOnly));
+    assert!(
+        agreed
+            .iter()
+            .all(|media| media.direction == Direction::RecvOnly)
+    );
     assert!(agreed[0].codecs[0].is("OPUS") && agreed[1].codecs[0].is("h264"));
 }
 
@@ -104,7 +135,10 @@ fn receiving(feedback: Feedback) -> SessionDescription {
         kind,
         direction: Direction::RecvOnly,
         codecs,
-        extensions: vec![extension::MID.to_owned(), extension::TRANSPORT_CC.to_owned()],
+        extensions: vec![
+            extension::MID.to_owned(),
+            extension::TRANSPORT_CC.to_owned(),
+        ],
         source: None,
     };
     let config = OfferConfig {
@@ -161,7 +195,11 @@ fn what_is_sent_is_described_and_found_again() {
         media: vec![
             media(MediaKind::Audio, known::all_audio(), source(10, &[])),
             media(MediaKind::Video, known::all_video(), source(20, &[])),
-            media(MediaKind::Video, known::all_video(), source(30, &["h", "m", "l"])),
+            media(
+                MediaKind::Video,
+                known::all_video(),
+                source(30, &["h", "m", "l"]),
+            ),
         ],
         feedback: Feedback::default(),
     };
@@ -170,7 +208,10 @@ fn what_is_sent_is_described_and_found_again() {
     assert_eq!(read, offer);
     let answer = read.answer(&AnswerConfig::receive_all(1), &transport());
     let agreed = agreed(&answer, &read, true);
-    let sources: Vec<_> = agreed.iter().map(|media| media.remote_sources.clone()).collect();
+    let sources: Vec<_> = agreed
+        .iter()
+        .map(|media| media.remote_sources.clone())
+        .collect();
     let found = |ssrc, rtx_ssrc| vec![RemoteSource { ssrc, rtx_ssrc }];
     // Sound has no retransmissions here; layers are known by their names.
     assert_eq!(sources, [found(10, None), found(20, Some(21)), Vec::new()]);
@@ -200,7 +241,11 @@ fn an_answerer_sends_where_the_offer_receives() {
     assert!(answer.media[0].rejected && !answer.media[1].rejected);
     assert_eq!(answer.bundle, ["1"]);
     assert_eq!(answer.media[1].direction, Direction::SendOnly);
-    let names: Vec<_> = answer.media[1].codecs.iter().map(|codec| &codec.name[..]).collect();
+    let names: Vec<_> = answer.media[1]
+        .codecs
+        .iter()
+        .map(|codec| &codec.name[..])
+        .collect();
     assert_eq!(names, ["VP8", "rtx"]);
     let again = parse(&answer.to_string());
     assert!(again.media[0].rejected);
@@ -210,7 +255,9 @@ fn an_answerer_sends_where_the_offer_receives() {
 #[test]
 fn what_does_not_share_the_transport_is_refused() {
     let mut offer = receiving(Feedback::default());
-    offer.media.push(MediaSection::new(MediaKind::Application, "2"));
+    offer
+        .media
+        .push(MediaSection::new(MediaKind::Application, "2"));
     offer.media[2].protocol = "UDP/DTLS/SCTP".to_owned();
     offer.media[2].formats = vec!["webrtc-datachannel".to_owned()];
     for media in &mut offer.media {
@@ -221,7 +268,11 @@ fn what_does_not_share_the_transport_is_refused() {
     let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
     let rejected: Vec<_> = answer.media.iter().map(|media| media.rejected).collect();
     assert_eq!(rejected, [false, true, true]);
-    assert!(answer.to_string().contains("m=application 0 UDP/DTLS/SCTP webrtc-datachannel"));
+    assert!(
+        answer
+            .to_string()
+            .contains("m=application 0 UDP/DTLS/SCTP webrtc-datachannel")
+    );
 }
 
 #[test]
@@ -232,9 +283,15 @@ fn descriptions_are_bounded() {
         (error.line, error.reason)
     };
     let lines = "a=nothing\r\n".repeat(10_000);
-    assert_eq!(error(&format!("{head}{lines}")), (9001, SdpReason::TooManyLines));
+    assert_eq!(
+        error(&format!("{head}{lines}")),
+        (9001, SdpReason::TooManyLines)
+    );
     let sections = "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n".repeat(513);
-    assert_eq!(error(&format!("{head}{sections}")), (517, SdpReason::TooManySections));
+    assert_eq!(
+        error(&format!("{head}{sections}")),
+        (517, SdpReason::TooManySections)
+    );
     assert_eq!(error(&"a".repeat((1 << 20) + 1)), (0, SdpReason::TooLong));
 }
 
@@ -246,16 +303,56 @@ fn what_is_wrong_is_said_with_its_line() {
         (String::new(), 0, SdpReason::NotVersion0),
         ("v=1\r\n".to_owned(), 1, SdpReason::NotVersion0),
         (format!("{head}nonsense\r\n"), 5, SdpReason::NoLine),
-        (format!("{head}m=video x UDP/TLS/RTP/SAVPF 96\r\n"), 5, SdpReason::MediaLine),
-        (format!("{head}m=video 9 TCP/MSRP *\r\n"), 5, SdpReason::MediaLine),
-        (format!("{head}m=video 9 RTP/SAVPF 128\r\n"), 5, SdpReason::MediaLine),
-        (format!("{head}a=setup:holdconn\r\n"), 5, SdpReason::Attribute("setup")),
-        (format!("{head}a=fingerprint:sha-256\r\n"), 5, SdpReason::Attribute("fingerprint")),
-        (format!("{head}{media}a=candidate:1 1\r\n"), 6, SdpReason::Attribute("candidate")),
-        (format!("{head}{media}a=rtpmap:96 VP8\r\n"), 6, SdpReason::Attribute("rtpmap")),
-        (format!("{head}{media}a=extmap:1\r\n"), 6, SdpReason::Attribute("extmap")),
-        (format!("{head}{media}a=ssrc:x cname:y\r\n"), 6, SdpReason::Attribute("ssrc")),
-        (format!("{head}{media}a=rid:h both\r\n"), 6, SdpReason::Attribute("rid")),
+        (
+            format!("{head}m=video x UDP/TLS/RTP/SAVPF 96\r\n"),
+            5,
+            SdpReason::MediaLine,
+        ),
+        (
+            format!("{head}m=video 9 TCP/MSRP *\r\n"),
+            5,
+            SdpReason::MediaLine,
+        ),
+        (
+            format!("{head}m=video 9 RTP/SAVPF 128\r\n"),
+            5,
+            SdpReason::MediaLine,
+        ),
+        (
+            format!("{head}a=setup:holdconn\r\n"),
+            5,
+            SdpReason::Attribute("setup"),
+        ),
+        (
+            format!("{head}a=fingerprint:sha-256\r\n"),
+            5,
+            SdpReason::Attribute("fingerprint"),
+        ),
+        (
+            format!("{head}{media}a=candidate:1 1\r\n"),
+            6,
+            SdpReason::Attribute("candidate"),
+        ),
+        (
+            format!("{head}{media}a=rtpmap:96 VP8\r\n"),
+            6,
+            SdpReason::Attribute("rtpmap"),
+        ),
+        (
+            format!("{head}{media}a=extmap:1\r\n"),
+            6,
+            SdpReason::Attribute("extmap"),
+        ),
+        (
+            format!("{head}{media}a=ssrc:x cname:y\r\n"),
+            6,
+            SdpReason::Attribute("ssrc"),
+        ),
+        (
+            format!("{head}{media}a=rid:h both\r\n"),
+            6,
+            SdpReason::Attribute("rid"),
+        ),
     ] {
         let error = SessionDescription::parse(&text).expect_err("it is wrong");
         assert_eq!((error.line, error.reason), (line, reason), "{text}");
@@ -269,7 +366,10 @@ fn what_is_wrong_is_said_with_its_line() {
             SdpReason::NoFingerprint,
         ),
     ] {
-        assert_eq!(parse(&text).transport().map_err(|error| error.reason), Err(reason));
+        assert_eq!(
+            parse(&text).transport().map_err(|error| error.reason),
+            Err(reason)
+        );
     }
 }
 
@@ -297,14 +397,28 @@ fn candidates_of_others_are_read() {
             Some("203.0.113.1:4000"),
         ),
         ("1 1 udp 5 fe80::1 9 typ relay", Some("[fe80::1]:9")),
-        ("candidate:3 1 tcp 1518280447 10.0.0.1 9 typ host tcptype active", None),
-        ("candidate:1 1 udp 5 a1b2.local 5000 typ host generation 0 ufrag x network-cost 9", None),
+        (
+            "candidate:3 1 tcp 1518280447 10.0.0.1 9 typ host tcptype active",
+            None,
+        ),
+        (
+            "candidate:1 1 udp 5 a1b2.local 5000 typ host generation 0 ufrag x network-cost 9",
+            None,
+        ),
     ] {
         let candidate: Candidate = text.parse().expect("it is one");
-        assert_eq!(candidate.udp(), udp.map(|udp| udp.parse().expect("it is an address")));
+        assert_eq!(
+            candidate.udp(),
+            udp.map(|udp| udp.parse().expect("it is an address"))
+        );
         assert_eq!(candidate.to_string().parse(), Ok(candidate));
     }
-    for wrong in ["", "candidate:", "candidate:1 1 udp 5 10.0.0.1 70000 typ host", "1 1 udp 5 h 5 typ x"] {
+    for wrong in [
+        "",
+        "candidate:",
+        "candidate:1 1 udp 5 10.0.0.1 70000 typ host",
+        "1 1 udp 5 h 5 typ x",
+    ] {
         assert!(wrong.parse::<Candidate>().is_err(), "{wrong}");
     }
 }

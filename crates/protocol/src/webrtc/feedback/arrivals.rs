@@ -1,0 +1,127 @@
+//! When packets arrived, until it is said.
+
+use std::collections::VecDeque;
+
+use measure::Time;
+
+use super::transport_cc::{TICK, TICKS_OF_REFERENCE, TransportCc};
+
+/// The most packets that one message says something of, and that are kept: at 25,000 packets a
+/// second those of 80 ms.
+const KEPT_MAX: usize = 2000;
+
+/// What became of arrivals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrivalsCounts {
+    /// Packets whose arrival was said.
+    pub said: u64,
+    /// Packets that came too late to be said, came before, or jumped too far ahead.
+    pub left_out: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+/// The arrivals of the packets of a transport. Nothing is allocated for a packet once there is room.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// The number of the first packet that is kept, once one came.
+    base: Option<u16>,
+    kept: VecDeque<Option<Time>>,
+    number: u8,
+    counts: ArrivalsCounts,
+}
+
+impl Arrivals {
+    /// What became of arrivals so far.
+    pub fn counts(&self) -> ArrivalsCounts {
+        self.counts
+    }
+
+    /// The packet of that number has arrived.
+    #[inline]
+    pub fn packet(&mut self, number: u16, at: Time) {
+        let base = *self.base.get_or_insert(number);
+        let place = usize::from(number.wrapping_sub(base));
+        if place >= KEPT_MAX {
+            self.jumped(number, at);
+            return;
+        }
+        while self.kept.len() <= place {
+            self.kept.push_back(None);
+        }
+        match &mut self.kept[place] {
+            Some(_) => self.counts.left_out += 1,
+            arrival => *arrival = Some(at),
+        }
+    }
+
+    /// One that was said already, or so far ahead that the other side began anew.
+    fn jumped(&mut self, number: u16, at: Time) {
+        let base = self.base.unwrap_or(number);
+        let behind = number.wrapping_sub(base) >= 1 << 15;
+        let kept = self.kept.iter().flatten().count() as u64;
+        self.counts.left_out += if behind { 1 } else { kept };
+        if !behind {
+            self.kept.clear();
+            self.base = Some(number);
+            self.kept.push_back(Some(at));
+        }
+    }
+
+    /// Whether anything is there to be said.
+    pub fn is_empty(&self) -> bool {
+        self.kept.iter().all(Option::is_none)
+    }
+
+    /// Appends a message with what is kept, which is then forgotten. Says whether there was anything. What
+    /// differs by more than 8 s from the packet before it begins another message: call again until
+    /// there is nothing.
+    pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
+        let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
+        else {
+            return false;
+        };
+        let ticks = |at: Time| (u128::from(at.as_nanos()) / TICK.as_nanos()) as i64;
+        // What is missing before the first that came is said with the next one's message, if any.
+        let first = self.kept[place].map_or(0, ticks);
+        let reference = first / TICKS_OF_REFERENCE;
+        let mut message = TransportCc {
+            sender,
+            media,
+            base,
+            // 24 bits with a sign go around after 12 days.
+            reference: ((reference << 40) >> 40) as i32,
+            number: self.number,
+            arrivals: vec![None; place],
+        };
+        let mut before = reference * TICKS_OF_REFERENCE;
+        let mut said = 0;
+        for arrival in self.kept.iter().skip(place) {
+            let delta = match arrival {
+                None => None,
+                Some(at) => {
+                    let at = ticks(*at);
+                    let Ok(delta) = i16::try_from(at - before) else {
+                        break;
+                    };
+                    before = at;
+                    said += 1;
+                    Some(delta)
+                }
+            };
+            message.arrivals.push(delta);
+        }
+        // Trailing ones that are missing may still come.
+        while message.arrivals.last() == Some(&None) {
+            message.arrivals.pop();
+        }
+        let length = message.arrivals.len();
+        self.kept.drain(..length);
+        self.base = Some(base.wrapping_add(length as u16));
+        self.number = self.number.wrapping_add(1);
+        self.counts.said += said;
+        self.counts.messages += 1;
+        message.write(out);
+        true
+    }
+}

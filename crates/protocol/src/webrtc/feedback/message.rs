@@ -1,0 +1,160 @@
+//! Reading feedback out of compounds.
+
+use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT, TRANSPORT_CC};
+use super::transport_cc::TransportCc;
+use crate::media::rtcp::RtcpError;
+
+/// The most missing packets that one message may name; those after them are left out. A datagram of
+/// 1,500 bytes names as many at most.
+const MISSING_MAX: usize = 17 * 366;
+
+/// One message of feedback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Packets that did not arrive (generic NACK).
+    Nack {
+        /// Who says it.
+        sender: u32,
+        /// The source whose packets they are.
+        media: u32,
+        /// Their sequence numbers.
+        missing: Vec<u16>,
+    },
+    /// A picture is lost: a key frame is needed.
+    PictureLoss {
+        /// Who says it.
+        sender: u32,
+        /// The source.
+        media: u32,
+    },
+    /// A key frame is demanded of some sources.
+    FullIntra {
+        /// Who says it.
+        sender: u32,
+        /// The sources, each with a number that grows with each new demand.
+        demands: Vec<(u32, u8)>,
+    },
+    /// How much the receiver thinks it can take.
+    Remb {
+        /// Who says it.
+        sender: u32,
+        /// In bits per second.
+        bitrate: u64,
+        /// The sources that are to share it.
+        sources: Vec<u32>,
+    },
+    /// When packets arrived.
+    TransportCc(TransportCc),
+}
+
+/// The feedback of a compound, in order; other packets are left out. Ends after the first error.
+pub fn messages(compound: &[u8]) -> Messages<'_> {
+    Messages { rest: compound }
+}
+
+/// Iterator over the feedback of a compound; see [`messages`].
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Messages<'_> {
+    type Item = Result<Message, RtcpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            match take(&mut self.rest) {
+                Ok(Some(message)) => return Some(Ok(message)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.rest = &[];
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Takes one packet off; nothing, where it is no feedback that is known.
+fn take(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
+    let [first, packet_type, l0, l1] = *rest.first_chunk().ok_or(RtcpError::Truncated)?;
+    if first >> 6 != 2 {
+        return Err(RtcpError::Version(first >> 6));
+    }
+    let length = (usize::from(u16::from_be_bytes([l0, l1])) + 1) * 4;
+    let (packet, after) = rest.split_at_checked(length).ok_or(RtcpError::Truncated)?;
+    *rest = after;
+    if !matches!(packet_type, TRANSPORT | PAYLOAD) {
+        return Ok(None);
+    }
+    let mut body = &packet[4..];
+    if first & 0x20 != 0 {
+        let padding = usize::from(*body.last().ok_or(RtcpError::Padding)?);
+        let kept = body.len().checked_sub(padding).filter(|_| padding > 0);
+        body = &body[..kept.ok_or(RtcpError::Padding)?];
+    }
+    let (sender, media) = (word(&mut body)?, word(&mut body)?);
+    let message = match (packet_type, first & 0x1f) {
+        (TRANSPORT, NACK) => Message::Nack {
+            sender,
+            media,
+            missing: missing(body)?,
+        },
+        (TRANSPORT, TRANSPORT_CC) => Message::TransportCc(TransportCc::parse(sender, media, body)?),
+        (PAYLOAD, PLI) => Message::PictureLoss { sender, media },
+        (PAYLOAD, FIR) => Message::FullIntra {
+            sender,
+            demands: demands(body)?,
+        },
+        (PAYLOAD, APPLICATION) if body.starts_with(REMB) => remb(sender, &body[REMB.len()..])?,
+        _ => return Ok(None),
+    };
+    Ok(Some(message))
+}
+
+fn word(body: &mut &[u8]) -> Result<u32, RtcpError> {
+    let (word, rest) = body.split_first_chunk().ok_or(RtcpError::Counts)?;
+    *body = rest;
+    Ok(u32::from_be_bytes(*word))
+}
+
+/// Each entry names a packet, and by a bit each of the 16 after it (RFC 4585, 6.2.1).
+fn missing(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
+    let mut missing = Vec::new();
+    while !body.is_empty() && missing.len() < MISSING_MAX {
+        let entry = word(&mut body)?;
+        let first = (entry >> 16) as u16;
+        missing.push(first);
+        let after = (0..16).filter(|bit| entry & (1 << bit) != 0);
+        missing.extend(after.map(|bit| first.wrapping_add(bit + 1)));
+    }
+    Ok(missing)
+}
+
+fn demands(mut body: &[u8]) -> Result<Vec<(u32, u8)>, RtcpError> {
+    let mut demands = Vec::new();
+    while !body.is_empty() {
+        let ssrc = word(&mut body)?;
+        let number = (word(&mut body)? >> 24) as u8;
+        demands.push((ssrc, number));
+    }
+    Ok(demands)
+}
+
+/// A count of sources, an exponent of 6 bits, a mantissa of 18, and the sources
+/// (draft-alvestrand-rmcat-remb-03, 2.2).
+fn remb(sender: u32, mut body: &[u8]) -> Result<Message, RtcpError> {
+    let head = word(&mut body)?;
+    let (exponent, mantissa) = (head >> 18 & 0x3f, u64::from(head & 0x3_ffff));
+    let sources: Result<Vec<u32>, RtcpError> = (0..head >> 24).map(|_| word(&mut body)).collect();
+    Ok(Message::Remb {
+        sender,
+        // What does not fit is as much as can be said.
+        bitrate: mantissa
+            .checked_shl(exponent)
+            .filter(|bitrate| bitrate >> exponent == mantissa)
+            .unwrap_or(u64::MAX),
+        sources: sources?,
+    })
+}

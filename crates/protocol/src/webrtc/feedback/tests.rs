@@ -1,0 +1,391 @@
+//! What is written is read, and both sides of each kind of feedback against each other.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use measure::Time;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::*;
+use crate::media::rtcp::{RtcpError, write_receiver_report};
+use crate::session::PacketHeader;
+
+fn read(compound: &[u8]) -> Vec<Message> {
+    let all: Result<Vec<Message>, RtcpError> = messages(compound).collect();
+    all.expect("it was written")
+}
+
+fn at(micros: u64) -> Time {
+    Time::from_nanos(1_000_000_000 + micros * 1000)
+}
+
+#[test]
+fn feedback_is_written_as_the_standards_draw_it() {
+    let mut out = Vec::new();
+    write_nack(&mut out, 1, 2, &[65_535, 0, 15, 16]);
+    // 0, 15 are 1 and 16 behind the first; 16 is the first of the next entry.
+    assert_eq!(
+        out,
+        [
+            0x81, 205, 0, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0x80, 0x01, 0, 16, 0, 0
+        ]
+    );
+    out.clear();
+    write_pli(&mut out, 1, 2);
+    assert_eq!(out, [0x81, 206, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]);
+    out.clear();
+    write_fir(&mut out, 1, 2, 3);
+    assert_eq!(
+        out,
+        [
+            0x84, 206, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0
+        ]
+    );
+    out.clear();
+    write_remb(&mut out, 1, 1 << 20, &[2]);
+    let bitrate = [1, 3 << 2 | 2, 0, 0];
+    let head = [0x8f, 206, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0];
+    assert_eq!(out, [&head[..], b"REMB", &bitrate, &[0, 0, 0, 2]].concat());
+    out.clear();
+    write_nack(&mut out, 1, 2, &[]);
+    assert!(out.is_empty());
+}
+
+/// The message of the draft's own kind: a run, a vector of bits and one of pairs.
+#[test]
+fn arrivals_are_read_out_of_each_kind_of_chunk() {
+    let body = [
+        0x8f,
+        205,
+        0,
+        8,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        2,
+        0,
+        10,
+        0,
+        21,
+        0xff,
+        0xff,
+        0xfe,
+        7, // head
+        0x20,
+        0x03, // three that came
+        0b1010_0000,
+        0b0000_0001, // the first and the last of fourteen
+        0b1100_0110,
+        0b0000_0000, // of seven, cut off after four: one of them late
+        1,
+        2,
+        3,
+        4,
+        5,
+        0xff,
+        0xfe,
+        6,
+        0,
+        0,
+    ];
+    let messages = read(&body[..36]);
+    let none = [None; 12];
+    let expected = [
+        &[Some(1), Some(2), Some(3), Some(4)][..],
+        &none,
+        &[Some(5), None, Some(6), Some(-2)],
+    ];
+    let [Message::TransportCc(message)] = &messages[..] else {
+        panic!("{messages:?}");
+    };
+    assert_eq!(
+        (message.base, message.reference, message.number),
+        (10, -2, 7)
+    );
+    assert_eq!(message.arrivals.len(), 21);
+    assert_eq!(message.arrivals[..4], expected[0][..]);
+    assert_eq!(message.arrivals[16], Some(5));
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let ids = || (any::<u32>(), any::<u32>());
+    let delta = prop_oneof![4 => (0i16..256).prop_map(Some), 3 => Just(None), 1 => any::<i16>().prop_map(Some)];
+    let runs = prop::collection::vec((delta, prop_oneof![Just(1usize), 1usize..40]), 1..60);
+    prop_oneof![
+        (ids(), prop::collection::btree_set(any::<u16>(), 1..200)).prop_map(
+            |((sender, media), missing)| Message::Nack {
+                sender,
+                media,
+                missing: missing.into_iter().collect(),
+            }
+        ),
+        ids().prop_map(|(sender, media)| Message::PictureLoss { sender, media }),
+        (ids(), any::<u8>()).prop_map(|((sender, media), number)| Message::FullIntra {
+            sender,
+            demands: vec![(media, number)],
+        }),
+        (
+            any::<u32>(),
+            0u32..46,
+            0u64..1 << 18,
+            prop::collection::vec(any::<u32>(), 0..5)
+        )
+            .prop_map(|(sender, exponent, mantissa, sources)| Message::Remb {
+                sender,
+                bitrate: mantissa << exponent,
+                sources,
+            }),
+        (
+            ids(),
+            any::<u16>(),
+            -0x80_0000i32..0x80_0000,
+            any::<u8>(),
+            runs
+        )
+            .prop_map(|((sender, media), base, reference, number, runs)| {
+                let arrivals = runs.into_iter();
+                let arrivals = arrivals.flat_map(|(delta, run)| std::iter::repeat_n(delta, run));
+                Message::TransportCc(TransportCc {
+                    sender,
+                    media,
+                    base,
+                    reference,
+                    number,
+                    arrivals: arrivals.collect(),
+                })
+            }),
+    ]
+}
+
+fn write(out: &mut Vec<u8>, message: &Message) {
+    match message {
+        Message::Nack {
+            sender,
+            media,
+            missing,
+        } => write_nack(out, *sender, *media, missing),
+        Message::PictureLoss { sender, media } => write_pli(out, *sender, *media),
+        Message::FullIntra { sender, demands } => {
+            write_fir(out, *sender, demands[0].0, demands[0].1);
+        }
+        Message::Remb {
+            sender,
+            bitrate,
+            sources,
+        } => write_remb(out, *sender, *bitrate, sources),
+        Message::TransportCc(message) => message.write(out),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(written in prop::collection::vec(any_message(), 0..5)) {
+        let mut compound = Vec::new();
+        write_receiver_report(&mut compound, 5, &[]);
+        for message in &written {
+            write(&mut compound, message);
+        }
+        prop_assert_eq!(compound.len() % 4, 0);
+        prop_assert_eq!(read(&compound), written.clone());
+        let cut = compound.len() - 2;
+        let last = messages(&compound[..cut]).last();
+        prop_assert!(matches!(last, Some(Err(RtcpError::Truncated))), "{:?}", last);
+    }
+
+    #[test]
+    fn anything_is_read_without_harm(
+        bytes in prop::collection::vec(any::<u8>(), 0..200), format in 0u8..32, payload: bool,
+    ) {
+        let mut bytes = bytes;
+        bytes.resize(bytes.len().next_multiple_of(4).max(12), 0);
+        let words = (bytes.len() / 4 - 1) as u16;
+        bytes[..2].copy_from_slice(&[0x80 | format, if payload { 206 } else { 205 }]);
+        bytes[2..4].copy_from_slice(&words.to_be_bytes());
+        for message in messages(&bytes).flatten() {
+            if let Message::TransportCc(message) = message {
+                prop_assert!(message.arrivals.len() <= 65_535);
+            }
+        }
+    }
+}
+
+/// Packets go over a network that loses and reorders; what is missing is asked for, and sent again
+/// in the stream that is for it, until all is there.
+#[test]
+fn what_is_lost_is_asked_for_and_sent_again() {
+    for seed in 0..200 {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let (lose, first) = (0.3 * (seed % 8) as f64 / 8.0, random.random::<u16>());
+        let mut history = History::new(512);
+        let mut missing = Missing::new(Duration::from_millis(seed % 3));
+        let mut stream = Retransmissions {
+            ssrc: 8,
+            payload_type: 97,
+            next: 65_530,
+        };
+        let round_trip = Duration::from_millis(20);
+        missing.set_round_trip(round_trip);
+        history.set_round_trip(round_trip);
+        let mut came = std::collections::BTreeSet::new();
+        let mut on_its_way: Vec<(Time, u16)> = Vec::new();
+        for step in 0..2000u32 {
+            let now = at(u64::from(step) * 2000);
+            let sequence = first.wrapping_add(step as u16);
+            // The last ones reach for sure, so that what is missing before them is seen.
+            if step < 1500 {
+                let header = PacketHeader::EMPTY
+                    .with(&[0x80, 0x80 | 96])
+                    .with(&sequence.to_be_bytes())
+                    .with(&[0, 0, 0, 9, 0, 0, 0, 7]);
+                history.sent(
+                    sequence,
+                    header,
+                    Bytes::from(step.to_be_bytes().to_vec()),
+                    now,
+                );
+                if step > 1490 || step == 0 || !random.random_bool(lose) {
+                    let late = Duration::from_micros(random.random_range(0..5000));
+                    on_its_way.push((now + late, sequence));
+                }
+            }
+            let mut asked = Vec::new();
+            if missing.due().is_some_and(|due| due <= now) {
+                missing.take_due(now, &mut asked);
+            }
+            let mut compound = Vec::new();
+            write_nack(&mut compound, 1, 7, &asked);
+            let question = read(&compound);
+            if let [Message::Nack { missing, .. }] = &question[..] {
+                assert_eq!(*missing, asked);
+                for sequence in missing {
+                    let Some(sent) = history.again(*sequence, now) else {
+                        continue;
+                    };
+                    let mut payload = BytesMut::new();
+                    let header = stream.carry(&sent.header, &sent.payload, &mut payload);
+                    let header = header.expect("it is RTP");
+                    assert_eq!(header[..2], [0x80, 0x80 | 97]);
+                    assert_eq!(header[8..12], 8u32.to_be_bytes());
+                    let (original, rest) = original(&payload).expect("it carries one");
+                    assert_eq!((original, rest), (*sequence, &sent.payload[..]));
+                    if !random.random_bool(lose) {
+                        on_its_way.push((now + round_trip, original));
+                    }
+                }
+            }
+            on_its_way.sort();
+            let arrived = on_its_way.partition_point(|(at, _)| *at <= now);
+            for (at, sequence) in on_its_way.drain(..arrived) {
+                missing.packet(sequence, at);
+                came.insert(sequence);
+            }
+        }
+        // All within ten questions each, but for one in a hundred thousand.
+        assert!(came.len() >= 1499, "case {seed}: {}", came.len());
+        let counts = missing.counts();
+        let found = counts.recovered + counts.reordered + counts.given_up;
+        assert_eq!(counts.missing, found, "case {seed}: {counts:?}");
+        let answered = history.counts();
+        assert_eq!(
+            answered.asked,
+            answered.sent_again + answered.too_soon + answered.unknown
+        );
+        assert_eq!(answered.asked, counts.asked);
+    }
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut missing = Missing::new(Duration::ZERO);
+    let mut arrivals = Arrivals::default();
+    let mut random = Pcg64::seed_from_u64(1);
+    for step in 0..20_000u64 {
+        let sequence = random.random::<u16>();
+        missing.packet(sequence, at(step));
+        arrivals.packet(sequence, at(step));
+    }
+    let mut asked = Vec::new();
+    missing.take_due(at(30_000), &mut asked);
+    assert!(asked.len() <= 1000, "{}", asked.len());
+    assert!(missing.take_key_frame_needed() && !missing.take_key_frame_needed());
+    let mut out = Vec::new();
+    assert!(arrivals.write(1, 2, &mut out));
+    assert!(out.len() < 8000, "{}", out.len());
+    // After ten questions nothing is asked for any more.
+    for turn in 0..12 {
+        asked.clear();
+        missing.take_due(at(1_000_000 * (turn + 1)), &mut asked);
+    }
+    assert!(asked.is_empty() && missing.due().is_none());
+    let mut history = History::new(100);
+    for sequence in 0..=u16::MAX {
+        history.sent(sequence, PacketHeader::EMPTY, Bytes::new(), at(0));
+    }
+    let later = at(1_000_000);
+    let kept = (0..=u16::MAX).filter(|sequence| history.again(*sequence, later).is_some());
+    assert_eq!(kept.count(), 128);
+}
+
+/// What is said of arrivals is what happened, to a quarter of a millisecond, in each packet once.
+#[test]
+fn arrivals_are_said_as_they_were() {
+    for seed in 0..200u64 {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut arrivals = Arrivals::default();
+        let mut number = random.random::<u16>();
+        let mut now = random.random_range(0..4_000_000_000u64);
+        let (mut truth, mut said) = (Vec::new(), Vec::new());
+        let mut expected = 0;
+        for _ in 0..1000 {
+            now += match random.random_range(0..100) {
+                0 => 9_000_000,
+                1..10 => random.random_range(0..200_000),
+                _ => random.random_range(0..900),
+            };
+            number = number.wrapping_add(if random.random_bool(0.1) { 3 } else { 1 });
+            arrivals.packet(number, at(now));
+            truth.push((number, at(now)));
+            if random.random_bool(0.05) {
+                let mut out = Vec::new();
+                while arrivals.write(1, 2, &mut out) {}
+                for message in read(&out) {
+                    let Message::TransportCc(message) = message else {
+                        panic!("{message:?}");
+                    };
+                    assert_eq!(message.number, expected);
+                    expected = expected.wrapping_add(1);
+                    let mut ticks = i64::from(message.reference) * 256;
+                    let mut place = message.base;
+                    for arrival in message.arrivals {
+                        if let Some(delta) = arrival {
+                            ticks += i64::from(delta);
+                            said.push((place, ticks));
+                        }
+                        place = place.wrapping_add(1);
+                    }
+                }
+            }
+        }
+        assert!(
+            said.len() >= 500 && arrivals.counts().left_out == 0,
+            "case {seed}"
+        );
+        for ((number, at), (said_number, ticks)) in truth.iter().zip(&said) {
+            assert_eq!(number, said_number);
+            let nanos = (at.as_nanos() / 250_000) as i64;
+            // The reference has 24 bits of 64 ms.
+            let turn = (1 << 24) * 256;
+            assert_eq!(
+                nanos.rem_euclid(turn),
+                ticks.rem_euclid(turn),
+                "case {seed}"
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! When packets arrived, by the numbers that all packets of a transport share
+//! (draft-holmer-rmcat-transport-wide-cc-extensions-01, 3.1).
+
+use std::time::Duration;
+
+use super::formats::{TRANSPORT, TRANSPORT_CC};
+use super::write::write_head;
+use crate::media::rtcp::RtcpError;
+
+/// What differences of time are counted in.
+pub const TICK: Duration = Duration::from_micros(250);
+
+/// Ticks in what the reference time is counted in: 64 ms.
+pub(super) const TICKS_OF_REFERENCE: i64 = 256;
+
+/// What is said of a packet, in a status chunk.
+const NOT_RECEIVED: u8 = 0;
+const SMALL: u8 = 1;
+const LARGE: u8 = 2;
+
+/// The longest run that a chunk can say.
+const RUN_MAX: usize = 0x1fff;
+
+/// One message: the arrivals of packets that are numbered in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransportCc {
+    /// Who says it.
+    pub sender: u32,
+    /// A source of the transport; which one means nothing.
+    pub media: u32,
+    /// The number of the first packet.
+    pub base: u16,
+    /// What the first difference counts from, in 64 ms: 24 bits, signed.
+    pub reference: i32,
+    /// Which message it is.
+    pub number: u8,
+    /// For each packet how long after the one before it that arrived, in ticks of 250 µs; `None`
+    /// where it did not. At most 65,535.
+    pub arrivals: Vec<Option<i16>>,
+}
+
+fn status(arrival: Option<i16>) -> u8 {
+    match arrival {
+        None => NOT_RECEIVED,
+        Some(0..=255) => SMALL,
+        Some(_) => LARGE,
+    }
+}
+
+impl TransportCc {
+    /// Reads what stands behind both sources.
+    pub(super) fn parse(sender: u32, media: u32, body: &[u8]) -> Result<TransportCc, RtcpError> {
+        let (head, mut rest) = body.split_first_chunk::<8>().ok_or(RtcpError::Counts)?;
+        let [b0, b1, c0, c1, r0, r1, r2, number] = *head;
+        let count = usize::from(u16::from_be_bytes([c0, c1]));
+        let mut statuses = Vec::with_capacity(count.min(4096));
+        while statuses.len() < count {
+            let (chunk, after) = rest.split_first_chunk().ok_or(RtcpError::Counts)?;
+            rest = after;
+            let chunk = u16::from_be_bytes(*chunk);
+            let left = count - statuses.len();
+            if chunk & 0x8000 == 0 {
+                let run = usize::from(chunk & 0x1fff).min(left);
+                // A run of none would never end.
+                if run == 0 {
+                    return Err(RtcpError::Counts);
+                }
+                statuses.extend(std::iter::repeat_n((chunk >> 13) as u8 & 3, run));
+            } else if chunk & 0x4000 == 0 {
+                let symbols = (0..14).rev().map(|bit| (chunk >> bit) as u8 & 1);
+                statuses.extend(symbols.take(left));
+            } else {
+                let symbols = (0..7).rev().map(|pair| (chunk >> (2 * pair)) as u8 & 3);
+                statuses.extend(symbols.take(left));
+            }
+        }
+        let arrival = |status: u8| -> Result<Option<i16>, RtcpError> {
+            match status {
+                NOT_RECEIVED => Ok(None),
+                SMALL => {
+                    let (&delta, after) = rest.split_first().ok_or(RtcpError::Counts)?;
+                    rest = after;
+                    Ok(Some(i16::from(delta)))
+                }
+                LARGE => {
+                    let (delta, after) = rest.split_first_chunk().ok_or(RtcpError::Counts)?;
+                    rest = after;
+                    Ok(Some(i16::from_be_bytes(*delta)))
+                }
+                _ => Err(RtcpError::Counts),
+            }
+        };
+        let arrivals: Result<_, _> = statuses.into_iter().map(arrival).collect();
+        Ok(TransportCc {
+            sender,
+            media,
+            base: u16::from_be_bytes([b0, b1]),
+            // Shifted up and down again, so that the sign of 24 bits becomes that of 32.
+            reference: i32::from_be_bytes([r0, r1, r2, 0]) >> 8,
+            number,
+            arrivals: arrivals?,
+        })
+    }
+
+    /// Appends it.
+    ///
+    /// # Panics
+    /// If it has more arrivals than can be said: 65,535, or fewer where they would make it longer
+    /// than RTCP can be (256 KiB).
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let count = u16::try_from(self.arrivals.len()).expect("it says at most 65,535 arrivals");
+        let statuses: Vec<u8> = self
+            .arrivals
+            .iter()
+            .map(|arrival| status(*arrival))
+            .collect();
+        let mut body = Vec::new();
+        body.extend_from_slice(&self.base.to_be_bytes());
+        body.extend_from_slice(&count.to_be_bytes());
+        body.extend_from_slice(&(self.reference << 8).to_be_bytes()[..3]);
+        body.push(self.number);
+        write_statuses(&mut body, &statuses);
+        for arrival in self.arrivals.iter().flatten() {
+            match status(Some(*arrival)) {
+                SMALL => body.push(*arrival as u8),
+                _ => body.extend_from_slice(&arrival.to_be_bytes()),
+            }
+        }
+        let padding = body.len().next_multiple_of(4) - body.len();
+        body.resize(body.len() + padding, 0);
+        let begin = out.len();
+        let words = body.len() / 4;
+        assert!(words + 2 <= usize::from(u16::MAX), "RTCP can be that long");
+        write_head(
+            out,
+            TRANSPORT,
+            TRANSPORT_CC,
+            (self.sender, self.media),
+            words,
+        );
+        if padding > 0 {
+            out[begin] |= 0x20;
+            *body.last_mut().expect("it has a head") = padding as u8;
+        }
+        out.extend_from_slice(&body);
+    }
+}
+
+/// Runs of one status by their lengths, others by a vector of 14 that are short, or of 7.
+fn write_statuses(out: &mut Vec<u8>, mut statuses: &[u8]) {
+    while let [first, ..] = statuses {
+        let alike = |status: &&u8| *status == first;
+        let run = statuses.iter().take_while(alike).count().min(RUN_MAX);
+        let short = statuses.iter().take(14).all(|status| *status != LARGE);
+        let (chunk, said) = if run >= 14 || run == statuses.len() {
+            (u16::from(*first) << 13 | run as u16, run)
+        } else if short {
+            let bits = statuses.iter().take(14).zip((0..14).rev());
+            let bits = bits.map(|(status, bit)| u16::from(*status) << bit);
+            (0x8000 | bits.sum::<u16>(), 14)
+        } else {
+            let pairs = statuses.iter().take(7).zip((0..7).rev());
+            let pairs = pairs.map(|(status, pair)| u16::from(*status) << (2 * pair));
+            (0xc000 | pairs.sum::<u16>(), 7)
+        };
+        out.extend_from_slice(&chunk.to_be_bytes());
+        statuses = &statuses[said.min(statuses.len())..];
+    }
+}

@@ -1,0 +1,73 @@
+//! Writing feedback. Everything is appended; a compound begins with a report, unless both sides
+//! agreed on less (RFC 5506).
+
+use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT};
+
+/// The most entries of a message: what fits into a datagram of 1,500 bytes with a report.
+const ENTRIES_MAX: usize = 300;
+
+/// The header of a packet, and both sources; `words` follow.
+pub(super) fn write_head(
+    out: &mut Vec<u8>,
+    packet_type: u8,
+    format: u8,
+    (sender, media): (u32, u32),
+    words: usize,
+) {
+    out.extend_from_slice(&[0x80 | format, packet_type]);
+    out.extend_from_slice(&(words as u16 + 2).to_be_bytes());
+    out.extend_from_slice(&sender.to_be_bytes());
+    out.extend_from_slice(&media.to_be_bytes());
+}
+
+/// Says which packets of a source are missing. They are given in order, as the source numbered
+/// them; of more than fit, the first are written. Nothing is, where none is missing.
+pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
+    let mut entries: Vec<(u16, u16)> = Vec::new();
+    for &sequence in missing {
+        let is_full = entries.len() >= ENTRIES_MAX;
+        match entries.last_mut() {
+            Some((first, after)) if (1..=16).contains(&sequence.wrapping_sub(*first)) => {
+                *after |= 1 << (sequence.wrapping_sub(*first) - 1);
+            }
+            _ if is_full => break,
+            _ => entries.push((sequence, 0)),
+        }
+    }
+    if entries.is_empty() {
+        return;
+    }
+    write_head(out, TRANSPORT, NACK, (sender, media), entries.len());
+    for (first, after) in entries {
+        out.extend_from_slice(&first.to_be_bytes());
+        out.extend_from_slice(&after.to_be_bytes());
+    }
+}
+
+/// Says that a picture of a source is lost.
+pub fn write_pli(out: &mut Vec<u8>, sender: u32, media: u32) {
+    write_head(out, PAYLOAD, PLI, (sender, media), 0);
+}
+
+/// Demands a key frame of a source. The number grows with each new demand, and stays for one that
+/// is repeated.
+pub fn write_fir(out: &mut Vec<u8>, sender: u32, media: u32, number: u8) {
+    write_head(out, PAYLOAD, FIR, (sender, 0), 2);
+    out.extend_from_slice(&media.to_be_bytes());
+    out.extend_from_slice(&[number, 0, 0, 0]);
+}
+
+/// Says how much can be taken, in bits per second, of these sources together; of more than 255 the
+/// first. Of what has more than 18 digits in binary the rest is cut off.
+pub fn write_remb(out: &mut Vec<u8>, sender: u32, bitrate: u64, sources: &[u32]) {
+    let sources = &sources[..sources.len().min(255)];
+    let exponent = (64 - bitrate.leading_zeros()).saturating_sub(18);
+    let mantissa = (bitrate >> exponent) as u32;
+    write_head(out, PAYLOAD, APPLICATION, (sender, 0), 2 + sources.len());
+    out.extend_from_slice(REMB);
+    let head = (sources.len() as u32) << 24 | exponent << 18 | mantissa;
+    out.extend_from_slice(&head.to_be_bytes());
+    for source in sources {
+        out.extend_from_slice(&source.to_be_bytes());
+    }
+}

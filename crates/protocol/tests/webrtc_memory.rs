@@ -1,0 +1,112 @@
+//! What a packet and a client of WebRTC take of memory. What AES and HMAC keep in C is not counted:
+//! some 600 bytes for each direction of media and of RTCP that is used.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+use protocol::webrtc::certificate::Certificate;
+use protocol::webrtc::feedback::{Arrivals, Missing};
+use protocol::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
+
+const START: Time = Time::from_nanos(1_000_000_000);
+
+fn address(side: usize) -> SocketAddr {
+    ([127, 0, 0, 1 + side as u8], 5000).into()
+}
+
+/// An offerer, which is DTLS's server, and an answerer, which is its client.
+fn connected() -> [Peer; 2] {
+    let certificate = Arc::new(Certificate::generate(1));
+    let config = |seed| PeerConfig::new(certificate.clone(), seed);
+    let mut now = START;
+    let mut peers = [
+        Peer::offerer(now, &config(1)),
+        Peer::answerer(now, &config(2)),
+    ];
+    for (side, peer) in peers.iter_mut().enumerate() {
+        assert!(peer.add_local_candidate(now, address(side)));
+    }
+    for side in [0, 1] {
+        let transport = peers[side].local_transport();
+        assert_eq!(peers[1 - side].set_remote(now, &transport), Ok(()));
+    }
+    for _ in 0..1000 {
+        for side in [0, 1] {
+            let mut bytes = Vec::new();
+            while peers[side].poll_transmit(&mut bytes).is_some() {
+                peers[1 - side].handle_datagram(now, address(side), &bytes);
+                bytes.clear();
+            }
+            while peers[side].poll_event().is_some() {}
+        }
+        if peers
+            .iter()
+            .all(|peer| peer.state() == PeerState::Connected)
+        {
+            return peers;
+        }
+        now += Duration::from_millis(5);
+        for peer in &mut peers {
+            peer.handle_timeout(now);
+        }
+    }
+    panic!("they connect");
+}
+
+/// The heap of what is dropped.
+fn heap<T>(value: T) -> i64 {
+    -allocation_counter::measure(|| drop(value)).bytes_current
+}
+
+#[test]
+fn media_allocates_nothing() {
+    let mut peers = connected();
+    let mut sealer = peers[0].take_rtp_sealer().expect("it is connected");
+    let mut opener = peers[1].take_rtp_opener().expect("it is connected");
+    let (mut missing, mut arrivals) = (Missing::new(Duration::ZERO), Arrivals::default());
+    let mut packet = Vec::with_capacity(1500);
+    let mut plain = Vec::with_capacity(1500);
+    let mut sequence = 65_000u16;
+    let mut play = |packets: u32| {
+        for step in 0..packets {
+            sequence = sequence.wrapping_add(1);
+            let now = START + Duration::from_millis(u64::from(step));
+            packet.clear();
+            packet.extend_from_slice(&[0x80, 96]);
+            packet.extend_from_slice(&sequence.to_be_bytes());
+            packet.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 9]);
+            packet.resize(1100, 5);
+            sealer.seal(&mut packet).expect("it is RTP");
+            assert_eq!(
+                peers[1].handle_datagram(now, address(0), &packet),
+                Received::Rtp
+            );
+            opener.open(&packet, &mut plain).expect("it is authentic");
+            missing.packet(sequence, now);
+            arrivals.packet(sequence, now);
+        }
+    };
+    play(1900);
+    let info = allocation_counter::measure(|| play(60));
+    assert_eq!(info.count_total, 0);
+}
+
+#[test]
+fn a_connected_client_takes_less_than_12_kib() {
+    let [server, client] = connected();
+    let size = size_of::<Peer>() as i64;
+    let client = heap(client) + size;
+    assert!(client < 12 * 1024, "{client}");
+    // It keeps DTLS until its last flight can no longer be asked for.
+    let before = heap(server) + size;
+    let [mut server, _client] = connected();
+    server.handle_timeout(START + Duration::from_secs(6));
+    server.handle_timeout(START + Duration::from_secs(40));
+    let after = heap(server) + size;
+    assert!(
+        after < 12 * 1024 && after + 4096 < before,
+        "{before}, then {after}"
+    );
+}

@@ -277,14 +277,15 @@ mod tests {
                         "{check:?}"
                     );
                 }
-                let flags = Flags::usual(protocol.server.flags);
+                let server = protocol.server.expect("what is calibrated has a server");
+                let flags = Flags::usual(server.flags);
                 for word in trial.server.iter().filter_map(|w| w.strip_prefix("--")) {
-                    let mut known = protocol.server.flags.iter();
+                    let mut known = server.flags.iter();
                     assert!(known.any(|flag| flag.name == word), "--{word}");
                 }
                 let faults = trial.server.windows(2).filter(|pair| pair[0] == "--fault");
                 let faults: Vec<String> = faults.map(|pair| pair[1].to_owned()).collect();
-                (protocol.server.read)(&flags.with("fault", faults)).expect("they are good");
+                (server.read)(&flags.with("fault", faults)).expect("they are good");
             }
         }
     }

@@ -40,8 +40,8 @@ pub struct Protocol {
     pub read_url: fn(&str) -> Result<Location, String>,
     /// By what a server that was started shows that it serves a URL; none where it cannot be asked.
     pub probe: Option<Probe>,
-    /// Its reference server.
-    pub server: &'static ReferenceServer,
+    /// Its reference server; none where there is none.
+    pub server: Option<&'static ReferenceServer>,
     /// How what its clients measure is proved; empty where that is not declared.
     pub trials: &'static [Trial],
     /// The options of a command line for its clients.

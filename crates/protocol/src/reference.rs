@@ -363,7 +363,13 @@ pub(crate) fn one_of<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptor::Protocol;
     use crate::registry::PROTOCOLS;
+
+    fn servers() -> impl Iterator<Item = (&'static Protocol, &'static ReferenceServer)> {
+        let with_server = |&protocol: &&'static Protocol| Some((protocol, protocol.server?));
+        PROTOCOLS.iter().filter_map(with_server)
+    }
 
     fn is_good(takes: Takes, value: &str) -> bool {
         match takes {
@@ -379,8 +385,7 @@ mod tests {
 
     #[test]
     fn every_server_can_be_made_without_flags() {
-        for protocol in PROTOCOLS {
-            let server = protocol.server;
+        for (protocol, server) in servers() {
             let usual = Flags::usual(server.flags);
             let settings = (server.read)(&usual).expect("defaults are good");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
@@ -393,8 +398,8 @@ mod tests {
 
     #[test]
     fn flags_name_each_other_and_have_good_defaults() {
-        for protocol in PROTOCOLS {
-            let flags = protocol.server.flags;
+        for (_, server) in servers() {
+            let flags = server.flags;
             let known = |name: &str| flags.iter().filter(|flag| flag.name == name).count();
             for flag in flags {
                 assert_eq!(known(flag.name), 1, "--{}", flag.name);
@@ -411,9 +416,9 @@ mod tests {
     #[test]
     fn schemes_of_servers_are_those_of_their_protocol() {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        for protocol in PROTOCOLS {
-            let usual = Flags::usual(protocol.server.flags);
-            let settings = (protocol.server.read)(&usual).expect("defaults are good");
+        for (protocol, server) in servers() {
+            let usual = Flags::usual(server.flags);
+            let settings = (server.read)(&usual).expect("defaults are good");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
             for tls in [false, true] {
                 let url = made.url(address, tls);

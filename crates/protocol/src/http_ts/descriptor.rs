@@ -30,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     read_url,
     probe: None,
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
     former_key: |_| None,

@@ -29,7 +29,7 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[],
     read_url,
     probe: None,
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
     former_key: config::former_key,

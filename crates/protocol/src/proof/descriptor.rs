@@ -23,7 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[COLUMNS],
     read_url,
     probe: None,
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
     former_key: |_| None,

@@ -31,7 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[COLUMNS],
     read_url,
     probe: None,
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &ClientOptions::NONE,
     former_key: |_| None,

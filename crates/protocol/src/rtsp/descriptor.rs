@@ -38,7 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
         },
         answer: b"RTSP/1.0 200",
     }),
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
     former_key: |_| None,

@@ -31,7 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     read_url,
     probe: None,
-    server: &SERVER,
+    server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &OPTIONS,
     former_key: |_| None,

@@ -23,7 +23,9 @@ pub(crate) struct Serve {
 impl Subcommand for Serve {
     fn augment_subcommands(command: Command) -> Command {
         PROTOCOLS.iter().fold(command, |command, protocol| {
-            let server = protocol.server;
+            let Some(server) = protocol.server else {
+                return command;
+            };
             let own = Command::new(protocol.name)
                 .about(server.about)
                 .args(server.flags.iter().map(argument));
@@ -36,7 +38,7 @@ impl Subcommand for Serve {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        registry::find(name).is_some()
+        registry::find(name).is_some_and(|protocol| protocol.server.is_some())
     }
 }
 
@@ -44,7 +46,8 @@ impl FromArgMatches for Serve {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Serve, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
-        let server = registry::find(name).ok_or_else(missing)?.server;
+        let server = registry::find(name).and_then(|protocol| protocol.server);
+        let server = server.ok_or_else(missing)?;
         let (mut flags, mut files) = (Flags::default(), BTreeMap::new());
         for &Flag { name, takes, .. } in server.flags {
             match takes {

@@ -23,9 +23,10 @@ const RAMP: Duration = Duration::from_secs(2);
 pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Failure> {
     let args::Protocol::Rtsp = arguments.protocol;
     // What is wrong with them is said here, not by the server that is launched with them.
-    let reference = RTSP_PROTOCOL.server;
-    let flags = Flags::usual(reference.flags).with("fault", arguments.faults.clone());
-    (reference.read)(&flags).map_err(Failure::bad)?;
+    if let Some(reference) = RTSP_PROTOCOL.server {
+        let flags = Flags::usual(reference.flags).with("fault", arguments.faults.clone());
+        (reference.read)(&flags).map_err(Failure::bad)?;
+    }
     let port = free_port()?;
     let mut scenario = clients(arguments, port)?;
     scenario.server = Some(server(arguments, port)?);

@@ -236,7 +236,8 @@ pub enum Output {
     Transmit(Transmit),
     /// Name the other end of a UDP channel: where [`Output::Send`] and flows go. Media from other
     /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the
-    /// sink.
+    /// sink. Of a single socket ([`Open::Udp`]) it names where flows go, and datagrams that name no
+    /// other place, from then on; what comes is not changed by it.
     Peer {
         /// Which channel.
         channel: ChannelId,

@@ -246,6 +246,7 @@ pub fn cases() -> Vec<Case> {
         RETRANSMISSION,
         ANEW_AT_ONCE,
         flows::PACED,
+        flows::PACED_TO_A_NAMED_PEER,
         flows::PACED_IN_A_CONNECTION,
         flows::STARTED_AGAIN,
         flows::STARTED_AGAIN_IN_A_CONNECTION,

@@ -188,6 +188,8 @@ struct Udp {
     local: SocketAddr,
     /// The only one to speak to; of a part in the endpoint's socket, who was accepted.
     peer: Option<SocketAddr>,
+    /// Where datagrams go that name no other place.
+    to: Option<SocketAddr>,
     /// Who it is to the endpoint.
     accepted: Option<PeerId>,
     media: Option<Media>,

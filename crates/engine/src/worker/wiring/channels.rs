@@ -284,6 +284,17 @@ impl Worker {
                 let (whose, source) = ((key, channel), peer.media.ip());
                 return self.groups.begin(place, whose, source, &mut self.runtime);
             }
+            Some(Channel::Datagrams {
+                place, accepted, ..
+            }) => {
+                let to = Some(peer.media);
+                let state = Channel::Datagrams {
+                    place,
+                    to,
+                    accepted,
+                };
+                return slot.set_channel(channel, state);
+            }
             _ => return,
         };
         let state = Channel::Pair {

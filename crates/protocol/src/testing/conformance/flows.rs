@@ -133,6 +133,68 @@ pub(super) const PACED: Case = Case {
     server_hears: &["accepts", "12 left", "session 0 is over"],
 };
 
+/// Whoever has a socket without a peer finds out later where media is to go.
+pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
+    name: "a flow sends to the peer that was named for a socket, and to nobody before",
+    client: |server, log| {
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_udp(cx, None, Reading::AtOnce),
+            Input::Opened { channel, .. } => {
+                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                cx.out.push_back(Output::StartFlow { flow, channel });
+            }
+            Input::FlowEnded { flow } => {
+                let left = cx.flows.with(flow, |flow: &mut Numbers| flow.left);
+                log.add(format!("{left} left"));
+                let channel = CHANNEL;
+                match left {
+                    0 => {
+                        say(cx, Some(server), b"hello");
+                        let (media, control) = (server, server);
+                        cx.out.push_back(Output::Peer {
+                            channel,
+                            media,
+                            control,
+                        });
+                        cx.out.push_back(Output::StartFlow { flow, channel });
+                    }
+                    // As datagrams that name no place.
+                    _ => say(cx, None, b"bye"),
+                }
+            }
+            Input::Datagrams { .. } => {
+                log.add("was answered");
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Udp(|log| {
+        by_address(log, |log| {
+            let mut came = 0;
+            script(move |cx, input, _| {
+                let Input::Datagrams { datagrams, .. } = input else {
+                    return;
+                };
+                for datagram in datagrams {
+                    match datagram.bytes {
+                        b"bye" => {
+                            log.add(format!("{came} came"));
+                            say(cx, None, b"bye");
+                            end(cx, Outcome::Completed);
+                        }
+                        b"hello" => {}
+                        _ => came += 1,
+                    }
+                }
+            })
+        })
+    }),
+    stop: None,
+    client_hears: &["0 left", "10 left", "was answered"],
+    server_hears: &["accepts", "10 came", "session 0 is over"],
+};
+
 pub(super) const PACED_IN_A_CONNECTION: Case = Case {
     name: "a flow that has nothing to send goes on in a connection when it has",
     client: |server, log| {

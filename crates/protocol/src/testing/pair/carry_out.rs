@@ -37,11 +37,11 @@ impl Pair {
                 channel,
                 media,
                 control,
-            } => {
-                if let Some(Channel::Ports(ports)) = self.slots[place].channels.get_mut(&channel) {
-                    ports.peer = Some((media, control));
-                }
-            }
+            } => match self.slots[place].channels.get_mut(&channel) {
+                Some(Channel::Ports(ports)) => ports.peer = Some((media, control)),
+                Some(Channel::Udp(udp)) => udp.to = Some(media),
+                _ => {}
+            },
             Output::Close { channel } => self.close(place, channel),
             Output::StartFlow { flow, channel } => self.start_flow(place, flow, channel),
             Output::StopFlow { flow } => {
@@ -314,7 +314,7 @@ impl Pair {
         let leads = match slot.channels.get(&channel) {
             Some(Channel::Stream { .. }) => true,
             Some(Channel::Ports(ports)) => ports.peer.is_some(),
-            Some(Channel::Udp(udp)) => udp.peer.is_some(),
+            Some(Channel::Udp(udp)) => udp.to.is_some(),
             Some(Channel::Connecting) | None => false,
         };
         let world = &mut self.worlds[slot.side as usize];
@@ -369,7 +369,7 @@ impl Pair {
                 Some(&Channel::Ports(Ports { media, peer, .. })) => {
                     peer.map(|(peer, _)| (media, peer))
                 }
-                Some(&Channel::Udp(Udp { local, peer, .. })) => peer.map(|peer| (local, peer)),
+                Some(&Channel::Udp(Udp { local, to, .. })) => to.map(|to| (local, to)),
                 _ => None,
             };
             let left = match (to, self.slots[session].channels.get(&channel)) {

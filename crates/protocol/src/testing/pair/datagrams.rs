@@ -46,6 +46,7 @@ impl Pair {
                 let udp = Udp {
                     local,
                     peer,
+                    to: peer,
                     accepted: None,
                     media,
                 };
@@ -82,7 +83,7 @@ impl Pair {
         let Some(&Channel::Udp(udp)) = channel else {
             return;
         };
-        let Some(to) = transmit.to.or(udp.peer) else {
+        let Some(to) = transmit.to.or(udp.to) else {
             return;
         };
         for datagram in bytes.chunks(transmit.segment_size) {
@@ -151,6 +152,7 @@ impl Pair {
         let udp = Udp {
             local,
             peer: Some(datagram.from),
+            to: Some(datagram.from),
             accepted: Some(peer),
             media: None,
         };

@@ -1,16 +1,21 @@
-//! WebRTC: one peer connection without input and output, and what it is made of.
+//! WebRTC: peer connections without input and output, how both sides agree on them.
 //!
 //! [`peer::Peer`] is fed datagrams and times, and gives datagrams, a deadline and events. It finds
 //! its way by ICE ([`ice`], RFC 8445), agrees on keys by DTLS ([`dtls`], RFC 5764) and keeps the
-//! secrets of media ([`srtp`], RFC 3711). What both sides agree on beforehand is [`sdp`]; what they
-//! tell each other of media while it flows is [`feedback`].
+//! secrets of media ([`srtp`], RFC 3711). What both sides agree on beforehand is [`sdp`]; how they
+//! tell it each other is [`signalling`]; what they tell of media while it flows is [`feedback`].
 
 pub mod certificate;
 mod clock;
 pub mod dtls;
+pub mod failure;
 pub mod feedback;
 pub mod fingerprint;
 pub mod ice;
+pub mod metrics;
 pub mod peer;
 pub mod sdp;
+pub mod signalling;
 pub mod srtp;
+mod summary;
+pub mod url;

@@ -1,0 +1,96 @@
+//! What is measured of WebRTC beside its media.
+
+use measure::TableColumn;
+use measure::metric::Statistic;
+
+use crate::media::rtp::metrics::RTP;
+use crate::summary;
+
+measure::metrics! {
+    /// PeerConnections, and how they came about.
+    pub WEBRTC after RTP;
+    counters {
+        /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus
+        /// messages.
+        REQUESTS = "requests", Count, "";
+        /// Answers to them that came, acknowledgements not counted.
+        RESPONSES = "responses", Count, "";
+        /// Of these, the ones that refused.
+        REFUSALS = "refusals", Count, "";
+        /// Answers of HTTP that sent the client elsewhere.
+        REDIRECTS = "redirects", Count, "RFC 9725, 4.5";
+        /// PeerConnections that were begun: both sides' descriptions were known.
+        PEERS = "peers", Count, "";
+        /// Of these, the ones that stood: ICE had found a way, and DTLS had agreed on keys.
+        PEERS_CONNECTED = "peers_connected", Count, "";
+        /// Datagrams of media or of reports whose authentication failed. Of media only where it is
+        /// decrypted.
+        UNAUTHENTIC = "unauthentic", Count, "RFC 3711, 3.3";
+        /// The same, that had come before.
+        REPLAYED = "replayed", Count, "RFC 3711, 3.3.2";
+        /// Packets of media that are retransmissions in a stream of their own. They are among
+        /// neither the received ones nor the expected ones.
+        RTX_PACKETS = "rtx_packets", Count, "RFC 4588";
+        /// Packets of media that belong to none of the media agreed upon.
+        UNKNOWN_MEDIA = "unknown_media", Count, "";
+        /// Receiver reports that were sent, one for each stream.
+        REPORTS_SENT = "reports_sent", Count, "RFC 3550, 6.4.2";
+        /// Times that Janus said much was lost on its way to the client.
+        SLOW_DOWNLINKS = "slow_downlinks", Count, "Janus, slowlink";
+        /// Times that Janus said much was lost on its way from the client.
+        SLOW_UPLINKS = "slow_uplinks", Count, "Janus, slowlink";
+        /// Packets that Janus said were lost then.
+        SLOW_LINK_LOST = "slow_link_lost", Count, "Janus, slowlink";
+        /// Packets of media that left, of clients that publish. Counted once a second.
+        SENT_PACKETS = "sent_packets", Count, "";
+        /// Bytes of payload in them.
+        SENT_BYTES = "sent_bytes", Bytes, "";
+        /// Frames of which the last packet was sent, of clients that publish.
+        SENT_FRAMES = "sent_frames", Count, "";
+        /// Packets that were due and that the network stack did not take.
+        NOT_TAKEN = "not_taken", Count, "";
+        /// Reports in which the server says what it received of a stream that is published.
+        RECEIVER_REPORTS = "receiver_reports", Count, "RFC 3550, 6.4.2";
+        /// Packets that never reached the server, as its last reports say, of streams that are
+        /// published.
+        REPORTED_LOST = "reported_lost", Count, "RFC 3550, 6.4.1";
+    }
+    gauges {}
+    distributions {
+        /// From the request for a WebSocket to the answer.
+        WEBSOCKET_DELAY = "websocket_delay", Seconds, "RFC 6455, 4";
+        /// From asking to join a room to being in it.
+        JOIN_DELAY = "join_delay", Seconds, "Janus, VideoRoom";
+        /// From asking for media to the server's offer.
+        OFFER_DELAY = "offer_delay", Seconds, "";
+        /// From our offer to the server's answer.
+        ANSWER_DELAY = "answer_delay", Seconds, "RFC 9725, 4.2";
+        /// From the moment both sides' descriptions were known to the moment ICE had found a way.
+        ICE_DELAY = "ice_delay", Seconds, "RFC 8445";
+        /// From then on to the end of the handshake of DTLS.
+        DTLS_DELAY = "dtls_delay", Seconds, "RFC 5764";
+        /// From the end of the handshake of DTLS to the first packet of media, of PeerConnections
+        /// that receive.
+        FIRST_MEDIA_DELAY = "first_media_delay", Seconds, "";
+        /// From the moment a client that publishes was due to the moment media could leave.
+        PUBLISH_DELAY = "publish_delay", Seconds, "";
+    }
+    derived {
+        /// Media that left, over all streams of the population.
+        "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
+    }
+    table {
+        TableColumn::larger("sent_bitrate", "sent_bitrate", Statistic::Value, ["sent", "Mb/s"]).means(measure::Meaning::BitRate);
+        TableColumn::smaller("ice_delay", "ice_delay", Statistic::Quantile(0.95), ["ICE", "p95 ms"]);
+        TableColumn::smaller("dtls_delay", "dtls_delay", Statistic::Quantile(0.95), ["DTLS", "p95 ms"]);
+    }
+    summary {
+        super::summary::PEERS;
+        super::summary::PUBLISHED;
+        super::summary::NO_MEDIA;
+        summary::MEDIA;
+        super::summary::TIMES;
+        summary::STARTUP;
+        super::summary::PLAYING;
+    }
+}

@@ -1,0 +1,309 @@
+//! The VideoRoom plug-in: a client enters a room, publishes there, and receives whoever else does.
+
+use std::collections::BTreeSet;
+
+use measure::Time;
+use serde_json::{Value, json};
+
+use super::message::plugin_error;
+use super::{Janus, Jsep, PeerNumber, Role, Scope, Subscribe, Wanted};
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::signalling::Direction;
+use crate::webrtc::url::{Id, Place};
+
+/// `JANUS_VIDEOROOM_ERROR_ROOM_EXISTS`.
+const ROOM_EXISTS: u64 = 427;
+
+/// `JANUS_VIDEOROOM_ERROR_NO_SUCH_FEED`.
+const NO_SUCH_FEED: u64 = 428;
+
+/// The most publishers of a room that are received.
+const FEEDS_MAX: usize = 5_000;
+
+/// What a client knows of its room.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// Whether this client has made the room: it then takes it away.
+    made: bool,
+    /// By which the room tells which subscriber goes with which publisher.
+    private_id: Option<u64>,
+    own: Option<Id>,
+    /// Those who publish and are to be received, or are.
+    feeds: BTreeSet<Id>,
+    /// Of these, those that the common PeerConnection is to bring and was not asked for yet.
+    waiting: BTreeSet<Id>,
+    /// The handle of the common PeerConnection, and whether it has been joined with.
+    everybody: Option<(usize, bool)>,
+    /// Whether a change of the common PeerConnection is being agreed upon.
+    changing: bool,
+}
+
+impl Janus {
+    fn room_id(&self) -> Value {
+        match &self.settings.place {
+            Place::Room(id) => id.to_json(),
+            _ => Value::Null,
+        }
+    }
+
+    /// Enters the room, or makes it before.
+    pub(super) fn enter(&mut self, scope: &mut Scope<'_>, handle: usize) {
+        match self.settings.room.clone() {
+            Some(mut body) => {
+                body["room"] = self.room_id();
+                self.ask_plugin(scope, handle, "create", body, None);
+            }
+            None => self.join(scope, handle),
+        }
+    }
+
+    fn join(&mut self, scope: &mut Scope<'_>, handle: usize) {
+        let mut body = json!({"room": self.room_id(), "ptype": "publisher"});
+        if let Some(pin) = &self.settings.pin {
+            body["pin"] = pin.as_str().into();
+        }
+        self.ask_plugin(scope, handle, "join", body, None);
+    }
+
+    /// Publishes: the offer is there.
+    pub(super) fn publish(&mut self, scope: &mut Scope<'_>, handle: usize, jsep: Option<Jsep>) {
+        self.ask_plugin(scope, handle, "publish", json!({}), jsep);
+    }
+
+    /// A request was done that is answered at once.
+    pub(super) fn plugin_done(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        (name, _at): (&'static str, Time),
+        data: &Value,
+    ) {
+        match (name, plugin_error(data)) {
+            ("create", None) => {
+                self.room.made = true;
+                self.join(scope, handle);
+            }
+            ("create", Some((ROOM_EXISTS, _))) => self.join(scope, handle),
+            ("destroy", _) | (_, None) => {}
+            (name, Some((code, reason))) => self.refused(scope, name, code, &reason),
+        }
+    }
+
+    /// The plug-in says something.
+    pub(super) fn room_event(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        answers: Option<(&'static str, Time)>,
+        data: &Value,
+    ) {
+        if let Some((code, reason)) = plugin_error(data) {
+            let what = answers.map_or("?", |(name, _)| name);
+            return self.room_refused(scope, handle, what, code, &reason);
+        }
+        match self.handles[handle].role.clone() {
+            Role::Participant => self.participant_event(scope, handle, answers, data),
+            Role::Everybody => self.everybody_event(scope, answers, data),
+            Role::Feed(_) | Role::Mountpoint => {}
+        }
+    }
+
+    /// Something was refused by the room.
+    fn room_refused(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        what: &str,
+        code: u64,
+        reason: &str,
+    ) {
+        // Whoever was to be received has left meanwhile.
+        if code == NO_SUCH_FEED {
+            match self.handles[handle].role {
+                Role::Feed(_) => return self.detach(scope, handle),
+                Role::Everybody => {
+                    self.room.changing = false;
+                    return self.ask_for_waiting(scope);
+                }
+                Role::Participant | Role::Mountpoint => {}
+            }
+        }
+        self.refused(scope, what, code, reason);
+    }
+
+    fn participant_event(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        answers: Option<(&'static str, Time)>,
+        data: &Value,
+    ) {
+        match data["videoroom"].as_str() {
+            Some("joined") => {
+                if let Some((_, at)) = answers {
+                    let waited = scope.now.since(at);
+                    scope
+                        .recorder
+                        .record(m::JOIN_DELAY, waited.as_nanos() as u64);
+                }
+                self.room.own = Id::of_json(&data["id"]);
+                self.room.private_id = data["private_id"].as_u64();
+                if self.settings.publishes {
+                    scope.want(Wanted::Offer {
+                        peer: PeerNumber(handle as u32),
+                        direction: Direction::Send,
+                    });
+                }
+                self.publish_there(scope, &data["publishers"]);
+                if !self.room.feeds.is_empty() {
+                    scope.want(Wanted::Expect);
+                }
+            }
+            Some("event") => {
+                self.publish_there(scope, &data["publishers"]);
+                for key in ["unpublished", "leaving", "kicked"] {
+                    if let Some(id) = Id::of_json(&data[key]) {
+                        self.gone(scope, &id, key);
+                    }
+                }
+            }
+            Some("destroyed") => {
+                let detail = format!("the room was destroyed, by {}", self.url);
+                self.fail(scope, Failure::HungUp, detail);
+            }
+            _ => {}
+        }
+    }
+
+    /// These publish in the room.
+    fn publish_there(&mut self, scope: &mut Scope<'_>, publishers: &Value) {
+        if self.settings.subscribe == Subscribe::Nobody {
+            return;
+        }
+        let mut any = false;
+        for publisher in publishers.as_array().into_iter().flatten() {
+            let Some(id) = Id::of_json(&publisher["id"]) else {
+                continue;
+            };
+            if self.room.feeds.len() >= FEEDS_MAX
+                || self.room.own.as_ref() == Some(&id)
+                || !self.room.feeds.insert(id.clone())
+            {
+                continue;
+            }
+            any = true;
+            match self.settings.subscribe {
+                Subscribe::Each => self.attach(scope, Role::Feed(id)),
+                _ => {
+                    self.room.waiting.insert(id);
+                }
+            }
+        }
+        if any && self.settings.subscribe == Subscribe::Together {
+            match self.room.everybody {
+                None => {
+                    self.room.everybody = Some((self.handles.len(), false));
+                    self.attach(scope, Role::Everybody);
+                }
+                Some(_) => self.ask_for_waiting(scope),
+            }
+        }
+    }
+
+    /// Somebody publishes no more.
+    fn gone(&mut self, scope: &mut Scope<'_>, id: &Id, how: &str) {
+        if self.room.own.as_ref() == Some(id) && how == "kicked" {
+            let detail = format!("the client was kicked out of the room, by {}", self.url);
+            return self.fail(scope, Failure::HungUp, detail);
+        }
+        if !self.room.feeds.remove(id) {
+            return;
+        }
+        self.room.waiting.remove(id);
+        let mut handles = self.handles.iter();
+        let own = Role::Feed(id.clone());
+        if let Some(handle) = handles.position(|handle| !handle.gone && handle.role == own) {
+            self.detach(scope, handle);
+        }
+    }
+
+    /// A handle that receives is attached.
+    pub(super) fn subscribe(&mut self, scope: &mut Scope<'_>, handle: usize) {
+        match self.handles[handle].role.clone() {
+            Role::Feed(id) if self.room.feeds.contains(&id) => {
+                let streams = json!([{"feed": id.to_json()}]);
+                self.join_as_subscriber(scope, handle, streams);
+            }
+            Role::Feed(_) => self.detach(scope, handle),
+            _ => self.ask_for_waiting(scope),
+        }
+    }
+
+    fn join_as_subscriber(&mut self, scope: &mut Scope<'_>, handle: usize, streams: Value) {
+        let mut body = json!({
+            "room": self.room_id(),
+            "ptype": "subscriber",
+            "streams": streams,
+        });
+        if let Some(private_id) = self.room.private_id {
+            body["private_id"] = private_id.into();
+        }
+        if let Some(pin) = &self.settings.pin {
+            body["pin"] = pin.as_str().into();
+        }
+        self.ask_plugin(scope, handle, "join", body, None);
+    }
+
+    /// Has the common PeerConnection bring those that it does not yet, unless a change is being
+    /// agreed upon: then after that.
+    fn ask_for_waiting(&mut self, scope: &mut Scope<'_>) {
+        let Some((handle, joined)) = self.room.everybody else {
+            return;
+        };
+        let ready = self.handles.get(handle).is_some_and(|own| own.id.is_some());
+        if !ready || self.room.changing || self.room.waiting.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.room.waiting);
+        let feed = |id: &Id| json!({"feed": id.to_json()});
+        let streams: Vec<Value> = waiting.iter().map(feed).collect();
+        self.room.changing = true;
+        self.room.everybody = Some((handle, true));
+        match joined {
+            false => self.join_as_subscriber(scope, handle, streams.into()),
+            true => {
+                let body = json!({"streams": streams});
+                self.ask_plugin(scope, handle, "subscribe", body, None);
+            }
+        }
+    }
+
+    fn everybody_event(
+        &mut self,
+        scope: &mut Scope<'_>,
+        answers: Option<(&'static str, Time)>,
+        data: &Value,
+    ) {
+        // Our answer was taken: what has come meanwhile is asked for now. So it is where nothing
+        // had to be changed, and where the change waits behind another that Janus made by itself.
+        let settled = data["started"].as_str() == Some("ok")
+            || answers.is_some_and(|(name, _)| name == "start")
+            || data["videoroom"].as_str() == Some("updating");
+        let (handle, _) = self.room.everybody.unwrap_or((0, false));
+        let answering = self.handles.get(handle).is_some_and(|own| own.answering);
+        let unchanged = data["videoroom"].as_str() == Some("updated") && !answering;
+        if settled || unchanged {
+            self.room.changing = false;
+            self.ask_for_waiting(scope);
+        }
+    }
+
+    /// Takes the room away, where this client has made it.
+    pub(super) fn end_room(&mut self, scope: &mut Scope<'_>) {
+        if std::mem::take(&mut self.room.made) {
+            let room = self.room_id();
+            self.ask_plugin(scope, 0, "destroy", json!({"room": room}), None);
+        }
+    }
+}

@@ -1,0 +1,412 @@
+use std::collections::VecDeque;
+
+use measure::{Catalogue, Recorder};
+
+use super::*;
+use crate::metrics::CLIENTS;
+use crate::webrtc::signalling::Direction;
+
+const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+
+/// Janus 1.1.2 on a mount point that is watched, and on a room that is there already.
+const WATCH: &str = include_str!("../../testdata/janus_watch.jsonl");
+const JOIN: &str = include_str!("../../testdata/janus_join.jsonl");
+
+/// A client's side, with what it said.
+struct Side {
+    janus: Janus,
+    now: Time,
+    recorder: Recorder,
+    /// What it wants beside sending.
+    wanted: Vec<Wanted>,
+    said: Vec<Value>,
+    frames: Assembly,
+}
+
+fn ms(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+fn settings(place: Place) -> Settings {
+    Settings {
+        common: Common {
+            request_timeout: Duration::from_secs(5),
+            token: None,
+            user_agent: String::new(),
+            seed: 7,
+        },
+        place,
+        trickle: false,
+        publishes: false,
+        subscribe: Subscribe::Together,
+        api_secret: None,
+        pin: None,
+        room: None,
+    }
+}
+
+impl Side {
+    /// With a WebSocket that stands.
+    fn new(settings: Settings) -> Side {
+        let url = websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL");
+        let mut side = Side {
+            janus: Janus::new(settings, url),
+            now: ms(1),
+            recorder: Recorder::new(Catalogue(GROUPS)),
+            wanted: Vec::new(),
+            said: Vec::new(),
+            frames: Assembly::default(),
+        };
+        side.does(|janus, scope| janus.begin(scope));
+        assert!(matches!(&side.wanted[..], [Wanted::Connect(target)] if target.port == 8188));
+        side.wanted.clear();
+        let mut request = Vec::new();
+        {
+            let mut wanted = VecDeque::new();
+            let mut scope = Scope {
+                now: side.now,
+                recorder: &mut side.recorder,
+                wanted: &mut wanted,
+            };
+            side.janus.connected(&mut scope);
+            for wanted in wanted {
+                let Wanted::Send(bytes) = wanted else {
+                    panic!("{wanted:?}");
+                };
+                request.extend(bytes);
+            }
+        }
+        let mut acceptance = websocket::Acceptance::new(&[SUBPROTOCOL]);
+        let answer = acceptance.take(&mut &request[..]).expect("a request");
+        side.bytes(&answer.expect("it is whole"));
+        side
+    }
+
+    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut Scope<'_>)) {
+        let mut wanted = VecDeque::new();
+        let mut scope = Scope {
+            now: self.now,
+            recorder: &mut self.recorder,
+            wanted: &mut wanted,
+        };
+        does(&mut self.janus, &mut scope);
+        for wanted in wanted {
+            let Wanted::Send(bytes) = wanted else {
+                self.wanted.push(wanted);
+                continue;
+            };
+            let mut rest = &bytes[..];
+            while let Some(item) = self.frames.next(true, &LIMITS, &mut rest).expect("frames") {
+                if let Item::Frame(frame) = item {
+                    let body = frame.body.expect("it is kept");
+                    self.said.push(serde_json::from_slice(body).expect("JSON"));
+                }
+            }
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.does(|janus, scope| janus.bytes(scope, bytes));
+    }
+
+    /// Janus says that.
+    fn hears(&mut self, text: &str) {
+        let mut frame = Vec::new();
+        websocket::write_message(websocket::TEXT, text.as_bytes(), None, &mut frame);
+        self.bytes(&frame);
+    }
+
+    fn hears_json(&mut self, value: Value) {
+        self.hears(&value.to_string());
+    }
+
+    /// What was asked last.
+    fn last(&self) -> &Value {
+        self.said.last().expect("it said something")
+    }
+
+    fn last_transaction(&self) -> Value {
+        self.last()["transaction"].clone()
+    }
+
+    fn failure(&self) -> Option<(Failure, &str)> {
+        match self.wanted.last() {
+            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            _ => None,
+        }
+    }
+
+    /// A client in the room, as far as having joined.
+    fn in_room(settings: Settings) -> Side {
+        let mut side = Side::new(Settings {
+            room: Some(json!({"publishers": 3})),
+            ..settings
+        });
+        JOIN.lines().for_each(|line| side.hears(line));
+        side
+    }
+
+    /// Answers the last request, which attached a handle.
+    fn attached(&mut self, handle: u64) {
+        assert_eq!(self.last()["janus"], "attach");
+        let transaction = self.last_transaction();
+        self.hears_json(json!({
+            "janus": "success", "transaction": transaction, "data": {"id": handle}
+        }));
+    }
+
+    /// The room says that.
+    fn room_says(&mut self, handle: u64, transaction: Value, data: Value, offers: bool) {
+        let mut message = json!({
+            "janus": "event", "sender": handle,
+            "plugindata": {"plugin": "janus.plugin.videoroom", "data": data},
+        });
+        if !transaction.is_null() {
+            message["transaction"] = transaction;
+        }
+        if offers {
+            message["jsep"] = json!({"type": "offer", "sdp": "v=0\r\n"});
+        }
+        self.hears_json(message);
+    }
+}
+
+const ROOM_HANDLE: u64 = 3783219663756637;
+
+fn room() -> Settings {
+    settings(Place::Room(Id::Number(1234)))
+}
+
+#[test]
+fn a_mount_point_is_watched_and_started() {
+    let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
+    WATCH.lines().for_each(|line| side.hears(line));
+    let kinds: Vec<_> = side.said.iter().map(|said| said["janus"].clone()).collect();
+    assert_eq!(kinds, ["create", "attach", "message"]);
+    assert_eq!(side.said[2]["body"], json!({"request": "watch", "id": 1}));
+    let [Wanted::Answer { peer, offer }] = &side.wanted[..] else {
+        panic!("{:?}", side.wanted);
+    };
+    assert!(offer.contains("a=ice-ufrag:Ca0a\r\n"));
+    let peer = *peer;
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    assert_eq!(side.last()["body"], json!({"request": "start"}));
+    assert_eq!(side.last()["jsep"]["type"], "answer");
+    let delays = side.recorder.histogram(m::OFFER_DELAY);
+    assert_eq!(delays.expect("it is measured").count(), 1);
+}
+
+#[test]
+fn errors_are_reasons() {
+    for (code, failure) in [
+        (455, Failure::NotFound),
+        (456, Failure::Unauthorized),
+        (450, Failure::Refused),
+    ] {
+        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
+        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        let transaction = side.last_transaction();
+        side.hears_json(json!({
+            "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
+            "plugindata": {"data": {
+                "streaming": "event", "error_code": code, "error": "No such mountpoint/stream 77"
+            }},
+        }));
+        let (found, detail) = side.failure().expect("it failed");
+        assert_eq!(found, failure);
+        assert!(
+            detail.contains("`watch`") && detail.contains("stream 77"),
+            "{detail}"
+        );
+    }
+    let mut side = Side::new(room());
+    side.hears(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
+    assert_eq!(
+        side.failure().map(|failure| failure.0),
+        Some(Failure::Unauthorized)
+    );
+    assert!(side.wanted.contains(&Wanted::HangUp));
+}
+
+#[test]
+fn a_room_is_made_where_it_is_not_there_and_published_in() {
+    let mut side = Side::in_room(Settings {
+        publishes: true,
+        ..room()
+    });
+    assert_eq!(side.said[2]["body"]["request"], "create");
+    assert_eq!(side.said[3]["body"]["request"], "join");
+    let [Wanted::Offer { peer, direction }] = side.wanted[..] else {
+        panic!("{:?}", side.wanted);
+    };
+    assert_eq!(direction, Direction::Send);
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    assert_eq!(side.last()["body"]["request"], "publish");
+    assert_eq!(side.last()["jsep"]["type"], "offer");
+    let transaction = side.last_transaction();
+    side.hears_json(json!({
+        "janus": "event", "sender": ROOM_HANDLE, "transaction": transaction,
+        "plugindata": {"data": {"videoroom": "event", "configured": "ok"}},
+        "jsep": {"type": "answer", "sdp": "v=0\r\n"},
+    }));
+    assert!(matches!(side.wanted.last(), Some(Wanted::Answered { .. })));
+    // It was there before: somebody else takes it away.
+    side.does(|janus, scope| janus.leave(scope));
+    assert_eq!(side.last()["janus"], "destroy");
+    let transaction = side.last_transaction();
+    side.hears_json(json!({"janus": "success", "transaction": transaction}));
+    assert_eq!(side.wanted.last(), Some(&Wanted::Left));
+}
+
+#[test]
+fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
+    let mut side = Side::in_room(room());
+    let feeds = |ids: &[u64]| -> Value {
+        let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+        json!({"videoroom": "event", "room": 1234, "publishers": all})
+    };
+    side.room_says(ROOM_HANDLE, Value::Null, feeds(&[5, 6]), false);
+    side.attached(99);
+    assert_eq!(
+        side.last()["body"]["streams"],
+        json!([{"feed": 5}, {"feed": 6}])
+    );
+    assert_eq!(side.last()["body"]["ptype"], "subscriber");
+    assert_eq!(side.last()["body"]["private_id"], 1516492696);
+    let transaction = side.last_transaction();
+    side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    // Known ones, ourselves and a new one.
+    side.room_says(
+        ROOM_HANDLE,
+        Value::Null,
+        feeds(&[6, 8706306606338763, 7]),
+        false,
+    );
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    assert_eq!(side.last()["body"]["request"], "start");
+    let before = side.said.len();
+    let transaction = side.last_transaction();
+    side.room_says(
+        99,
+        transaction,
+        json!({"videoroom": "event", "started": "ok"}),
+        false,
+    );
+    assert_eq!(side.said.len(), before + 1);
+    let body = json!({"request": "subscribe", "streams": [{"feed": 7}]});
+    assert_eq!(side.last()["body"], body);
+    // It leaves before it was received.
+    let transaction = side.last_transaction();
+    let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
+    side.room_says(99, transaction, refused, false);
+    assert_eq!(side.failure(), None);
+}
+
+#[test]
+fn each_feed_has_a_handle_of_its_own_and_takes_it_along() {
+    let mut side = Side::in_room(Settings {
+        subscribe: Subscribe::Each,
+        ..room()
+    });
+    let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
+    side.room_says(ROOM_HANDLE, Value::Null, one, false);
+    side.attached(50);
+    let transaction = side.last_transaction();
+    side.room_says(50, transaction, json!({"videoroom": "attached"}), true);
+    assert!(matches!(
+        side.wanted.last(),
+        Some(Wanted::Answer {
+            peer: PeerNumber(1),
+            ..
+        })
+    ));
+    let leaves = json!({"videoroom": "event", "leaving": 5});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    assert_eq!(side.last()["janus"], "detach");
+    assert_eq!(
+        side.wanted.last(),
+        Some(&Wanted::Forget {
+            peer: PeerNumber(1)
+        })
+    );
+}
+
+#[test]
+fn a_session_shows_that_it_lives_and_what_is_not_answered_fails() {
+    let mut side = Side::in_room(room());
+    assert_eq!(side.janus.waits(), None);
+    let due = side.janus.deadline().expect("a sign of life is due");
+    assert_eq!(due, ms(1) + KEEPALIVE_EVERY);
+    side.now = due;
+    side.does(|janus, scope| janus.look(scope));
+    assert_eq!(side.last()["janus"], "keepalive");
+    let transaction = side.last_transaction();
+    side.hears_json(json!({"janus": "ack", "transaction": transaction}));
+    side.now = due + KEEPALIVE_EVERY;
+    side.does(|janus, scope| janus.look(scope));
+    side.now += Duration::from_secs(5);
+    assert_eq!(side.janus.deadline(), Some(side.now));
+    side.does(|janus, scope| janus.look(scope));
+    let (failure, detail) = side.failure().expect("it failed");
+    assert_eq!(failure, Failure::RequestTimeout);
+    assert!(detail.contains("`keepalive` within 5.000 s"), "{detail}");
+}
+
+#[test]
+fn what_is_no_message_fails_and_is_bounded() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {
+        let mut side = Side::new(room());
+        side.hears(text);
+        let failure = side.failure().map(|failure| failure.0);
+        assert_eq!(failure, Some(Failure::MalformedJson), "{:.20}", text);
+    }
+    let mut side = Side::new(room());
+    let mut header = Vec::new();
+    websocket::write_header(websocket::TEXT, LIMITS.keep + 1, None, &mut header);
+    side.bytes(&header);
+    assert_eq!(
+        side.failure().map(|failure| failure.0),
+        Some(Failure::MalformedMessage)
+    );
+}
+
+#[test]
+fn a_timeout_and_a_hang_up_end_it() {
+    let mut side = Side::in_room(room());
+    side.hears(r#"{"janus":"timeout","session_id":789594799619525}"#);
+    assert_eq!(
+        side.failure().map(|failure| failure.0),
+        Some(Failure::SessionTimeout)
+    );
+    let mut side = Side::in_room(room());
+    side.hears_json(json!({"janus": "hangup", "sender": ROOM_HANDLE, "reason": "ICE failed"}));
+    let (failure, detail) = side.failure().expect("it failed");
+    assert_eq!(failure, Failure::HungUp);
+    assert!(detail.starts_with("ICE failed"), "{detail}");
+}
+
+#[test]
+fn addresses_follow_where_they_are_to() {
+    let mut side = Side::new(Settings {
+        trickle: true,
+        ..settings(Place::Mountpoint(Id::Number(1)))
+    });
+    WATCH.lines().for_each(|line| side.hears(line));
+    let sdp =
+        "v=0\r\na=mid:v\r\na=candidate:1 1 udp 1 10.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
+    side.does(|janus, scope| janus.described(scope, PeerNumber(0), sdp));
+    let [.., start, candidate, end] = &side.said[..] else {
+        panic!("{:?}", side.said);
+    };
+    assert_eq!(start["jsep"]["sdp"], "v=0\r\na=mid:v\r\n");
+    assert_eq!(
+        candidate["candidate"]["candidate"],
+        "candidate:1 1 udp 1 10.0.0.1 9 typ host"
+    );
+    assert_eq!(candidate["candidate"]["sdpMid"], "v");
+    assert_eq!(end["candidate"], json!({"completed": true}));
+}

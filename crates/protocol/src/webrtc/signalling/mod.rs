@@ -1,0 +1,178 @@
+//! Signalling: how the two ends of a PeerConnection come to know each other. Each kind is a state
+//! machine without I/O: what arrives on its connection goes in, what is to be done comes out as
+//! [`Wanted`], in order.
+
+pub mod janus;
+pub mod whip;
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use super::failure::Failure;
+use crate::session::Closed;
+
+/// The longest description that is taken, in bytes: that of a room with hundreds of streams is
+/// below.
+pub const SDP_MAX: usize = 256 * 1024;
+
+/// Where a connection is to be made to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Whether over TLS.
+    pub secure: bool,
+}
+
+/// A PeerConnection, as a signalling numbers them. Each number is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerNumber(pub u32);
+
+/// Which way media goes in a PeerConnection, seen from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It comes.
+    Receive,
+    /// It is sent.
+    Send,
+}
+
+/// What a signalling wants done, or has learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Connect; answered by [`Signalling::connected`]. Whatever connection there was is no more.
+    Connect(Target),
+    /// Send on the connection.
+    Send(Vec<u8>),
+    /// Close the connection.
+    HangUp,
+    /// Make a PeerConnection and offer it: answered by [`Signalling::described`].
+    Offer {
+        /// Which.
+        peer: PeerNumber,
+        /// Which way media goes.
+        direction: Direction,
+    },
+    /// The server offers: make a PeerConnection where there is none of that number, and answer by
+    /// [`Signalling::described`].
+    Answer {
+        /// Which.
+        peer: PeerNumber,
+        /// The server's offer.
+        offer: String,
+    },
+    /// The server has answered our offer.
+    Answered {
+        /// Which.
+        peer: PeerNumber,
+        /// Its answer.
+        answer: String,
+    },
+    /// A further address at which the server may be reached: a candidate line without `a=`.
+    Candidate {
+        /// Which.
+        peer: PeerNumber,
+        /// The line.
+        candidate: String,
+    },
+    /// Others publish in the room already: their media is waited for from now on.
+    Expect,
+    /// The PeerConnection is of no further use, and nobody has failed: who sent in it has left.
+    Forget {
+        /// Which.
+        peer: PeerNumber,
+    },
+    /// Something for the list of events.
+    Note {
+        /// A stable name.
+        kind: &'static str,
+        /// What happened.
+        text: String,
+    },
+    /// It has failed, and nothing more comes.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// What exactly happened.
+        detail: String,
+    },
+    /// It has left as it was told to, and nothing more comes.
+    Left,
+}
+
+/// What a signalling may use while it works.
+pub struct Scope<'a> {
+    /// The time now.
+    pub now: Time,
+    /// Where figures are added to.
+    pub recorder: &'a mut Recorder,
+    /// What is wanted, in order.
+    pub wanted: &'a mut VecDeque<Wanted>,
+}
+
+impl Scope<'_> {
+    /// Wants something done.
+    pub fn want(&mut self, wanted: Wanted) {
+        self.wanted.push_back(wanted);
+    }
+
+    /// Fails.
+    pub fn fail(&mut self, failure: Failure, detail: impl Into<String>) {
+        self.want(Wanted::Failed {
+            failure,
+            detail: detail.into(),
+        });
+    }
+}
+
+/// A kind of signalling, of one client.
+pub trait Signalling: Debug {
+    /// Sets to work: a first connection is wanted.
+    fn begin(&mut self, scope: &mut Scope<'_>);
+
+    /// The connection stands.
+    fn connected(&mut self, scope: &mut Scope<'_>);
+
+    /// Bytes have come on the connection.
+    fn bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]);
+
+    /// The connection is gone, by the other side.
+    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed);
+
+    /// Our description of a PeerConnection, which was asked for.
+    fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str);
+
+    /// A PeerConnection stands: media can go over it.
+    fn stands(&mut self, scope: &mut Scope<'_>, peer: PeerNumber);
+
+    /// When [`Signalling::look`] is to be called.
+    fn deadline(&self) -> Option<Time>;
+
+    /// The time has come that [`Signalling::deadline`] named.
+    fn look(&mut self, scope: &mut Scope<'_>);
+
+    /// Leaves in order; [`Wanted::Left`] follows, or nothing in time.
+    fn leave(&mut self, scope: &mut Scope<'_>);
+
+    /// What the client waits for, and since when; none where it waits for nothing: for who is
+    /// stopped meanwhile.
+    fn waits(&self) -> Option<(Time, String)>;
+}
+
+/// What all kinds are set up with.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// How long each request may take to be answered.
+    pub request_timeout: Duration,
+    /// What follows `Bearer` in `Authorization`, or is Janus' token.
+    pub token: Option<String>,
+    /// The text of `User-Agent`.
+    pub user_agent: String,
+    /// Seed of all that is drawn.
+    pub seed: u64,
+}

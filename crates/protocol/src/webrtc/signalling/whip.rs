@@ -1,0 +1,528 @@
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): the offer is posted, the answer comes back with
+//! the URL of a resource, and the session ends when that is deleted. Sections are those of RFC
+//! 9725.
+//!
+//! Each request has a connection of its own, but for candidates that follow the offer: servers close
+//! idle connections after some seconds, and a client may play for hours before it has to say more.
+
+use measure::Time;
+
+use super::{Common, Direction, PeerNumber, SDP_MAX, Scope, Signalling, Target, Wanted};
+use crate::auth;
+use crate::follow::Follow;
+use crate::http1::{self, AtClose, Decoder, Head, Item, Url, Version};
+use crate::session::Closed;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+
+/// How often a client may be sent on.
+const MAX_REDIRECTS: usize = 5;
+
+/// How much of the body of a refusal is shown.
+const REFUSAL_MAX: usize = 200;
+
+/// The only PeerConnection.
+pub const PEER: PeerNumber = PeerNumber(0);
+
+/// How a session of WHIP or WHEP is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What all kinds are set up with.
+    pub common: Common,
+    /// To which hosts the server may send the client.
+    pub follow: Follow,
+    /// Whether candidates follow the offer in a request of their own (4.3.2), and are not in it.
+    pub trickle: bool,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// The connection is being made.
+    Connecting(Request),
+    /// Our offer is being made.
+    Describing,
+    /// The answer to a request is to come.
+    Asked(Request),
+    /// Media goes, and there is nothing to say.
+    Established,
+    Over,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    /// The offer.
+    Post,
+    /// Candidates that follow the offer.
+    Patch,
+    /// The end.
+    Delete,
+}
+
+impl Request {
+    const fn method(self) -> &'static str {
+        match self {
+            Request::Post => "POST",
+            Request::Patch => "PATCH",
+            Request::Delete => "DELETE",
+        }
+    }
+}
+
+/// One session of a client.
+#[derive(Debug)]
+pub struct Whip {
+    settings: Settings,
+    /// What is posted to now: the URL given, or the one sent on to.
+    url: Url,
+    /// Where it has been before.
+    visited: Vec<Url>,
+    direction: Direction,
+    phase: Phase,
+    /// Whether there is a connection, or is to be.
+    open: bool,
+    offer: String,
+    /// From the answer on.
+    resource: Option<Url>,
+    etag: Option<String>,
+    decoder: Decoder,
+    head: Option<Box<Head>>,
+    body: Vec<u8>,
+    /// When the connection was begun, or the request sent.
+    asked: Time,
+}
+
+impl Whip {
+    /// A session with the endpoint at that URL.
+    pub fn new(settings: Settings, url: Url, direction: Direction) -> Whip {
+        Whip {
+            settings,
+            url,
+            visited: Vec::new(),
+            direction,
+            phase: Phase::Idle,
+            open: false,
+            offer: String::new(),
+            resource: None,
+            etag: None,
+            decoder: Decoder::new(),
+            head: None,
+            body: Vec::new(),
+            asked: Time::ZERO,
+        }
+    }
+
+    fn connect(&mut self, scope: &mut Scope<'_>, request: Request) {
+        let url = match (&self.resource, request) {
+            (Some(resource), Request::Patch | Request::Delete) => resource,
+            _ => &self.url,
+        };
+        let target = Target {
+            host: url.host().to_owned(),
+            port: url.port(),
+            secure: url.is_secure(),
+        };
+        self.phase = Phase::Connecting(request);
+        self.open = true;
+        self.asked = scope.now;
+        scope.want(Wanted::Connect(target));
+    }
+
+    fn hang_up(&mut self, scope: &mut Scope<'_>) {
+        if std::mem::take(&mut self.open) {
+            scope.want(Wanted::HangUp);
+        }
+    }
+
+    fn ask(&mut self, scope: &mut Scope<'_>, request: Request) {
+        let url = match (&self.resource, request) {
+            (Some(resource), Request::Patch | Request::Delete) => resource,
+            _ => &self.url,
+        };
+        let (kind, body) = match request {
+            Request::Post if self.settings.trickle => {
+                ("application/sdp", without_candidates(&self.offer))
+            }
+            Request::Post => ("application/sdp", self.offer.clone()),
+            Request::Patch => (
+                "application/trickle-ice-sdpfrag",
+                fragment(&self.offer).unwrap_or_default(),
+            ),
+            Request::Delete => ("", String::new()),
+        };
+        let common = &self.settings.common;
+        let bearer = common.token.as_ref().map(|token| format!("Bearer {token}"));
+        let authorization = bearer.or_else(|| url.user_info().map(auth::basic));
+        let length = body.len().to_string();
+        let mut headers = vec![("User-Agent", common.user_agent.as_str())];
+        if let Some(authorization) = &authorization {
+            headers.push(("Authorization", authorization));
+        }
+        match request {
+            Request::Post => headers.push(("Accept", "application/sdp")),
+            Request::Patch => {
+                // RFC 9725, 4.3.1: the session of ICE that this goes with.
+                if let Some(etag) = &self.etag {
+                    headers.push(("If-Match", etag));
+                }
+            }
+            Request::Delete => {}
+        }
+        if request != Request::Delete {
+            headers.extend([("Content-Type", kind), ("Content-Length", &length)]);
+        }
+        let mut bytes = http1::write_request(request.method(), url, Version::Http11, &headers);
+        bytes.extend_from_slice(body.as_bytes());
+        self.decoder = Decoder::new();
+        self.head = None;
+        self.body.clear();
+        self.phase = Phase::Asked(request);
+        self.asked = scope.now;
+        scope.recorder.add(m::REQUESTS, 1);
+        scope.want(Wanted::Send(bytes));
+    }
+
+    /// Takes the head of an answer in.
+    fn head(&mut self, scope: &mut Scope<'_>, head: Box<Head>) {
+        let Phase::Asked(request) = self.phase else {
+            return;
+        };
+        scope.recorder.add(m::RESPONSES, 1);
+        let refused = head.status >= 300 && !is_gone(request, head.status);
+        scope.recorder.add(m::REFUSALS, u64::from(refused));
+        if request == Request::Post && matches!(head.status, 301 | 302 | 303 | 307 | 308) {
+            return self.sent_on(scope, &head);
+        }
+        self.head = Some(head);
+    }
+
+    /// The server has the endpoint elsewhere (4.5).
+    fn sent_on(&mut self, scope: &mut Scope<'_>, head: &Head) {
+        scope.recorder.add(m::REDIRECTS, 1);
+        let status = head.status;
+        let location = head.headers.get("Location").unwrap_or_default();
+        let url = match self.url.redirect(location) {
+            Ok(url) => url,
+            Err(error) => {
+                let detail = format!("{status} with `Location: {location}`: {error}");
+                return self.fail(scope, Failure::BadRedirect, detail);
+            }
+        };
+        let own = self.visited.first().unwrap_or(&self.url).host();
+        if let Err(why) = self.settings.follow.check(own, None, url.host()) {
+            let detail = format!("{status} to {url}: {why}");
+            return self.fail(scope, Failure::RedirectRefused, detail);
+        }
+        let before = std::mem::replace(&mut self.url, url);
+        self.visited.push(before);
+        if self.visited.iter().any(|url| url.is_same_place(&self.url)) {
+            let detail = format!("{status} to {}, where it had been", self.url);
+            return self.fail(scope, Failure::RedirectLoop, detail);
+        }
+        if self.visited.len() > MAX_REDIRECTS {
+            let detail = format!("{status} to {} after {MAX_REDIRECTS} others", self.url);
+            return self.fail(scope, Failure::TooManyRedirects, detail);
+        }
+        self.hang_up(scope);
+        self.connect(scope, Request::Post);
+    }
+
+    /// An answer is over.
+    fn over(&mut self, scope: &mut Scope<'_>) {
+        let (Phase::Asked(request), Some(head)) = (self.phase, self.head.take()) else {
+            return;
+        };
+        match (request, head.status) {
+            (Request::Post, 200..=299) => self.answered(scope, &head),
+            (Request::Post, status) => {
+                let detail = self.refusal(&head);
+                self.fail(scope, Failure::of_status(status), detail);
+            }
+            (Request::Patch, status) => {
+                if status >= 300 {
+                    let text = self.refusal(&head);
+                    let kind = "candidates_refused";
+                    scope.want(Wanted::Note { kind, text });
+                }
+                self.candidates(scope);
+                self.established(scope);
+            }
+            (Request::Delete, status) => {
+                if status >= 300 && !is_gone(request, status) {
+                    let text = self.refusal(&head);
+                    let kind = "delete_refused";
+                    scope.want(Wanted::Note { kind, text });
+                }
+                self.left(scope);
+            }
+        }
+    }
+
+    fn answered(&mut self, scope: &mut Scope<'_>, head: &Head) {
+        let waited = scope.now.since(self.asked);
+        scope
+            .recorder
+            .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
+        let status = head.status;
+        let Some(location) = head.headers.get("Location") else {
+            let detail = format!("{status} without a Location, by {}", self.url);
+            return self.fail(scope, Failure::NoLocation, detail);
+        };
+        match self.url.redirect(location) {
+            Ok(url) => {
+                let own = self.url.host();
+                // Where it leads elsewhere, a whole run would send its last requests there.
+                if let Err(why) = self.settings.follow.check(own, None, url.host())
+                    && self.settings.follow != Follow::None
+                {
+                    let detail = format!("{status} with a Location of {url}: {why}");
+                    return self.fail(scope, Failure::RedirectRefused, detail);
+                }
+                self.resource = Some(url);
+            }
+            Err(error) => {
+                let detail = format!("{status} with `Location: {location}`: {error}");
+                return self.fail(scope, Failure::NoLocation, detail);
+            }
+        }
+        self.etag = head.headers.get("ETag").map(str::to_owned);
+        let Ok(answer) = String::from_utf8(std::mem::take(&mut self.body)) else {
+            let detail = format!("{status} with a body that is no text, by {}", self.url);
+            return self.fail(scope, Failure::BadSdp, detail);
+        };
+        scope.want(Wanted::Answered { peer: PEER, answer });
+        match self.settings.trickle {
+            true => self.ask(scope, Request::Patch),
+            false => self.established(scope),
+        }
+    }
+
+    /// Addresses of the server in the answer to ours (4.3.2).
+    fn candidates(&mut self, scope: &mut Scope<'_>) {
+        let body = std::mem::take(&mut self.body);
+        let text = String::from_utf8_lossy(&body);
+        for line in text.lines().take(100) {
+            if let Some(candidate) = line.trim_end().strip_prefix("a=")
+                && candidate.starts_with("candidate:")
+            {
+                let candidate = candidate.to_owned();
+                scope.want(Wanted::Candidate {
+                    peer: PEER,
+                    candidate,
+                });
+            }
+        }
+    }
+
+    fn established(&mut self, scope: &mut Scope<'_>) {
+        self.hang_up(scope);
+        self.phase = Phase::Established;
+        self.body = Vec::new();
+        self.offer = String::new();
+    }
+
+    fn left(&mut self, scope: &mut Scope<'_>) {
+        self.hang_up(scope);
+        self.phase = Phase::Over;
+        scope.want(Wanted::Left);
+    }
+
+    fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, detail: String) {
+        self.hang_up(scope);
+        self.phase = Phase::Over;
+        scope.fail(failure, detail);
+    }
+
+    /// What a refusal says, in words.
+    fn refusal(&self, head: &Head) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let text = text.trim();
+        let asked = match self.phase {
+            Phase::Asked(request) => request.method(),
+            _ => "",
+        };
+        let (status, reason) = (head.status, &head.reason);
+        match text.is_empty() {
+            true => format!("{status} {reason} to {asked}, by {}", self.url),
+            false => format!("{status} {reason} to {asked}: {text}, by {}", self.url),
+        }
+    }
+
+    /// The connection ended, or broke, while an answer was to come.
+    fn cut(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
+        match self.phase {
+            Phase::Connecting(Request::Post) | Phase::Describing | Phase::Asked(Request::Post) => {
+                let detail = format!("{what}, with {}", self.url);
+                self.fail(scope, failure, detail);
+            }
+            Phase::Connecting(request) | Phase::Asked(request) => {
+                let text = format!("{what} for {}, with {}", request.method(), self.url);
+                scope.want(Wanted::Note {
+                    kind: "signalling_closed",
+                    text,
+                });
+                match request {
+                    Request::Delete => self.left(scope),
+                    _ => self.established(scope),
+                }
+            }
+            Phase::Idle | Phase::Established | Phase::Over => {}
+        }
+    }
+}
+
+impl Signalling for Whip {
+    fn begin(&mut self, scope: &mut Scope<'_>) {
+        self.connect(scope, Request::Post);
+    }
+
+    fn connected(&mut self, scope: &mut Scope<'_>) {
+        match self.phase {
+            Phase::Connecting(Request::Post) if self.offer.is_empty() => {
+                self.phase = Phase::Describing;
+                scope.want(Wanted::Offer {
+                    peer: PEER,
+                    direction: self.direction,
+                });
+            }
+            Phase::Connecting(request) => self.ask(scope, request),
+            _ => {}
+        }
+    }
+
+    fn bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]) {
+        let mut at = 0;
+        while let Phase::Asked(_) = self.phase {
+            match self.decoder.next(bytes, &mut at) {
+                Ok(Some(Item::Head(head))) => self.head(scope, head),
+                Ok(Some(Item::Body { bytes, .. })) => {
+                    let refused = self.head.as_ref().is_some_and(|head| head.status >= 300);
+                    let most = if refused { REFUSAL_MAX } else { SDP_MAX };
+                    let room = most - self.body.len();
+                    if bytes.len() > room && !refused {
+                        let detail = format!("more than {SDP_MAX} bytes, by {}", self.url);
+                        return self.fail(scope, Failure::SdpTooLong, detail);
+                    }
+                    self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                }
+                Ok(Some(Item::End)) => self.over(scope),
+                Ok(None) => return,
+                Err(malformed) => {
+                    let what = malformed.to_string();
+                    return self.cut(scope, Failure::of_malformed(malformed), &what);
+                }
+            }
+        }
+    }
+
+    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
+        self.open = false;
+        if self.decoder.at_close() == AtClose::UntilClose && how == Closed::End {
+            return self.over(scope);
+        }
+        let (failure, what) = match how {
+            Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
+            Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
+            Closed::End | Closed::Reset => (
+                Failure::SignallingClosed,
+                "the connection ended before an answer".to_owned(),
+            ),
+        };
+        self.cut(scope, failure, &what);
+    }
+
+    fn described(&mut self, scope: &mut Scope<'_>, _peer: PeerNumber, sdp: &str) {
+        if self.phase == Phase::Describing {
+            self.offer = sdp.to_owned();
+            self.ask(scope, Request::Post);
+        }
+    }
+
+    fn stands(&mut self, _scope: &mut Scope<'_>, _peer: PeerNumber) {}
+
+    fn deadline(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Asked(_) => Some(self.asked + self.settings.common.request_timeout),
+            _ => None,
+        }
+    }
+
+    fn look(&mut self, scope: &mut Scope<'_>) {
+        if self.deadline().is_some_and(|due| scope.now >= due) {
+            let what = format!(
+                "no answer within {:.3} s",
+                self.settings.common.request_timeout.as_secs_f64()
+            );
+            self.cut(scope, Failure::RequestTimeout, &what);
+        }
+    }
+
+    fn leave(&mut self, scope: &mut Scope<'_>) {
+        match self.phase {
+            Phase::Over => {}
+            // It is being ended already.
+            Phase::Connecting(Request::Delete) | Phase::Asked(Request::Delete) => {}
+            _ if self.resource.is_some() => {
+                self.hang_up(scope);
+                self.connect(scope, Request::Delete);
+            }
+            _ => self.left(scope),
+        }
+    }
+
+    fn waits(&self) -> Option<(Time, String)> {
+        match self.phase {
+            Phase::Connecting(_) => Some((self.asked, format!("for a connection to {}", self.url))),
+            Phase::Asked(request) => Some((
+                self.asked,
+                format!("for the answer to {} by {}", request.method(), self.url),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an answer says that the session has ended already, which was to be ended: servers end
+/// those of streams that are published no more.
+fn is_gone(request: Request, status: u16) -> bool {
+    request == Request::Delete && matches!(status, 404 | 410)
+}
+
+fn is_candidate(line: &str) -> bool {
+    line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
+}
+
+/// A description without the addresses in it.
+fn without_candidates(sdp: &str) -> String {
+    let lines = sdp.split_inclusive('\n');
+    lines.filter(|line| !is_candidate(line)).collect()
+}
+
+/// The fragment that tells the addresses of an offer (RFC 8840, 4.4): the credentials of ICE, the
+/// first media with its name, and the addresses. Nothing where the offer has none of them.
+fn fragment(sdp: &str) -> Option<String> {
+    let line = |start: &str| sdp.lines().find(|line| line.starts_with(start));
+    let mut out = String::new();
+    for start in ["a=ice-ufrag:", "a=ice-pwd:", "m=", "a=mid:"] {
+        out += line(start)?;
+        out += "\r\n";
+    }
+    let mut told = Vec::new();
+    for candidate in sdp.lines().filter(|line| is_candidate(line)) {
+        // Bundled media has one address, which each of them may tell.
+        if !told.contains(&candidate) {
+            out += candidate;
+            out += "\r\n";
+            told.push(candidate);
+        }
+    }
+    if told.iter().all(|line| *line != "a=end-of-candidates") {
+        out += "a=end-of-candidates\r\n";
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests;

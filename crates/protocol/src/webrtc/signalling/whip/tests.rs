@@ -1,0 +1,281 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::{Catalogue, Recorder};
+
+use super::*;
+use crate::metrics::CLIENTS;
+
+const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+
+/// What MediaMTX answers to an offer, and where nobody publishes.
+const CREATED: &str = include_str!("../../testdata/mediamtx_created.http");
+const NOT_FOUND: &str = include_str!("../../testdata/mediamtx_not_found.http");
+
+const OFFER: &str = "v=0\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n\
+                     a=mid:0\r\na=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\n\
+                     a=end-of-candidates\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:1\r\n\
+                     a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
+
+/// A client's side, with what it wants.
+struct Side {
+    whip: Whip,
+    now: Time,
+    recorder: Recorder,
+    wanted: VecDeque<Wanted>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        common: Common {
+            request_timeout: Duration::from_secs(5),
+            token: None,
+            user_agent: "streamgauge".to_owned(),
+            seed: 7,
+        },
+        follow: Follow::SameHost,
+        trickle: false,
+    }
+}
+
+impl Side {
+    fn new(settings: Settings) -> Side {
+        let url = Url::parse("http://u:secret@127.0.0.1:8889/live/whep").expect("a URL");
+        let mut side = Side {
+            whip: Whip::new(settings, url, Direction::Receive),
+            now: Time::from_nanos(1),
+            recorder: Recorder::new(Catalogue(GROUPS)),
+            wanted: VecDeque::new(),
+        };
+        side.does(|whip, scope| whip.begin(scope));
+        let connect = side.wanted.pop_front();
+        assert!(matches!(
+            connect,
+            Some(Wanted::Connect(Target { port: 8889, .. }))
+        ));
+        side.does(|whip, scope| whip.connected(scope));
+        let offer = side.wanted.pop_front();
+        assert!(matches!(offer, Some(Wanted::Offer { peer: PEER, .. })));
+        side
+    }
+
+    /// One that has posted its offer; and what it posted.
+    fn posted(settings: Settings) -> (Side, String) {
+        let mut side = Side::new(settings);
+        side.does(|whip, scope| whip.described(scope, PEER, OFFER));
+        let request = side.sent();
+        (side, request)
+    }
+
+    fn does(&mut self, does: impl FnOnce(&mut Whip, &mut Scope<'_>)) {
+        let mut scope = Scope {
+            now: self.now,
+            recorder: &mut self.recorder,
+            wanted: &mut self.wanted,
+        };
+        does(&mut self.whip, &mut scope);
+    }
+
+    fn hears(&mut self, text: &str) {
+        self.does(|whip, scope| whip.bytes(scope, text.as_bytes()));
+    }
+
+    /// What it sends next.
+    fn sent(&mut self) -> String {
+        match self.wanted.pop_front() {
+            Some(Wanted::Send(bytes)) => String::from_utf8(bytes).expect("text"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn failure(&self) -> Option<(Failure, &str)> {
+        match self.wanted.back() {
+            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn an_offer_is_posted_answered_and_deleted() {
+    let (mut side, request) = Side::posted(settings());
+    assert!(request.starts_with("POST /live/whep HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n"));
+    assert!(request.contains("\r\nContent-Type: application/sdp\r\n"));
+    assert!(request.contains("\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n"));
+    assert!(request.ends_with(OFFER));
+    // In pieces cut anywhere.
+    for piece in CREATED.as_bytes().chunks(7) {
+        side.does(|whip, scope| whip.bytes(scope, piece));
+    }
+    let Some(Wanted::Answered { peer: PEER, answer }) = side.wanted.pop_front() else {
+        panic!("{:?}", side.wanted);
+    };
+    assert!(answer.starts_with("v=0\r\n") && answer.contains("a=fingerprint:sha-256 "));
+    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
+    assert_eq!((side.whip.deadline(), side.whip.waits()), (None, None));
+
+    side.does(|whip, scope| whip.leave(scope));
+    assert!(matches!(side.wanted.pop_front(), Some(Wanted::Connect(_))));
+    side.does(|whip, scope| whip.connected(scope));
+    let request = side.sent();
+    assert!(request.starts_with("DELETE /live/whep/"), "{request}");
+    assert!(!request.contains("Content-Type"));
+    side.hears("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    assert_eq!(side.wanted, [Wanted::HangUp, Wanted::Left]);
+    assert_eq!(side.recorder.counter(m::REQUESTS), 2);
+    assert_eq!(side.recorder.counter(m::RESPONSES), 2);
+    assert_eq!(side.recorder.counter(m::REFUSALS), 0);
+}
+
+#[test]
+fn refusals_are_reasons_with_the_server_s_words() {
+    let (mut side, _) = Side::posted(settings());
+    side.hears(NOT_FOUND);
+    let (failure, detail) = side.failure().expect("it failed");
+    assert_eq!(failure, Failure::NotFound);
+    assert!(detail.contains("404 Not Found to POST: {"), "{detail}");
+    assert!(
+        detail.contains("no stream is available") && !detail.contains("secret"),
+        "{detail}"
+    );
+    for (status, failure) in [
+        (400, Failure::BadRequest),
+        (401, Failure::Unauthorized),
+        (409, Failure::Conflict),
+        (415, Failure::OfferRefused),
+        (429, Failure::Overloaded),
+        (500, Failure::ServerError),
+        (503, Failure::Overloaded),
+        (418, Failure::Refused),
+    ] {
+        let (mut side, _) = Side::posted(settings());
+        side.hears(&format!(
+            "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"
+        ));
+        assert_eq!(side.failure().map(|own| own.0), Some(failure), "{status}");
+    }
+}
+
+#[test]
+fn a_token_goes_before_a_password() {
+    let mut with_token = settings();
+    with_token.common.token = Some("abc".to_owned());
+    let (_, request) = Side::posted(with_token);
+    assert!(request.contains("\r\nAuthorization: Bearer abc\r\n"));
+    assert!(!request.contains("Basic"));
+}
+
+#[test]
+fn redirects_are_followed_within_the_rules() {
+    let (mut side, _) = Side::posted(settings());
+    side.hears("HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
+    let connect = side.wanted.pop_front();
+    assert!(matches!(
+        connect,
+        Some(Wanted::Connect(Target { port: 8890, .. }))
+    ));
+    side.does(|whip, scope| whip.connected(scope));
+    let request = side.sent();
+    assert!(request.starts_with("POST /b ") && request.ends_with(OFFER));
+    assert!(!request.contains("Authorization"), "{request}");
+    for (location, failure) in [
+        ("http://10.0.0.1/", Failure::RedirectRefused),
+        ("http://127.0.0.1:8889/live/whep", Failure::RedirectLoop),
+        ("udp://x", Failure::BadRedirect),
+    ] {
+        let (mut side, _) = Side::posted(settings());
+        side.hears(&format!(
+            "HTTP/1.1 308 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
+        ));
+        assert_eq!(side.failure().map(|own| own.0), Some(failure), "{location}");
+    }
+}
+
+#[test]
+fn addresses_follow_where_they_are_to() {
+    let (mut side, request) = Side::posted(Settings {
+        trickle: true,
+        ..settings()
+    });
+    assert!(!request.contains("a=candidate"), "{request}");
+    side.hears(CREATED);
+    assert!(matches!(
+        side.wanted.pop_front(),
+        Some(Wanted::Answered { .. })
+    ));
+    let patch = side.sent();
+    assert!(patch.starts_with("PATCH /live/whep/"), "{patch}");
+    assert!(patch.contains("\r\nIf-Match: *\r\n"), "{patch}");
+    assert!(patch.contains("\r\nContent-Type: application/trickle-ice-sdpfrag\r\n"));
+    let body = "a=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
+                a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
+    assert!(patch.ends_with(&format!("\r\n\r\n{body}")), "{patch}");
+    side.hears(
+        "HTTP/1.1 200 OK\r\nContent-Length: 52\r\n\r\na=mid:0\r\n\
+         a=candidate:2 1 udp 1 127.0.0.2 9 typ host\r\n",
+    );
+    assert!(matches!(
+        side.wanted.pop_front(),
+        Some(Wanted::Candidate { candidate, .. }) if candidate.starts_with("candidate:2 ")
+    ));
+    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
+}
+
+#[test]
+fn what_is_cut_off_late_or_endless_fails() {
+    let (mut side, _) = Side::posted(settings());
+    side.hears(&CREATED[..100]);
+    side.does(|whip, scope| whip.closed(scope, Closed::Reset));
+    assert_eq!(
+        side.failure().map(|own| own.0),
+        Some(Failure::SignallingClosed)
+    );
+
+    let (mut side, _) = Side::posted(settings());
+    side.now = side.whip.deadline().expect("an answer is waited for");
+    side.does(|whip, scope| whip.look(scope));
+    assert_eq!(
+        side.failure().map(|own| own.0),
+        Some(Failure::RequestTimeout)
+    );
+
+    let (mut side, _) = Side::posted(settings());
+    side.hears("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
+    for _ in 0..=SDP_MAX / 1000 {
+        side.hears(&"a".repeat(1000));
+    }
+    assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
+
+    let (mut side, _) = Side::posted(settings());
+    side.hears("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(side.failure().map(|own| own.0), Some(Failure::NoLocation));
+}
+
+#[test]
+fn the_end_is_the_end_whatever_the_server_says_to_it() {
+    for answer in [
+        "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+        "",
+        "nonsense\r\n\r\n",
+    ] {
+        let (mut side, _) = Side::posted(settings());
+        side.hears(CREATED);
+        side.wanted.clear();
+        side.does(|whip, scope| whip.leave(scope));
+        side.does(|whip, scope| whip.connected(scope));
+        match answer {
+            "" => side.does(|whip, scope| whip.closed(scope, Closed::End)),
+            answer => side.hears(answer),
+        }
+        assert_eq!(side.wanted.back(), Some(&Wanted::Left), "{answer}");
+        let mut wanted = side.wanted.iter();
+        let noted = wanted.any(|own| matches!(own, Wanted::Note { .. }));
+        assert_eq!(noted, !answer.contains("404"), "{answer}");
+    }
+    // Before there is anything to delete.
+    let (mut side, _) = Side::posted(settings());
+    side.does(|whip, scope| whip.leave(scope));
+    assert_eq!(side.wanted, [Wanted::HangUp, Wanted::Left]);
+}

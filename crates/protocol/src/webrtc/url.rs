@@ -1,0 +1,274 @@
+//! URLs of what clients play and publish over WebRTC: the scheme says by which signalling.
+
+use std::fmt;
+
+use crate::http1;
+use crate::url::{UrlError, Why, percent_decode};
+use crate::websocket;
+
+/// The schemes.
+pub const SCHEMES: &[&str] = &[
+    "whep+http",
+    "whep+https",
+    "whip+http",
+    "whip+https",
+    "janus+ws",
+    "janus+wss",
+];
+
+/// A place where clients are sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Where the signalling goes: of WHIP and WHEP what is posted to, of Janus the WebSocket.
+    pub at: http1::Url,
+    /// What is there.
+    pub place: Place,
+}
+
+/// What is at a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An endpoint of WHEP (draft-ietf-wish-whep): it is played from.
+    Whep,
+    /// An endpoint of WHIP (RFC 9725): it is published to.
+    Whip,
+    /// A room of Janus' VideoRoom.
+    Room(Id),
+    /// A mount point of Janus' Streaming.
+    Mountpoint(Id),
+}
+
+/// What Janus calls a room or a mount point by: a number, or a text where it is set up so
+/// (`string_ids`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Id {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+impl Id {
+    fn parse(text: &str) -> Id {
+        match text.parse() {
+            // A number with zeros before it is a text: it would be written otherwise.
+            Ok(number) if text == format!("{number}") => Id::Number(number),
+            _ => Id::Text(text.to_owned()),
+        }
+    }
+
+    /// As JSON has it.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Id::Number(number) => (*number).into(),
+            Id::Text(text) => text.as_str().into(),
+        }
+    }
+
+    /// As it stands in JSON; none where it is neither a number nor a text.
+    pub fn of_json(value: &serde_json::Value) -> Option<Id> {
+        match value {
+            serde_json::Value::Number(number) => number.as_u64().map(Id::Number),
+            serde_json::Value::String(text) => Some(Id::Text(text.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Id::Number(number) => number.fmt(out),
+            Id::Text(text) => text.fmt(out),
+        }
+    }
+}
+
+/// The port of a Janus WebSocket where a URL names none: that of its own configuration.
+pub const JANUS_PORT: u16 = 8188;
+
+impl Url {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn parse(url: &str) -> Result<Url, UrlError> {
+        let scheme = crate::url::scheme(url)?;
+        let wrong = || {
+            Why::Scheme {
+                kind: "WebRTC URL",
+                schemes: "whep+http(s)://, whip+http(s):// or janus+ws(s)://",
+            }
+            .of(url)
+        };
+        let (signalling, below) = scheme.split_once('+').ok_or_else(wrong)?;
+        // Its length is that of what was written: schemes are of ASCII.
+        let rest = &url[scheme.len()..];
+        let inner = format!("{below}{rest}");
+        match (signalling, below) {
+            ("whep" | "whip", "http" | "https") => Ok(Url {
+                at: http1::Url::parse(&inner).map_err(|error| error.why.of(url))?,
+                place: match signalling {
+                    "whep" => Place::Whep,
+                    _ => Place::Whip,
+                },
+            }),
+            ("janus", "ws" | "wss") => Url::of_janus(url, &inner),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`.
+    fn of_janus(url: &str, inner: &str) -> Result<Url, UrlError> {
+        let other = |text: &str| Why::Other(text.to_owned()).of(url);
+        let whole = websocket::parse_url(inner).map_err(|error| error.why.of(url))?;
+        let (path, query) = match whole.target().split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (whole.target(), None),
+        };
+        let no_place = || other("say what is played: /videoroom/ROOM or /streaming/ID");
+        let (path, id) = path
+            .trim_end_matches('/')
+            .rsplit_once('/')
+            .ok_or_else(no_place)?;
+        let (path, plugin) = path.rsplit_once('/').ok_or_else(no_place)?;
+        if id.is_empty() {
+            return Err(no_place());
+        }
+        let id = Id::parse(&percent_decode(id));
+        let place = match plugin {
+            "videoroom" => Place::Room(id),
+            "streaming" => Place::Mountpoint(id),
+            _ => return Err(no_place()),
+        };
+        // What is left is the WebSocket's own.
+        let (scheme, after) = inner.split_once("://").unwrap_or_default();
+        let (authority, _) = crate::url::split_authority(after);
+        let has_port = match authority.rsplit_once('@').map_or(authority, |(_, at)| at) {
+            bracketed if bracketed.starts_with('[') => bracketed.contains("]:"),
+            host => host.contains(':'),
+        };
+        let port = match has_port || scheme == "wss" {
+            true => String::new(),
+            false => format!(":{JANUS_PORT}"),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        let at = websocket::parse_url(&format!("{scheme}://{authority}{port}{path}{query}"));
+        Ok(Url {
+            at: at.map_err(|error| error.why.of(url))?,
+            place,
+        })
+    }
+
+    /// Whether what is there is published to, and nothing comes of it.
+    pub fn is_published_to(&self) -> bool {
+        self.place == Place::Whip
+    }
+
+    /// The name of the stream, by which who plays and who publishes it find each other: of WHIP and
+    /// WHEP the URL without what tells the two apart. None of a room: who is in it does both.
+    pub fn stream_name(&self) -> Option<String> {
+        let kind = match &self.place {
+            Place::Room(_) => return None,
+            Place::Mountpoint(id) => format!("/streaming/{id}"),
+            Place::Whep | Place::Whip => String::new(),
+        };
+        let host = self.at.host().to_ascii_lowercase();
+        let (path, query) = match self.at.target().split_once('?') {
+            Some((path, query)) => (path, format!("?{query}")),
+            None => (self.at.target(), String::new()),
+        };
+        let named = |part: &&str| !part.is_empty() && !matches!(*part, "whip" | "whep");
+        let parts: Vec<&str> = path.split('/').filter(named).collect();
+        let port = self.at.port();
+        Some(format!("{host}:{port}/{}{query}{kind}", parts.join("/")))
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secure = if self.at.is_secure() { "s" } else { "" };
+        let (authority, target) = (self.at.authority(), self.at.target());
+        match &self.place {
+            Place::Whep => write!(out, "whep+http{secure}://{authority}{target}"),
+            Place::Whip => write!(out, "whip+http{secure}://{authority}{target}"),
+            Place::Room(id) => {
+                let path = target.trim_end_matches('/');
+                write!(out, "janus+ws{secure}://{authority}{path}/videoroom/{id}")
+            }
+            Place::Mountpoint(id) => {
+                let path = target.trim_end_matches('/');
+                write!(out, "janus+ws{secure}://{authority}{path}/streaming/{id}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Url {
+        Url::parse(url).expect(url)
+    }
+
+    #[test]
+    fn the_scheme_says_by_which_signalling() {
+        let url = parse("whep+http://u:p@Host:8889/live/one/whep?x=1");
+        assert_eq!(url.place, Place::Whep);
+        assert_eq!(url.at.to_string(), "http://Host:8889/live/one/whep?x=1");
+        assert_eq!(url.to_string(), "whep+http://Host:8889/live/one/whep?x=1");
+        let publisher = parse("WHIP+https://host/live/one/whip");
+        assert!(publisher.is_published_to() && publisher.at.is_secure());
+        assert_eq!(publisher.at.port(), 443);
+    }
+
+    #[test]
+    fn places_of_janus_are_behind_the_websocket() {
+        let url = parse("janus+ws://10.77.0.1/videoroom/1234");
+        assert_eq!(url.place, Place::Room(Id::Number(1234)));
+        assert_eq!((url.at.port(), url.at.target()), (JANUS_PORT, "/"));
+        let url = parse("janus+wss://[::1]:9/janus/streaming/a%20b");
+        assert_eq!(url.place, Place::Mountpoint(Id::Text("a b".to_owned())));
+        assert_eq!((url.at.port(), url.at.target()), (9, "/janus"));
+        assert!(url.at.is_secure());
+        assert_eq!(parse("janus+wss://h/streaming/1").at.port(), 443);
+        assert_eq!(parse("janus+ws://[::1]/streaming/1").at.port(), JANUS_PORT);
+        assert_eq!(Id::parse("007"), Id::Text("007".to_owned()));
+    }
+
+    #[test]
+    fn publishers_and_players_of_a_stream_find_each_other() {
+        let name = |url: &str| parse(url).stream_name();
+        assert_eq!(
+            name("whep+http://H:8889/live/whep"),
+            name("whip+http://h:8889/live/whip")
+        );
+        assert_eq!(
+            name("whep+http://h:1985/rtc/v1/whep/?app=live&stream=a"),
+            name("whip+http://h:1985/rtc/v1/whip/?app=live&stream=a")
+        );
+        assert_ne!(
+            name("whep+http://h/live/one/whep"),
+            name("whip+http://h/live/two/whip")
+        );
+        assert_eq!(name("janus+ws://h/videoroom/1"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (url, part) in [
+            ("http://h/whep", "is no WebRTC URL"),
+            ("whep+ws://h/whep", "is no WebRTC URL"),
+            ("whep+http://u:secret@/", "names no host"),
+            ("janus+ws://h", "/videoroom/ROOM"),
+            ("janus+ws://h/echotest/1", "/videoroom/ROOM"),
+            ("janus+ws://h/videoroom/", "/videoroom/ROOM"),
+        ] {
+            let error = Url::parse(url).expect_err(url).to_string();
+            assert!(error.contains(part), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -94,6 +94,7 @@ protocols! {
     MESSAGES_PROTOCOL = messages as Messages;
     RTMP_PROTOCOL = rtmp as Rtmp;
     SRT_PROTOCOL = srt as Srt;
+    WEBRTC_PROTOCOL = webrtc as WebRtc;
     #[cfg(any(test, feature = "proof"))]
     PROOF_PROTOCOL = proof as Proof;
 }

@@ -25,8 +25,9 @@ const SECRET_PARTS: [&str; 11] = [
 ];
 
 /// Whole names whose values are secrets, in a query and as an option.
-const SECRET_NAMES: [&str; 16] = [
+const SECRET_NAMES: [&str; 17] = [
     "pass",
+    "pin",
     "pw",
     "pwd",
     "key",

@@ -1,0 +1,252 @@
+//! How a client comes to its end.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::tracks::Tracks;
+use super::{Client, Phase};
+use crate::media::silence;
+use crate::session::{Context, Outcome, Output, Sinks, StreamRow};
+use crate::webrtc::failure::Failure;
+
+/// How long a client must have waited for an answer or for media, when it is stopped, for that to
+/// count as the server's failure: well above what a server that works takes, and below what a
+/// viewer bears.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// How long a client that has failed may take to tell the server that it leaves.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// What of its media is known of a client.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    first: Time,
+    last: Time,
+    longest_gap: Duration,
+}
+
+impl Client {
+    fn course(&self, sinks: &mut Sinks) -> Option<Course> {
+        let mut course: Option<Course> = None;
+        for link in &self.links {
+            let Some(tracks) = link.sink.map(|sink| sinks.get::<Tracks>(sink)) else {
+                continue;
+            };
+            let Some((first, last)) = tracks.first_arrival().zip(tracks.last_arrival()) else {
+                continue;
+            };
+            let longest_gap = tracks.longest_gap();
+            course = Some(match course {
+                None => Course {
+                    first,
+                    last,
+                    longest_gap,
+                },
+                Some(own) => Course {
+                    first: own.first.min(first),
+                    last: own.last.max(last),
+                    longest_gap: own.longest_gap.min(longest_gap),
+                },
+            });
+        }
+        course
+    }
+
+    /// How far it was, in words.
+    fn when(&self, course: Option<Course>, now: Time) -> String {
+        match course {
+            Some(own) => format!("after {:.3} s of media", now.since(own.first).as_secs_f64()),
+            None => "before any media".to_owned(),
+        }
+    }
+
+    /// Looks whether what is to come has come, where that is due.
+    pub(super) fn look_at_media(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Leaving && cx.now >= self.leave_by {
+            return self.left(cx);
+        }
+        if self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        self.check = None;
+        match self.phase {
+            Phase::Waiting => {
+                let detail = format!(
+                    "{} was not published within {}",
+                    self.url, self.config.wait_for_publisher
+                );
+                self.fail(cx, Failure::NoPublisher, detail);
+            }
+            Phase::Active if !self.may_be_alone() => self.look_for_media(cx),
+            _ => {}
+        }
+    }
+
+    fn look_for_media(&mut self, cx: &mut Context<'_>) {
+        let Some(course) = self.course(cx.sinks) else {
+            let within = self.config.no_media.to_string();
+            let detail = self.without_media(&within);
+            return self.fail(cx, Failure::NoMedia, detail);
+        };
+        let until = course.last + self.config.silence.0;
+        if cx.now < until {
+            self.check = Some(until);
+            return;
+        }
+        if self.publisher_has_left() {
+            return self.end(cx, Outcome::Completed);
+        }
+        let when = self.when(Some(course), course.last);
+        let detail = format!(
+            "no media for {}, {when}, of {}",
+            self.config.silence, self.url
+        );
+        self.fail(cx, Failure::MediaStopped, detail);
+    }
+
+    fn without_media(&self, within: &str) -> String {
+        let what = format!("no media within {within} after the handshake");
+        match self.links.is_empty() {
+            true => format!("{what}, of {}", self.url),
+            false => self.of_link(0, &what),
+        }
+    }
+
+    /// Is told to come to an end.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
+        if self.phase == Phase::Leaving {
+            if until <= cx.now {
+                self.left(cx);
+            }
+            return;
+        }
+        let failed = self.in_vain(cx).or_else(|| self.silent(cx));
+        match failed {
+            Some((failure, detail)) => self.fail(cx, failure, detail),
+            None => self.end(cx, Outcome::Stopped),
+        }
+        self.leave_by = self.leave_by.min(until);
+        if until <= cx.now {
+            self.left(cx);
+        }
+    }
+
+    /// What is wrong, where it has waited for so long that the server has failed: else a run that
+    /// is shorter than the time-outs would pass against a server that says nothing.
+    fn in_vain(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+        let now = cx.now;
+        let long = |since: Time| now.since(since) >= IN_VAIN;
+        let within = |since: Time| {
+            let waited = now.since(since).as_secs_f64();
+            format!("{waited:.3} s, until the client was stopped")
+        };
+        if let Some((since, what)) = self.signalling.waits().filter(|(since, _)| long(*since)) {
+            let detail = format!("waited {what} for {}", within(since));
+            return Some((Failure::RequestTimeout, detail));
+        }
+        for (at, link) in self.links.iter().enumerate() {
+            let (since, failure, what) = match (link.agreed, link.found, link.stands) {
+                (Some(since), None, _) => (since, Failure::IceTimeout, "no way to the server"),
+                (_, Some(since), None) => (since, Failure::DtlsTimeout, "no end of DTLS"),
+                _ => continue,
+            };
+            if long(since) {
+                let detail = self.of_link(at, &format!("{what} in {}", within(since)));
+                return Some((failure, detail));
+            }
+        }
+        if self.may_be_alone() || self.course(cx.sinks).is_some() {
+            return None;
+        }
+        let stood = self.links.iter().filter_map(|link| link.stands).min()?;
+        long(stood).then(|| (Failure::NoMedia, self.without_media(&within(stood))))
+    }
+
+    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+        if self.publisher_has_left() || self.may_be_alone() {
+            return None;
+        }
+        let course = self.course(cx.sinks)?;
+        let (came, silent) = (course.last.since(course.first), cx.now.since(course.last));
+        let bound = silence::bound(came, course.longest_gap, self.config.silence.0);
+        (silent >= bound).then(|| {
+            let detail = format!(
+                "no media for {:.3} s until the client was stopped, of {}",
+                silent.as_secs_f64(),
+                self.url
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
+    /// The signalling has failed. While the client leaves, that is as good as having left.
+    pub(super) fn signalling_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        failure: Failure,
+        detail: String,
+    ) {
+        match self.phase {
+            Phase::Leaving => self.left(cx),
+            _ => {
+                self.fail(cx, failure, detail);
+                // It has nobody to say it to.
+                self.left(cx);
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if failure == Failure::MediaStopped {
+            self.silent_until = Some(cx.now);
+        }
+        self.end(cx, Outcome::Failed(failure.with(detail)));
+    }
+
+    /// Takes no more media, and leaves.
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.is_leaving() {
+            return;
+        }
+        self.phase = Phase::Leaving;
+        self.outcome = Some(outcome);
+        self.check = None;
+        self.leave_by = cx.now + LEAVE_WITHIN;
+        self.say_published(cx, false);
+        while !self.links.is_empty() {
+            self.drop_link(cx, 0);
+        }
+        self.signal(cx, |signalling, scope| signalling.leave(scope));
+    }
+
+    /// Has left.
+    pub(super) fn left(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if let Some(channel) = self.channel.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        self.phase = Phase::Ended;
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        let rows: Vec<StreamRow> = rows.map(StreamRow::new).collect();
+        if !rows.is_empty() {
+            cx.out.push_back(Output::Streams(rows));
+        }
+        let outcome = self.outcome.take().unwrap_or(Outcome::Stopped);
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    pub(super) fn all_rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        let mut rows = self.rows.clone();
+        let url = self.url.to_string();
+        for link in &self.links {
+            if let Some(sink) = link.sink {
+                rows.extend(sinks.get::<Tracks>(sink).rows(&url));
+            }
+        }
+        rows.into_iter().map(StreamRow::new).collect()
+    }
+}

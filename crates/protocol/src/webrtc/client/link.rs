@@ -1,0 +1,609 @@
+//! One PeerConnection of a client, with the socket that it has for itself.
+
+use std::net::SocketAddr;
+
+use measure::Time;
+
+use super::publish::Sent;
+use super::tracks::{Agreed, Tracks};
+use super::{Client, Phase};
+use crate::connect_failure::ConnectFailure;
+use crate::media::sdp::MediaKind as Carried;
+use crate::session::{
+    Arrival, ChannelError, ChannelId, Context, Datagram, Media, MediaEvent, Open, Output, Reading,
+    SinkId,
+};
+use crate::webrtc::config::Receive;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::peer::{self, Peer, PeerConfig, PeerEvent, PeerFailure, Received};
+use crate::webrtc::sdp::{
+    self, AnswerConfig, Candidate, Direction as Way, MediaKind, OfferConfig, OfferedMedia,
+    SessionDescription, known,
+};
+use crate::webrtc::signalling::{Direction, PeerNumber};
+use crate::webrtc::srtp::RtpOpener;
+
+/// A PeerConnection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) number: PeerNumber,
+    pub(super) channel: ChannelId,
+    pub(super) direction: Direction,
+    /// Once its socket is there.
+    local: Option<SocketAddr>,
+    pub(super) peer: Option<Box<Peer>>,
+    /// The server's offer, until the socket is there.
+    offer: Option<String>,
+    /// Our offer, and how many answers of ours there were.
+    offered: Option<Box<SessionDescription>>,
+    answers: u64,
+    /// What counts its media, where it receives.
+    pub(super) sink: Option<SinkId>,
+    opener: Option<RtpOpener>,
+    /// When both descriptions were known, ICE had found a way, and DTLS was through.
+    pub(super) agreed: Option<Time>,
+    pub(super) found: Option<Time>,
+    pub(super) stands: Option<Time>,
+    /// Whether media has come.
+    pub(super) has_media: bool,
+    /// When reports are due next.
+    pub(super) report_at: Option<Time>,
+    /// What is sent, where it sends.
+    pub(super) sent: Sent,
+    /// What was counted of datagrams that are not authentic, and of replayed ones.
+    counted: (u64, u64),
+}
+
+/// What is offered to receive of a kind.
+fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
+    OfferedMedia {
+        kind,
+        direction: Way::RecvOnly,
+        codecs,
+        extensions: Vec::new(),
+        source: None,
+    }
+}
+
+/// Overhead of a datagram of media: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
+fn overhead(of: &SocketAddr) -> usize {
+    8 + if of.is_ipv6() { 40 } else { 20 }
+}
+
+impl Link {
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
+        [peer, self.report_at, self.sent.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Until when it must have come as far as next, and why the client fails else.
+    pub(super) fn limit(&self, client: &crate::webrtc::config::ClientConfig) -> Option<Time> {
+        match (self.agreed, self.found, self.stands) {
+            (_, _, Some(_)) | (None, ..) => None,
+            (_, Some(found), None) => Some(found + client.dtls_timeout.0),
+            (Some(agreed), None, None) => Some(agreed + client.ice_timeout.0),
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn link(&mut self, number: PeerNumber) -> Option<usize> {
+        let mut links = self.links.iter();
+        links.position(|link| link.number == number)
+    }
+
+    /// The number of our session in descriptions (RFC 8829, 5.2.1).
+    fn session_id(&self) -> u64 {
+        crate::mix::mix(&[self.seed, 4]) >> 2
+    }
+
+    /// Opens the socket of a PeerConnection.
+    pub(super) fn open_link(
+        &mut self,
+        cx: &mut Context<'_>,
+        number: PeerNumber,
+        direction: Direction,
+        offer: Option<String>,
+    ) {
+        let Some(local) = self.local else {
+            return;
+        };
+        let channel = self.next_channel();
+        let headers = self.config.receive == Receive::Headers;
+        let sink = (direction == Direction::Receive).then(|| {
+            let mut tracks = Tracks::new(self.config.playout_buffer.0);
+            if let Some(wall_clock) = self.wall_clock
+                && self.time_codes
+                && !headers
+            {
+                tracks.look_for_codes(wall_clock);
+            }
+            cx.sinks.insert(tracks)
+        });
+        let media = sink.filter(|_| headers).map(|sink| Media {
+            sink,
+            mark: peer::MEDIA_MARK,
+        });
+        self.links.push(Link {
+            number,
+            channel,
+            direction,
+            local: None,
+            peer: None,
+            offer,
+            offered: None,
+            answers: 0,
+            sink,
+            opener: None,
+            agreed: None,
+            found: None,
+            stands: None,
+            has_media: false,
+            report_at: None,
+            sent: Sent::default(),
+            counted: (0, 0),
+        });
+        cx.out.push_back(Output::Open {
+            channel,
+            open: Open::Udp {
+                local: SocketAddr::new(local, 0),
+                peer: None,
+                // Answers are waited for.
+                reading: Reading::AtOnce,
+                media,
+            },
+        });
+    }
+
+    /// A socket is there: the PeerConnection begins.
+    pub(super) fn link_opened(&mut self, cx: &mut Context<'_>, at: usize, local: SocketAddr) {
+        let link = &mut self.links[at];
+        let seed = crate::mix::mix(&[self.seed, 31, u64::from(link.number.0)]);
+        let mut config = PeerConfig::new(self.certificate.clone(), seed);
+        config.connect_timeout = self.config.ice_timeout.0 + self.config.dtls_timeout.0;
+        let mut peer = match link.offer {
+            Some(_) => Peer::answerer(cx.now, &config),
+            None => Peer::offerer(cx.now, &config),
+        };
+        peer.add_local_candidate(cx.now, local);
+        link.local = Some(local);
+        link.peer = Some(Box::new(peer));
+        match link.offer.take() {
+            Some(offer) => self.answer(cx, at, &offer),
+            None => self.offer(cx, at),
+        }
+    }
+
+    /// A socket cannot be had.
+    pub(super) fn link_failed(&mut self, cx: &mut Context<'_>, at: usize, error: ChannelError) {
+        let failure = ConnectFailure::from(error);
+        let detail = format!("no socket for media: {error}");
+        self.drop_link(cx, at);
+        self.fail(cx, failure.into(), detail);
+    }
+
+    /// Makes our offer.
+    fn offer(&mut self, cx: &mut Context<'_>, at: usize) {
+        let medias = match self.links[at].direction {
+            Direction::Receive => vec![
+                received(MediaKind::Audio, known::all_audio()),
+                received(MediaKind::Video, known::all_video()),
+            ],
+            Direction::Send => self.offered_source(),
+        };
+        let session_id = self.session_id();
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            return;
+        };
+        let config = OfferConfig {
+            session_id,
+            media: medias,
+            feedback: self.config.feedback(),
+        };
+        let offer = SessionDescription::offer(&config, &peer.local_transport());
+        let text = offer.to_string();
+        link.offered = Some(Box::new(offer));
+        let number = link.number;
+        self.signal(cx, |signalling, scope| {
+            signalling.described(scope, number, &text);
+        });
+    }
+
+    /// Answers the server's offer; again, where it changes what there is.
+    pub(super) fn answer(&mut self, cx: &mut Context<'_>, at: usize, offer: &str) {
+        let description = match SessionDescription::parse(offer) {
+            Ok(description) => description,
+            Err(error) => {
+                let detail = format!("the server's offer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        let (now, session_id) = (cx.now, self.session_id());
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            // It comes before the socket is there: the newest counts.
+            link.offer = Some(offer.to_owned());
+            return;
+        };
+        if link.agreed.is_none() {
+            let transport = match description.transport() {
+                Ok(transport) => transport,
+                Err(error) => {
+                    let detail = format!("the server's offer: {error}");
+                    return self.fail(cx, Failure::BadSdp, detail);
+                }
+            };
+            if let Err(failure) = peer.set_remote(now, &transport) {
+                return self.peer_failed(cx, at, failure);
+            }
+        }
+        link.answers += 1;
+        let config = AnswerConfig {
+            version: 1 + link.answers,
+            feedback: self.config.feedback(),
+            ..AnswerConfig::receive_all(session_id)
+        };
+        let answer = description.answer(&config, &peer.local_transport());
+        let text = answer.to_string();
+        let number = link.number;
+        let agreed = sdp::agreed(&answer, &description, true);
+        self.agree(cx, at, &agreed);
+        self.signal(cx, |signalling, scope| {
+            signalling.described(scope, number, &text);
+        });
+    }
+
+    /// Takes the server's answer in.
+    pub(super) fn answered(&mut self, cx: &mut Context<'_>, at: usize, answer: &str) {
+        let description = SessionDescription::parse(answer);
+        let read = description.and_then(|own| {
+            let transport = own.transport()?;
+            Ok((own, transport))
+        });
+        let (description, transport) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let detail = format!("the server's answer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        let now = cx.now;
+        let link = &mut self.links[at];
+        let (Some(peer), None) = (&mut link.peer, link.agreed) else {
+            return;
+        };
+        if let Err(failure) = peer.set_remote(now, &transport) {
+            return self.peer_failed(cx, at, failure);
+        }
+        let agreed = match &link.offered {
+            Some(offered) => sdp::agreed(offered, &description, false),
+            None => Vec::new(),
+        };
+        self.agree(cx, at, &agreed);
+    }
+
+    /// Both descriptions are known.
+    fn agree(&mut self, cx: &mut Context<'_>, at: usize, sections: &[sdp::Agreed]) {
+        let link = &mut self.links[at];
+        if link.agreed.is_none() {
+            link.agreed = Some(cx.now);
+            cx.recorder.add(m::PEERS, 1);
+        }
+        let agreed = sections.iter().flat_map(|section| {
+            let kind = match section.kind {
+                MediaKind::Audio => Carried::Audio,
+                MediaKind::Video => Carried::Video,
+                MediaKind::Application => Carried::Application,
+            };
+            section.codecs.iter().map(move |codec| Agreed {
+                payload_type: codec.payload_type,
+                kind,
+                clock_rate: codec.clock_rate,
+                is_rtx: codec.is("rtx"),
+            })
+        });
+        if let Some(sink) = link.sink {
+            cx.sinks.get::<Tracks>(sink).agree(agreed.collect());
+        }
+        self.drain(cx, at);
+    }
+
+    /// A further address of the server.
+    pub(super) fn candidate(&mut self, cx: &mut Context<'_>, at: usize, text: &str) {
+        let Ok(candidate) = text.parse::<Candidate>() else {
+            return;
+        };
+        if let Some(peer) = &mut self.links[at].peer {
+            peer.add_remote_candidate(cx.now, &candidate);
+            self.drain(cx, at);
+        }
+    }
+
+    /// Takes datagrams in.
+    pub(super) fn datagrams(&mut self, cx: &mut Context<'_>, at: usize, all: &[Datagram<'_>]) {
+        for datagram in all {
+            self.datagram(cx, at, datagram);
+            if self.phase == Phase::Ended || at >= self.links.len() {
+                return;
+            }
+        }
+        self.drain(cx, at);
+    }
+
+    fn datagram(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            return;
+        };
+        match peer.handle_datagram(cx.now, datagram.from, datagram.bytes) {
+            Received::Rtcp(compound) => {
+                if let Some(sink) = link.sink {
+                    let tracks = cx.sinks.get::<Tracks>(sink);
+                    tracks.reports(compound, datagram.at, cx.recorder);
+                }
+                link.sent.reports(compound, cx.recorder);
+                self.look_whether_live(cx, at);
+            }
+            Received::Rtp => self.open(cx, at, datagram),
+            Received::Handled | Received::Dropped(_) => {}
+        }
+    }
+
+    /// Opens a packet of media, and counts it.
+    fn open(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
+        let link = &mut self.links[at];
+        let (Some(opener), Some(sink)) = (&mut link.opener, link.sink) else {
+            return;
+        };
+        let Ok(bytes) = opener.open(datagram.bytes, &mut self.opened) else {
+            return;
+        };
+        let arrival = Arrival {
+            at: datagram.at,
+            bytes,
+            length: bytes.len(),
+            overhead: overhead(&datagram.from) + datagram.bytes.len() - bytes.len(),
+        };
+        let event = cx.sinks.packet(sink, &arrival, cx.recorder);
+        if let Some(MediaEvent::First { at }) = event {
+            self.media_began(cx, sink, at);
+        }
+    }
+
+    /// Does what a PeerConnection wants done, after each call.
+    pub(super) fn drain(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let (Some(peer), channel) = (&mut link.peer, link.channel) else {
+            return;
+        };
+        let mut bytes = std::mem::take(&mut self.datagram);
+        loop {
+            bytes.clear();
+            let Some(to) = peer.poll_transmit(&mut bytes) else {
+                break;
+            };
+            cx.transmit(channel, Some(to), |out| out.extend_from_slice(&bytes));
+        }
+        self.datagram = bytes;
+        while let Some(event) = self
+            .links
+            .get_mut(at)
+            .and_then(|link| link.peer.as_mut())
+            .and_then(|peer| peer.poll_event())
+        {
+            self.peer_event(cx, at, event);
+            if self.phase == Phase::Ended {
+                return;
+            }
+        }
+    }
+
+    fn peer_event(&mut self, cx: &mut Context<'_>, at: usize, event: PeerEvent) {
+        let link = &mut self.links[at];
+        match event {
+            PeerEvent::IceConnected { remote } => {
+                cx.out.push_back(Output::Peer {
+                    channel: link.channel,
+                    media: remote,
+                    control: remote,
+                });
+                if link.found.is_none() {
+                    link.found = Some(cx.now);
+                    let waited = cx.now.since(link.agreed.unwrap_or(cx.now));
+                    cx.recorder.record(m::ICE_DELAY, waited.as_nanos() as u64);
+                }
+            }
+            PeerEvent::DtlsConnected => self.stands(cx, at),
+            PeerEvent::Closed => {
+                if self.is_leaving() {
+                    return;
+                }
+                let detail = self.of_link(at, "the server closed DTLS");
+                self.fail(cx, Failure::DtlsClosed, detail);
+            }
+            PeerEvent::Failed(failure) => self.peer_failed(cx, at, failure),
+        }
+    }
+
+    fn stands(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        if link.stands.is_some() {
+            return;
+        }
+        link.stands = Some(cx.now);
+        cx.recorder.add(m::PEERS_CONNECTED, 1);
+        let waited = cx.now.since(link.found.unwrap_or(cx.now));
+        cx.recorder.record(m::DTLS_DELAY, waited.as_nanos() as u64);
+        let number = link.number;
+        if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {
+            match self.config.receive {
+                Receive::Headers => {
+                    let trailer = peer
+                        .srtp_profile()
+                        .map_or(0, |profile| profile.tag_length());
+                    cx.sinks.get::<Tracks>(sink).set_trailer(trailer);
+                }
+                Receive::Decrypted => link.opener = peer.take_rtp_opener(),
+            }
+            if self.config.receiver_reports {
+                link.report_at = Some(cx.now + super::REPORT_EVERY);
+            }
+            self.check.get_or_insert(cx.now + self.config.no_media.0);
+        }
+        if link.direction == Direction::Send {
+            self.begin_sending(cx, at);
+        }
+        self.signal(cx, |signalling, scope| signalling.stands(scope, number));
+    }
+
+    /// Media has begun to come at a sink.
+    pub(super) fn media_began(&mut self, cx: &mut Context<'_>, sink: SinkId, first: Time) {
+        let mut links = self.links.iter_mut();
+        if let Some(link) = links.find(|link| link.sink == Some(sink))
+            && !std::mem::replace(&mut link.has_media, true)
+        {
+            let waited = first.since(link.stands.unwrap_or(first));
+            cx.recorder
+                .record(m::FIRST_MEDIA_DELAY, waited.as_nanos() as u64);
+            // Nothing has to be answered at once any more.
+            cx.out.push_back(Output::Read {
+                channel: link.channel,
+                reading: Reading::Late,
+            });
+        }
+        self.check = Some(first + self.config.silence.0);
+        self.begins_to_receive(cx, first);
+    }
+
+    /// A PeerConnection has failed.
+    fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
+        let reason = match failure {
+            PeerFailure::IceTimedOut => Failure::IceTimeout,
+            PeerFailure::ConsentExpired => Failure::IceFailed,
+            PeerFailure::DtlsTimedOut => Failure::DtlsTimeout,
+            PeerFailure::DtlsFailed(_) => Failure::DtlsFailed,
+            PeerFailure::FingerprintMismatch => Failure::FingerprintMismatch,
+            PeerFailure::NoSrtpProfile => Failure::NoSrtpProfile,
+            PeerFailure::BadIceCredentials
+            | PeerFailure::UnusableFingerprint
+            | PeerFailure::BadSetup
+            | PeerFailure::FingerprintChanged => Failure::BadSdp,
+        };
+        let detail = self.of_link(at, &failure.to_string());
+        self.fail(cx, reason, detail);
+    }
+
+    /// A detail about a PeerConnection, with where it goes from and to.
+    pub(super) fn of_link(&self, at: usize, what: &str) -> String {
+        let link = &self.links[at];
+        let peer = link.peer.as_ref();
+        let ends = match (link.local, peer.and_then(|peer| peer.remote_address())) {
+            (Some(local), Some(remote)) => format!("{local} to {remote}"),
+            (Some(local), None) => format!("{local}, with {}", self.url),
+            _ => self.url.to_string(),
+        };
+        format!("{what} ({ends})")
+    }
+
+    /// Does what is due in a PeerConnection.
+    pub(super) fn due_link(&mut self, cx: &mut Context<'_>, at: usize) {
+        let now = cx.now;
+        let link = &mut self.links[at];
+        if let Some(peer) = &mut link.peer
+            && peer.deadline().is_some_and(|due| due <= now)
+        {
+            peer.handle_timeout(now);
+            self.drain(cx, at);
+            if self.phase == Phase::Ended || at >= self.links.len() {
+                return;
+            }
+        }
+        if self.links[at]
+            .limit(&self.config)
+            .is_some_and(|due| due <= now)
+        {
+            let (failure, what) = match self.links[at].found {
+                None => (Failure::IceTimeout, "no way to the server in time"),
+                Some(_) => (
+                    Failure::DtlsTimeout,
+                    "no end of the handshake of DTLS in time",
+                ),
+            };
+            let detail = self.of_link(at, what);
+            return self.fail(cx, failure, detail);
+        }
+        let link = &mut self.links[at];
+        if link.report_at.is_some_and(|due| due <= now)
+            && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
+        {
+            link.report_at = Some(now + super::REPORT_EVERY);
+            let (own, name) = (self.ssrc, &self.cname);
+            let mut said = 0;
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            tracks.write_reports(now, (own, name), |compound| {
+                said += u64::from(peer.send_rtcp(compound));
+            });
+            cx.recorder.add(m::REPORTS_SENT, said);
+            self.count_link(cx, at);
+            self.drain(cx, at);
+        }
+        self.due_sending(cx, at);
+    }
+
+    /// Adds what was counted since the last time.
+    fn count_link(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let Some(peer) = &link.peer else {
+            return;
+        };
+        let counts = peer.counts();
+        let opened = link.opener.as_ref().map(|opener| opener.counts());
+        let (unauthentic, replayed) = opened.map_or((0, 0), |own| (own.unauthentic, own.replayed));
+        let now = (
+            counts.rtcp.unauthentic + unauthentic,
+            counts.rtcp.replayed + replayed,
+        );
+        let before = std::mem::replace(&mut link.counted, now);
+        cx.recorder.add(m::UNAUTHENTIC, now.0 - before.0);
+        cx.recorder.add(m::REPLAYED, now.1 - before.1);
+    }
+
+    /// Ends a PeerConnection: says so to the server, and hands its figures in.
+    pub(super) fn drop_link(&mut self, cx: &mut Context<'_>, at: usize) {
+        self.end_sending(cx, at);
+        self.count_link(cx, at);
+        if let Some(peer) = &mut self.links[at].peer {
+            peer.close(cx.now);
+        }
+        self.flush(cx, at);
+        let link = self.links.remove(at);
+        if let Some(sink) = link.sink {
+            let mut tracks = cx.sinks.remove::<Tracks>(sink);
+            tracks.finish(self.silent_until, cx.recorder);
+            let url = self.url.to_string();
+            self.rows.extend(tracks.rows(&url));
+        }
+        cx.out.push_back(Output::Close {
+            channel: link.channel,
+        });
+    }
+
+    /// Sends what a PeerConnection still has to say, whatever has happened in it.
+    fn flush(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        while let Some(to) = peer.poll_transmit(&mut bytes) {
+            cx.transmit(link.channel, Some(to), |out| out.extend_from_slice(&bytes));
+            bytes.clear();
+        }
+    }
+}

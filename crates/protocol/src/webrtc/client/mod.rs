@@ -1,0 +1,484 @@
+//! A client: signalling on one connection, media over PeerConnections that each have a socket.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::certificate::Certificate;
+use super::config::ClientConfig;
+use super::signalling::janus::{self, Janus};
+use super::signalling::whip::{self, Whip};
+use super::signalling::{Common, Direction, Scope, Signalling, Target, Wanted};
+use super::url::{Place, Url};
+use crate::connect_failure::ConnectFailure;
+use crate::media::rtp::StreamSummary;
+use crate::media::source::MediaSource;
+use crate::metrics as clients;
+use crate::mix::mix;
+use crate::session::{
+    ChannelError, ChannelId, Closed, Context, Input, MediaEvent, Note, Open, Outcome, Output, Port,
+    Session, Sinks, StreamRow,
+};
+use crate::url::UrlError;
+
+mod end;
+mod link;
+mod publish;
+mod tracks;
+mod waiting;
+
+use link::Link;
+use waiting::Appointment;
+
+/// How often reports are sent on what came.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Times at which nothing is done at once, but up to so much later, while media goes: all clients
+/// of a worker are woken together.
+const GRID: Duration = Duration::from_millis(20);
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// The stream is not published yet.
+    Waiting,
+    /// It is at work.
+    Active,
+    /// The server is told that it leaves.
+    Leaving,
+    /// Over.
+    Ended,
+}
+
+/// A client of one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    url: Url,
+    seed: u64,
+    certificate: Arc<Certificate>,
+    signalling: Box<dyn Signalling>,
+    wanted: VecDeque<Wanted>,
+    phase: Phase,
+    /// The connection of the signalling, where there is one, and where it leads.
+    channel: Option<ChannelId>,
+    target: Option<Target>,
+    channels: u32,
+    /// Our address in the first connection: sockets of media have it too.
+    local: Option<IpAddr>,
+    links: Vec<Link>,
+    source: Option<Arc<MediaSource>>,
+    /// Our source in reports, and our name there.
+    ssrc: u32,
+    cname: String,
+    /// When the first request was due, and when the client set to work.
+    due: Time,
+    started: Time,
+    /// Whether there is media to be received from the beginning, which delays are measured of: not
+    /// of who comes into an empty room, or only publishes.
+    expects: bool,
+    /// Whether media has begun to come or to leave, and to come.
+    began: bool,
+    receives: bool,
+    /// Whether what is published was said to be there.
+    published: bool,
+    /// When to look whether media has come.
+    check: Option<Time>,
+    /// How it ends, and until when it has to, while it leaves.
+    outcome: Option<Outcome>,
+    leave_by: Time,
+    /// Media was to come on up to then, where it did not.
+    silent_until: Option<Time>,
+    /// Rows of streams that are over.
+    rows: Vec<StreamSummary>,
+    wall_clock: Option<Duration>,
+    /// Whether frames may bear time codes.
+    time_codes: bool,
+    appointment: Option<Appointment>,
+    /// Room for a datagram, and for an opened packet.
+    datagram: Vec<u8>,
+    opened: Vec<u8>,
+}
+
+impl Client {
+    /// A client that is sent to `url`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub fn new(
+        config: ClientConfig,
+        url: &str,
+        seed: u64,
+        certificate: Arc<Certificate>,
+    ) -> Result<Client, UrlError> {
+        let url = Url::parse(url)?;
+        let common = Common {
+            request_timeout: config.request_timeout.0,
+            token: config.token.clone(),
+            user_agent: config.user_agent.clone(),
+            seed: mix(&[seed, 1]),
+        };
+        let signalling: Box<dyn Signalling> = match url.place {
+            Place::Whep | Place::Whip => {
+                let direction = match url.place {
+                    Place::Whip => Direction::Send,
+                    _ => Direction::Receive,
+                };
+                let settings = whip::Settings {
+                    common,
+                    follow: config.follow,
+                    trickle: config.trickle,
+                };
+                Box::new(Whip::new(settings, url.at.clone(), direction))
+            }
+            Place::Room(_) | Place::Mountpoint(_) => {
+                let settings = janus::Settings {
+                    common,
+                    place: url.place.clone(),
+                    trickle: config.trickle,
+                    publishes: config.participate.is_some(),
+                    subscribe: config.subscribe,
+                    api_secret: config.api_secret.clone(),
+                    pin: config.pin.clone(),
+                    room: config.room.as_ref().map(|room| room.request()),
+                };
+                Box::new(Janus::new(settings, url.at.clone()))
+            }
+        };
+        let ssrc = mix(&[seed, 2]) as u32;
+        let expects = matches!(url.place, Place::Whep | Place::Mountpoint(_));
+        Ok(Client {
+            config,
+            url,
+            seed,
+            certificate,
+            signalling,
+            wanted: VecDeque::new(),
+            phase: Phase::Idle,
+            channel: None,
+            target: None,
+            channels: 0,
+            local: None,
+            links: Vec::new(),
+            source: None,
+            ssrc,
+            cname: format!("{:016x}", mix(&[seed, 3])),
+            due: Time::ZERO,
+            started: Time::ZERO,
+            expects,
+            began: false,
+            receives: false,
+            published: false,
+            check: None,
+            outcome: None,
+            leave_by: Time::NEVER,
+            silent_until: None,
+            rows: Vec::new(),
+            wall_clock: None,
+            time_codes: false,
+            appointment: None,
+            datagram: Vec::new(),
+            opened: Vec::new(),
+        })
+    }
+
+    /// Lets it publish that.
+    pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
+        self.source = Some(source);
+        self
+    }
+
+    /// Says what the wall clock showed, since 1970, when time began: what is published is stamped
+    /// with it.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self
+    }
+
+    /// Has it look for time codes in frames, where they are decrypted.
+    pub fn looking_for_codes(mut self) -> Client {
+        self.time_codes = true;
+        self
+    }
+
+    fn next_channel(&mut self) -> ChannelId {
+        self.channels += 1;
+        ChannelId(self.channels)
+    }
+
+    /// Whether nothing has to come: of who is in a room, where there may be nobody else.
+    fn may_be_alone(&self) -> bool {
+        matches!(self.url.place, Place::Room(_) | Place::Whip)
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self.phase, Phase::Leaving | Phase::Ended)
+    }
+
+    /// Begins for good.
+    fn set_to_work(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Active;
+        self.check = None;
+        self.signal(cx, |signalling, scope| signalling.begin(scope));
+    }
+
+    /// Lets the signalling do something. What it wants is done by [`Client::carry_out`].
+    fn signal(
+        &mut self,
+        cx: &mut Context<'_>,
+        does: impl FnOnce(&mut dyn Signalling, &mut Scope<'_>),
+    ) {
+        let mut scope = Scope {
+            now: cx.now,
+            recorder: cx.recorder,
+            wanted: &mut self.wanted,
+        };
+        does(&mut *self.signalling, &mut scope);
+    }
+
+    /// Does what the signalling wants.
+    fn carry_out(&mut self, cx: &mut Context<'_>) {
+        while self.phase != Phase::Ended
+            && let Some(wanted) = self.wanted.pop_front()
+        {
+            self.carry_out_one(cx, wanted);
+        }
+    }
+
+    fn carry_out_one(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
+        match wanted {
+            Wanted::Connect(target) => self.connect(cx, target),
+            Wanted::Send(bytes) => {
+                if let Some(channel) = self.channel {
+                    let port = Port::Media;
+                    cx.out.push_back(Output::Send {
+                        channel,
+                        port,
+                        bytes,
+                    });
+                }
+            }
+            Wanted::HangUp => {
+                if let Some(channel) = self.channel.take() {
+                    cx.out.push_back(Output::Close { channel });
+                }
+            }
+            Wanted::Left => self.left(cx),
+            Wanted::Failed { failure, detail } => self.signalling_failed(cx, failure, detail),
+            Wanted::Note { kind, text } => cx.out.push_back(Output::Note(Note { kind, text })),
+            // Nothing begins any more.
+            _ if self.is_leaving() => {}
+            Wanted::Offer { peer, direction } => self.open_link(cx, peer, direction, None),
+            Wanted::Answer { peer, offer } => match self.link(peer) {
+                Some(at) => self.answer(cx, at, &offer),
+                None => self.open_link(cx, peer, Direction::Receive, Some(offer)),
+            },
+            Wanted::Answered { peer, answer } => {
+                if let Some(at) = self.link(peer) {
+                    self.answered(cx, at, &answer);
+                }
+            }
+            Wanted::Candidate { peer, candidate } => {
+                if let Some(at) = self.link(peer) {
+                    self.candidate(cx, at, &candidate);
+                }
+            }
+            Wanted::Expect => self.expects = true,
+            Wanted::Forget { peer } => {
+                if let Some(at) = self.link(peer) {
+                    self.drop_link(cx, at);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>, target: Target) {
+        if let Some(channel) = self.channel.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        let channel = self.next_channel();
+        self.channel = Some(channel);
+        let Target { host, port, secure } = target.clone();
+        self.target = Some(target);
+        let timeout = self.config.connect_timeout.0;
+        let open = match secure {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: self.config.tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        };
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
+        if self.channel == Some(channel) {
+            if self.local.is_none() {
+                self.local = Some(crate::session::bind_beside(local.ip()));
+                let delay = cx.now.since(self.started);
+                cx.recorder
+                    .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+            }
+            return self.signal(cx, |signalling, scope| signalling.connected(scope));
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            self.link_opened(cx, at, local);
+        }
+    }
+
+    fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
+        if self.channel == Some(channel) {
+            self.channel = None;
+            if self.is_leaving() {
+                return self.left(cx);
+            }
+            let failure = ConnectFailure::from(error);
+            let target = self.target.as_ref();
+            let target = target.map(|target| format!("{}:{}", target.host, target.port));
+            let detail = format!("{error} ({})", target.unwrap_or_default());
+            return self.fail(cx, failure.into(), detail);
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            self.link_failed(cx, at, error);
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: Closed) {
+        if self.channel == Some(channel) {
+            self.channel = None;
+            self.signal(cx, |signalling, scope| signalling.closed(scope, how));
+        }
+    }
+
+    /// Media begins to come, or to leave.
+    fn begins(&mut self, cx: &mut Context<'_>, at: Time) {
+        if !std::mem::replace(&mut self.began, true) {
+            cx.out.push_back(Output::Playing { at });
+        }
+    }
+
+    /// Media begins to come.
+    fn begins_to_receive(&mut self, cx: &mut Context<'_>, at: Time) {
+        if !std::mem::replace(&mut self.receives, true) && self.expects {
+            for (histogram, from) in [
+                (clients::STARTUP_DELAY, self.due),
+                (clients::STARTUP_DELAY_FROM_SENT, self.started),
+            ] {
+                let delay = at.since(from);
+                cx.recorder.record(histogram, delay.as_nanos() as u64);
+            }
+        }
+        self.begins(cx, at);
+    }
+
+    /// Does what is due.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if self.signalling.deadline().is_some_and(|due| due <= cx.now) {
+            self.signal(cx, |signalling, scope| signalling.look(scope));
+        }
+        let mut at = 0;
+        while let Some(link) = self.links.get(at) {
+            let number = link.number;
+            let limit = link.limit(&self.config);
+            if link
+                .deadline()
+                .into_iter()
+                .chain(limit)
+                .any(|due| due <= cx.now)
+            {
+                self.due_link(cx, at);
+            }
+            // One that was dropped left its place to the next.
+            at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
+        }
+        self.look_at_media(cx);
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } if self.phase == Phase::Idle => {
+                (self.due, self.started) = (due, cx.now);
+                self.set_out(cx);
+            }
+            Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
+            Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
+            Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
+                self.signal(cx, |signalling, scope| signalling.bytes(scope, bytes));
+            }
+            Input::Closed { channel, how } => self.closed(cx, channel, how),
+            Input::Datagrams { channel, datagrams } => {
+                let mut links = self.links.iter();
+                if let Some(at) = links.position(|link| link.channel == channel) {
+                    self.datagrams(cx, at, datagrams);
+                }
+            }
+            Input::Media {
+                sink,
+                event: MediaEvent::First { at },
+            } => self.media_began(cx, sink, at),
+            Input::Told { message, .. } => self.told(cx, message),
+            Input::FlowEnded { flow } => self.sending_ended(cx, flow),
+            Input::Stop { until } => self.stop(cx, until),
+            _ => {}
+        }
+        self.carry_out(cx);
+        if self.phase != Phase::Ended {
+            self.look(cx);
+            self.carry_out(cx);
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Idle | Phase::Ended => return None,
+            Phase::Leaving => {
+                let said = self.signalling.deadline().unwrap_or(Time::NEVER);
+                return Some(said.min(self.leave_by));
+            }
+            Phase::Waiting | Phase::Active => {}
+        }
+        let mut due = self.check.unwrap_or(Time::NEVER);
+        due = due.min(self.signalling.deadline().unwrap_or(Time::NEVER));
+        let mut all_stand = !self.links.is_empty();
+        for link in &self.links {
+            all_stand &= link.stands.is_some();
+            let limit = link.limit(&self.config);
+            for own in link.deadline().into_iter().chain(limit) {
+                due = due.min(own);
+            }
+        }
+        match (due, all_stand) {
+            (Time::NEVER, _) => None,
+            (due, true) => Some(on_grid(due)),
+            (due, false) => Some(due),
+        }
+    }
+
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        self.all_rows(sinks)
+    }
+}
+
+/// The next time on the grid.
+fn on_grid(at: Time) -> Time {
+    let grid = GRID.as_nanos() as u64;
+    Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))
+}

@@ -1,0 +1,318 @@
+//! What a client sends: media that is made or of a file, encrypted where it leaves.
+
+use bytes::BytesMut;
+use measure::{Recorder, Time};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Client;
+use crate::media::rtcp::{self, Packet};
+use crate::media::rtp::{Faults, FlowSettings, RtpFlow};
+use crate::mix::mix;
+use crate::session::{Context, Flow, FlowId, FlowPacket, Handover, Output, Reading, Tag};
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::sdp::{Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia};
+use crate::webrtc::srtp::RtpSealer;
+
+/// How often what was sent is added to the population's figures, and reports are sent.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the server may say nothing of what it received, before what is sent counts as published
+/// all the same. Nothing in WHIP says when others can play it; servers look at packets before they
+/// let them.
+const LIVE_AFTER: Duration = Duration::from_secs(2);
+
+/// How much memory encrypted packets are made in at a time.
+const ROOM: usize = 32 * 1024;
+
+/// What a PeerConnection sends.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    streams: Vec<Outgoing>,
+    /// What was counted so far is added then.
+    count_at: Option<Time>,
+    /// When media began to leave.
+    began: Option<Time>,
+    /// Whether the server has said that it received some.
+    heard: bool,
+}
+
+/// A stream that is sent.
+#[derive(Debug)]
+struct Outgoing {
+    flow: FlowId,
+    ssrc: u32,
+    /// What was counted so far: packets, bytes of payload, frames, packets not taken.
+    counted: (u64, u64, u64, u64),
+    /// What the server last said it had lost.
+    reported_lost: i32,
+}
+
+impl Sent {
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.count_at
+    }
+
+    /// Takes in what the server says that it received. What cannot be read is let go.
+    pub(super) fn reports(&mut self, compound: &[u8], recorder: &mut Recorder) {
+        if self.streams.is_empty() {
+            return;
+        }
+        for packet in rtcp::packets(compound) {
+            let blocks = match packet {
+                Ok(Packet::ReceiverReport { blocks, .. } | Packet::SenderReport { blocks, .. }) => {
+                    blocks
+                }
+                Ok(_) => continue,
+                Err(_) => break,
+            };
+            for block in &blocks {
+                let mut streams = self.streams.iter_mut();
+                let Some(stream) = streams.find(|stream| stream.ssrc == block.ssrc) else {
+                    continue;
+                };
+                self.heard = true;
+                recorder.add(m::RECEIVER_REPORTS, 1);
+                let more = i64::from(block.cumulative_lost) - i64::from(stream.reported_lost);
+                stream.reported_lost = block.cumulative_lost;
+                match u64::try_from(more) {
+                    Ok(more) => recorder.add(m::REPORTED_LOST, more),
+                    // What was late has come, or came twice.
+                    Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
+                }
+            }
+        }
+    }
+}
+
+/// A stream whose packets are encrypted when they are due, where they are sent from.
+#[derive(Debug)]
+struct Sealed {
+    flow: RtpFlow,
+    /// Shared by the streams of a PeerConnection, which one thread sends.
+    sealer: Arc<Mutex<RtpSealer>>,
+    /// Used again when all packets in it have left.
+    room: BytesMut,
+}
+
+impl Flow for Sealed {
+    fn next_due(&self) -> Option<Time> {
+        self.flow.next_due()
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let packet = self.flow.next_packet(now)?;
+        let mut sealer = self.sealer.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = packet.payload.len() + sealer.overhead();
+        if self.room.capacity() < length {
+            self.room.reserve(ROOM.max(length));
+        }
+        self.room.extend_from_slice(&packet.payload);
+        // One that cannot be sealed is sent as it is: the server drops it.
+        if let Ok(tag) = sealer.seal_parts(&packet.header, &mut self.room) {
+            self.room.extend_from_slice(&tag);
+        }
+        Some(FlowPacket {
+            payload: self.room.split().freeze(),
+            ..packet
+        })
+    }
+
+    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        self.flow.left(tag, left);
+    }
+}
+
+impl Client {
+    /// The sources of what a PeerConnection sends, in the order of the clips.
+    fn own_ssrc(&self, index: usize) -> u32 {
+        mix(&[self.seed, 41, index as u64]) as u32
+    }
+
+    /// What is offered of the source.
+    pub(super) fn offered_source(&self) -> Vec<OfferedMedia> {
+        let Some(source) = &self.source else {
+            return Vec::new();
+        };
+        let mut medias = Vec::new();
+        for (index, clip) in source.clips.iter().enumerate() {
+            let encoding = clip.encoding();
+            let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
+            let rate = rate.parse().unwrap_or(clip.clock_rate());
+            let mut codec = Codec::new(clip.payload_type(), name, rate);
+            if !clip.parameters().is_empty() {
+                // What is said of them by packets need not be said here (RFC 6184, 8.1).
+                let named = |part: &&str| !part.trim().starts_with("sprop-");
+                let parts: Vec<&str> = clip.parameters().split(';').filter(named).collect();
+                codec = codec.with_parameters(&parts.join(";"));
+            }
+            let source = LocalSource {
+                ssrc: self.own_ssrc(index),
+                rtx_ssrc: None,
+                cname: self.cname.clone(),
+                stream: "streamgauge".to_owned(),
+                track: format!("{}{index}", clip.media()),
+                layers: Vec::new(),
+            };
+            medias.push(OfferedMedia {
+                kind: match clip.media() {
+                    "audio" => MediaKind::Audio,
+                    _ => MediaKind::Video,
+                },
+                direction: Way::SendOnly,
+                codecs: vec![codec],
+                extensions: Vec::new(),
+                source: Some(source),
+            });
+        }
+        medias
+    }
+
+    /// Begins to send: the PeerConnection stands.
+    pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
+        let Some(source) = self.source.clone() else {
+            return;
+        };
+        let channel = self.links[at].channel;
+        let Some(sealer) = self.links[at]
+            .peer
+            .as_mut()
+            .and_then(|peer| peer.take_rtp_sealer())
+        else {
+            return;
+        };
+        let sealer = Arc::new(Mutex::new(sealer));
+        for (index, clip) in source.clips.iter().enumerate() {
+            let ssrc = self.own_ssrc(index);
+            let mut flow = RtpFlow::new(FlowSettings {
+                clip: clip.clone(),
+                pacing: source.pacing,
+                ssrc,
+                // Well below where numbers come round: receivers' indices are settled by then.
+                first_seq: mix(&[self.seed, 42, index as u64]) as u16 & 0x3fff,
+                first_timestamp: mix(&[self.seed, 43, index as u64]) as u32,
+                length: None,
+                faults: Faults::default(),
+                seed: 0,
+                log: false,
+            });
+            if let Some(wall_clock) = self.wall_clock {
+                flow = flow.with_time_codes(wall_clock);
+            }
+            flow.start(cx.now);
+            let flow = cx.flows.insert(Sealed {
+                flow,
+                sealer: sealer.clone(),
+                room: BytesMut::new(),
+            });
+            self.links[at].sent.streams.push(Outgoing {
+                flow,
+                ssrc,
+                counted: (0, 0, 0, 0),
+                reported_lost: 0,
+            });
+            cx.out.push_back(Output::StartFlow { flow, channel });
+        }
+        self.links[at].sent.count_at = Some(cx.now + COUNT_EVERY);
+        self.links[at].sent.began = Some(cx.now);
+        // What comes here is reports, and shows that the way is still open.
+        cx.out.push_back(Output::Read {
+            channel,
+            reading: Reading::Late,
+        });
+        let published = cx.now.since(self.due);
+        let nanos = published.as_nanos() as u64;
+        cx.recorder.record(m::PUBLISH_DELAY, nanos);
+        self.begins(cx, cx.now);
+        self.report_sent(cx, at, false);
+    }
+
+    /// Says that the stream is there, once the server seems to have it.
+    pub(super) fn look_whether_live(&mut self, cx: &mut Context<'_>, at: usize) {
+        let sent = &self.links[at].sent;
+        let late = |began| cx.now.since(began) >= LIVE_AFTER;
+        if !self.published && (sent.heard || sent.began.is_some_and(late)) {
+            self.published = true;
+            self.say_published(cx, true);
+        }
+    }
+
+    /// Does what is due while media is sent.
+    pub(super) fn due_sending(&mut self, cx: &mut Context<'_>, at: usize) {
+        self.look_whether_live(cx, at);
+        let sent = &mut self.links[at].sent;
+        if sent.count_at.is_none_or(|due| cx.now < due) {
+            return;
+        }
+        sent.count_at = Some(cx.now + COUNT_EVERY);
+        self.count_sent(cx, at);
+        self.report_sent(cx, at, false);
+        self.drain(cx, at);
+    }
+
+    /// Adds what was sent since the last time.
+    fn count_sent(&mut self, cx: &mut Context<'_>, at: usize) {
+        for stream in &mut self.links[at].sent.streams {
+            let now = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
+                let (packets, bytes) = sealed.flow.sent();
+                (
+                    packets,
+                    bytes,
+                    sealed.flow.frames(),
+                    sealed.flow.not_taken(),
+                )
+            });
+            let before = std::mem::replace(&mut stream.counted, now);
+            cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
+            cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
+            cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
+            cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
+        }
+    }
+
+    /// Sends a sender report for each stream.
+    fn report_sent(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
+        let wall_clock = self.wall_clock.unwrap_or_default();
+        let (now, name) = (cx.now, &self.cname);
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            return;
+        };
+        for stream in &link.sent.streams {
+            let report = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
+                sealed.flow.report(now, wall_clock, name, goodbye)
+            });
+            peer.send_rtcp(&report);
+        }
+    }
+
+    /// Sends no more: says goodbye, and hands the figures in.
+    pub(super) fn end_sending(&mut self, cx: &mut Context<'_>, at: usize) {
+        if self.links[at].sent.streams.is_empty() {
+            return;
+        }
+        for stream in &self.links[at].sent.streams {
+            cx.out.push_back(Output::StopFlow { flow: stream.flow });
+            cx.flows
+                .with(stream.flow, |sealed: &mut Sealed| sealed.flow.pause());
+        }
+        self.count_sent(cx, at);
+        self.report_sent(cx, at, true);
+        for stream in std::mem::take(&mut self.links[at].sent.streams) {
+            cx.flows.remove(stream.flow);
+        }
+    }
+
+    /// What sends a stream has ended, which it does of itself only where nothing can be sent.
+    pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+        let of_ours = self
+            .links
+            .iter()
+            .position(|link| link.sent.streams.iter().any(|own| own.flow == flow));
+        if let Some(at) = of_ours {
+            let detail = self.of_link(at, "nothing can be sent");
+            self.fail(cx, Failure::NotSent, detail);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! What counts the media of a PeerConnection: all that comes on one socket, told apart by the
+//! synchronisation source.
+
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use crate::media::rtcp::{self, Packet};
+use crate::media::rtp::header::FIXED_LENGTH;
+use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, metrics as rtp};
+use crate::media::sdp::MediaKind;
+use crate::session::{Arrival, MediaEvent, Sink};
+use crate::webrtc::metrics as m;
+
+/// The most streams that are told apart: what is beyond is counted as unknown media.
+const TRACKS_MAX: usize = 1024;
+
+/// Padding is said by this bit of the first byte (RFC 3550, 5.1).
+const PADDING: u8 = 0x20;
+
+/// The most of a packet that is looked at where only its header is.
+const HEADER_MAX: usize = 96;
+
+/// What a payload type means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreed {
+    /// The payload type.
+    pub(super) payload_type: u8,
+    /// What it carries.
+    pub(super) kind: MediaKind,
+    /// The clock of its timestamps in Hz.
+    pub(super) clock_rate: u32,
+    /// Whether it carries retransmissions of another (RFC 4588).
+    pub(super) is_rtx: bool,
+}
+
+/// A stream, by its source.
+#[derive(Debug)]
+struct Track {
+    ssrc: u32,
+    kind: MediaKind,
+    /// None where it carries retransmissions.
+    receiver: Option<Box<RtpReceiver>>,
+}
+
+/// All streams of a PeerConnection.
+#[derive(Debug)]
+pub(super) struct Tracks {
+    agreed: Vec<Agreed>,
+    /// By their sources.
+    tracks: Vec<Track>,
+    /// Where the stream of the last packet stands.
+    last: usize,
+    /// What SRTP adds behind the payload; nothing where it was taken off.
+    trailer: usize,
+    playout_buffer: Duration,
+    /// What the wall clock showed, since 1970, when time began, where frames may bear time codes
+    /// and are decrypted.
+    codes_from: Option<Duration>,
+    began: bool,
+}
+
+impl Sink for Tracks {
+    fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        let Some((ssrc, payload_type)) = source(arrival.bytes) else {
+            recorder.add(rtp::MALFORMED, 1);
+            return None;
+        };
+        let at = match self.tracks.get(self.last) {
+            Some(track) if track.ssrc == ssrc => self.last,
+            _ => match self.find(ssrc, payload_type) {
+                Some(at) => at,
+                None => {
+                    recorder.add(m::UNKNOWN_MEDIA, 1);
+                    return None;
+                }
+            },
+        };
+        self.last = at;
+        let Some(receiver) = &mut self.tracks[at].receiver else {
+            recorder.add(m::RTX_PACKETS, 1);
+            let wire = arrival.length + arrival.overhead;
+            recorder.add(rtp::WIRE_BYTES, wire as u64);
+            return None;
+        };
+        let own = Arrival {
+            length: arrival.length.saturating_sub(self.trailer),
+            overhead: arrival.overhead + self.trailer,
+            ..*arrival
+        };
+        // The length of the padding is encrypted with it.
+        let event = match self.trailer > 0 && arrival.bytes[0] & PADDING != 0 {
+            false => receiver.packet(&own, recorder),
+            true => {
+                let mut bytes = [0; HEADER_MAX];
+                let length = own.bytes.len().min(HEADER_MAX);
+                bytes[..length].copy_from_slice(&own.bytes[..length]);
+                bytes[0] &= !PADDING;
+                let bytes = &bytes[..length];
+                receiver.packet(&Arrival { bytes, ..own }, recorder)
+            }
+        };
+        match event {
+            Some(MediaEvent::First { .. }) if std::mem::replace(&mut self.began, true) => None,
+            Some(MediaEvent::SourceChanged { .. }) => None,
+            event => event,
+        }
+    }
+}
+
+/// The source and the payload type of a packet (RFC 3550, 5.1).
+fn source(bytes: &[u8]) -> Option<(u32, u8)> {
+    let fixed: &[u8; FIXED_LENGTH] = bytes.first_chunk()?;
+    let [.., a, b, c, d] = *fixed;
+    Some((u32::from_be_bytes([a, b, c, d]), fixed[1] & 0x7f))
+}
+
+impl Tracks {
+    /// Of a PeerConnection over which nothing has come. `trailer` is how many bytes SRTP adds to a
+    /// packet, where what comes is not decrypted.
+    pub(super) fn new(playout_buffer: Duration) -> Tracks {
+        Tracks {
+            agreed: Vec::new(),
+            tracks: Vec::new(),
+            last: 0,
+            trailer: 0,
+            playout_buffer,
+            codes_from: None,
+            began: false,
+        }
+    }
+
+    /// Has time codes looked for in frames, which have to be decrypted. `wall_clock` is what it
+    /// showed, since 1970, when time began.
+    pub(super) fn look_for_codes(&mut self, wall_clock: Duration) {
+        self.codes_from = Some(wall_clock);
+    }
+
+    /// Says what payload types mean from now on. Streams that have begun go on as they are.
+    pub(super) fn agree(&mut self, agreed: Vec<Agreed>) {
+        self.agreed = agreed;
+    }
+
+    /// Says how many bytes SRTP adds to each packet, where they are not taken off.
+    pub(super) fn set_trailer(&mut self, trailer: usize) {
+        self.trailer = trailer;
+    }
+
+    /// Where the stream of that source stands; it begins where it is new.
+    fn find(&mut self, ssrc: u32, payload_type: u8) -> Option<usize> {
+        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let at = match place {
+            Ok(at) => return Some(at),
+            Err(at) => at,
+        };
+        let mut agreed = self.agreed.iter();
+        let agreed = *agreed.find(|agreed| agreed.payload_type == payload_type)?;
+        if self.tracks.len() >= TRACKS_MAX {
+            return None;
+        }
+        // Payload types may differ within a stream: any of its kind is taken.
+        let receiver = (!agreed.is_rtx).then(|| {
+            let receiver = RtpReceiver::new(&ReceiverConfig {
+                clock_rate: agreed.clock_rate,
+                payload_types: Vec::new(),
+                playout_buffer: self.playout_buffer,
+            });
+            let codes = self.codes_from.filter(|_| agreed.kind == MediaKind::Video);
+            Box::new(match codes {
+                Some(wall_clock) => receiver.with_time_codes(wall_clock),
+                None => receiver,
+            })
+        });
+        self.tracks.insert(
+            at,
+            Track {
+                ssrc,
+                kind: agreed.kind,
+                receiver,
+            },
+        );
+        Some(at)
+    }
+
+    fn receivers(&self) -> impl Iterator<Item = (MediaKind, &RtpReceiver)> {
+        let media = |track| {
+            let Track { kind, receiver, .. }: &Track = track;
+            receiver.as_deref().map(|receiver| (*kind, receiver))
+        };
+        self.tracks.iter().filter_map(media)
+    }
+
+    /// Takes what the other side says in a compound.
+    pub(super) fn reports(&mut self, compound: &[u8], at: Time, recorder: &mut Recorder) {
+        for packet in rtcp::packets(compound) {
+            match packet {
+                Ok(Packet::SenderReport { info, .. }) => {
+                    if let Some(receiver) = self.receiver(info.ssrc) {
+                        receiver.sender_report(&info, at, recorder);
+                    }
+                }
+                Ok(Packet::Bye { sources, .. }) => {
+                    for ssrc in sources {
+                        if let Some(receiver) = self.receiver(ssrc) {
+                            receiver.source_ended(ssrc);
+                        }
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {
+        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        self.tracks[place.ok()?].receiver.as_deref_mut()
+    }
+
+    /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
+    /// compound for the first of its streams.
+    pub(super) fn write_reports(
+        &mut self,
+        now: Time,
+        (own, name): (u32, &str),
+        mut send: impl FnMut(&[u8]),
+    ) {
+        let mut compound = Vec::with_capacity(64);
+        for track in &mut self.tracks {
+            let Some(receiver) = &mut track.receiver else {
+                continue;
+            };
+            if receiver.ssrc().is_none() {
+                continue;
+            }
+            compound.clear();
+            let block = receiver.report_block(now);
+            rtcp::write_receiver_report(&mut compound, own, &[block]);
+            rtcp::write_cname(&mut compound, own, name);
+            send(&compound);
+        }
+    }
+
+    /// When media came first.
+    pub(super) fn first_arrival(&self) -> Option<Time> {
+        let all = self.receivers();
+        all.filter_map(|(_, own)| own.first_arrival()).min()
+    }
+
+    /// When media came last.
+    pub(super) fn last_arrival(&self) -> Option<Time> {
+        let all = self.receivers();
+        all.filter_map(|(_, own)| own.last_arrival()).max()
+    }
+
+    /// The longest time without a packet of the stream that had the shortest.
+    pub(super) fn longest_gap(&self) -> Duration {
+        let all = self.receivers();
+        all.map(|(_, own)| own.longest_gap())
+            .min()
+            .unwrap_or_default()
+    }
+
+    /// Hands in what is only known at the end; of media that was to come on, what is missing up to
+    /// `silent_until` counts.
+    pub(super) fn finish(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
+        for track in &mut self.tracks {
+            match (&mut track.receiver, silent_until) {
+                (Some(receiver), Some(until)) => receiver.fell_silent(until, recorder),
+                (Some(receiver), None) => receiver.finish(recorder),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// The rows of its streams.
+    pub(super) fn rows(&self, url: &str) -> Vec<StreamSummary> {
+        let row = |(kind, receiver)| StreamSummary::new(kind, url, receiver);
+        self.receivers().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webrtc::metrics::WEBRTC;
+
+    const VIDEO: Agreed = Agreed {
+        payload_type: 96,
+        kind: MediaKind::Video,
+        clock_rate: 90_000,
+        is_rtx: false,
+    };
+
+    const GROUPS: &[&measure::Group] = &[
+        &crate::metrics::CLIENTS,
+        &crate::media::rtp::metrics::RTP,
+        &WEBRTC,
+    ];
+
+    fn tracks() -> (Tracks, Recorder) {
+        let mut tracks = Tracks::new(Duration::from_secs(1));
+        tracks.agree(vec![
+            VIDEO,
+            Agreed {
+                payload_type: 97,
+                is_rtx: true,
+                ..VIDEO
+            },
+            Agreed {
+                payload_type: 111,
+                kind: MediaKind::Audio,
+                clock_rate: 48_000,
+                is_rtx: false,
+            },
+        ]);
+        tracks.set_trailer(16);
+        (tracks, Recorder::new(measure::Catalogue(GROUPS)))
+    }
+
+    fn packet(first: u8, payload_type: u8, sequence: u16, ssrc: u32) -> Vec<u8> {
+        let mut bytes = vec![first, payload_type];
+        bytes.extend(sequence.to_be_bytes());
+        bytes.extend(u32::from(sequence).to_be_bytes());
+        bytes.extend(ssrc.to_be_bytes());
+        bytes.resize(12 + 100 + 16, 0xee);
+        bytes
+    }
+
+    fn take(
+        tracks: &mut Tracks,
+        recorder: &mut Recorder,
+        bytes: &[u8],
+        ms: u64,
+    ) -> Option<MediaEvent> {
+        let arrival = Arrival {
+            at: Time::from_nanos(ms * 1_000_000),
+            bytes,
+            length: bytes.len(),
+            overhead: 28,
+        };
+        tracks.packet(&arrival, recorder)
+    }
+
+    #[test]
+    fn streams_are_told_apart_by_their_source() {
+        let (mut tracks, mut recorder) = tracks();
+        let first = take(&mut tracks, &mut recorder, &packet(0x80, 96, 7, 50), 1);
+        assert_eq!(
+            first,
+            Some(MediaEvent::First {
+                at: Time::from_nanos(1_000_000)
+            })
+        );
+        for (payload_type, sequence, ssrc) in [
+            (111, 1, 20),
+            (96, 9, 50),
+            (97, 1, 60),
+            (111, 2, 20),
+            (100, 1, 70),
+        ] {
+            let bytes = packet(0x80, payload_type, sequence, ssrc);
+            assert_eq!(take(&mut tracks, &mut recorder, &bytes, 2), None);
+        }
+        let rows = tracks.rows("whep+http://h/");
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| (row.kind, row.ssrc, row.counts.received, row.counts.lost()))
+            .collect();
+        let expected = [
+            (MediaKind::Audio, Some(20), 2, 0),
+            (MediaKind::Video, Some(50), 2, 1),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(rows[0].counts.payload_bytes, 200);
+        assert_eq!(rows[0].counts.wire_bytes, 2 * (12 + 100 + 16 + 28));
+    }
+
+    #[test]
+    fn padding_is_not_read_where_it_is_encrypted() {
+        let (mut tracks, mut recorder) = tracks();
+        take(&mut tracks, &mut recorder, &packet(0xa0, 96, 7, 50), 1);
+        let rows = tracks.rows("");
+        assert_eq!((rows[0].counts.received, rows[0].counts.malformed), (1, 0));
+    }
+
+    #[test]
+    fn strangers_make_it_grow_no_further() {
+        let (mut tracks, mut recorder) = tracks();
+        for ssrc in 0..2 * TRACKS_MAX as u32 {
+            take(&mut tracks, &mut recorder, &packet(0x80, 96, 1, ssrc), 1);
+        }
+        assert_eq!(tracks.rows("").len(), TRACKS_MAX);
+        assert_eq!(take(&mut tracks, &mut recorder, &[0x80; 11], 1), None);
+    }
+
+    #[test]
+    fn each_stream_has_a_report_of_its_own() {
+        let (mut tracks, mut recorder) = tracks();
+        for (payload_type, ssrc) in [(96, 50), (111, 20), (97, 60)] {
+            let bytes = packet(0x80, payload_type, 1, ssrc);
+            take(&mut tracks, &mut recorder, &bytes, 1);
+        }
+        let mut about = Vec::new();
+        tracks.write_reports(Time::from_nanos(9), (1, "me"), |compound| {
+            for packet in rtcp::packets(compound) {
+                if let Ok(Packet::ReceiverReport { ssrc, blocks }) = packet {
+                    about.push((ssrc, blocks.len(), blocks[0].ssrc));
+                }
+            }
+        });
+        assert_eq!(about, [(1, 1, 20), (1, 1, 50)]);
+    }
+}

@@ -1,0 +1,282 @@
+//! The keys that a scenario may set for WebRTC clients.
+
+use std::time::Duration;
+
+use measure::units::{BitRate, TimeSpan};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::sdp::Feedback;
+use super::signalling::janus::Subscribe;
+use crate::follow::Follow;
+use crate::media::source::SourceConfig;
+use crate::tls::TlsConfig;
+
+/// What is done with each packet of media that comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// Its header is read, which is not encrypted.
+    #[default]
+    Headers,
+    /// It is authenticated and decrypted.
+    Decrypted,
+}
+
+/// A room of Janus' VideoRoom that the run makes where it is not there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoomConfig {
+    /// How many may publish in it. Default: 1000.
+    pub publishers: u32,
+    /// The bit rate that Janus asks publishers to keep below. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bitrate: Option<BitRate>,
+    /// The codecs of the video that it takes, such as `h264` or `vp8,h264`. Default: h264.
+    pub video_codecs: String,
+    /// The codecs of the audio that it takes, such as `opus` or `pcmu`. Default: pcmu,opus.
+    pub audio_codecs: String,
+}
+
+impl Default for RoomConfig {
+    fn default() -> RoomConfig {
+        RoomConfig {
+            publishers: 1000,
+            bitrate: None,
+            video_codecs: "h264".to_owned(),
+            audio_codecs: "pcmu,opus".to_owned(),
+        }
+    }
+}
+
+impl RoomConfig {
+    /// What the request says that makes it.
+    pub(super) fn request(&self) -> Value {
+        let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
+        json!({
+            "permanent": false,
+            "publishers": self.publishers,
+            "bitrate": bitrate,
+            "videocodec": self.video_codecs,
+            "audiocodec": self.audio_codecs,
+            "fir_freq": 0,
+        })
+    }
+}
+
+/// Keys of a WebRTC population.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// What is done with media that comes: `headers` (default: only its header is read, which is
+    /// not encrypted, by the packet ring where there is one) or `decrypted` (each packet is
+    /// authenticated and decrypted; several times as dear).
+    pub receive: Receive,
+    /// How long connecting may take, looking up the name included. Default 5s.
+    pub connect_timeout: TimeSpan,
+    /// How long each request of the signalling may take to be answered. Default 10s.
+    pub request_timeout: TimeSpan,
+    /// How long ICE may take to find a way to the server: then the client has failed with
+    /// `ice_timeout`. Default 10s.
+    pub ice_timeout: TimeSpan,
+    /// How long the handshake of DTLS may take after that: then the client has failed with
+    /// `dtls_timeout`. Default 10s.
+    pub dtls_timeout: TimeSpan,
+    /// How long after the handshake the first media may take: then the client has failed with
+    /// `no_media`. Not of rooms, where there may be nobody who publishes. Default 10s.
+    pub no_media: TimeSpan,
+    /// How long no media may come before the client has failed with `media_stopped`. Not of rooms.
+    /// Default 10s.
+    pub silence: TimeSpan,
+    /// The playout buffer for which stalls are counted. Default 1s.
+    pub playout_buffer: TimeSpan,
+    /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
+    pub receiver_reports: bool,
+    /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
+    /// 8838), and are not in it. Default false.
+    pub trickle: bool,
+    /// The token that WHIP and WHEP servers are shown (`Authorization: Bearer`), or that Janus is
+    /// told as `token`. A secret: it is masked in all that a run leaves. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Janus' API secret. A secret: it is masked in all that a run leaves. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_secret: Option<String>,
+    /// The PIN of the room or the mount point of Janus. A secret: it is masked in all that a run
+    /// leaves. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<String>,
+    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at
+    /// any port), `any`, or `none` for no redirects at all.
+    pub follow: Follow,
+    /// What the clients publish by WHIP, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
+    /// defaults. Each publishes to its URL, which is to be its own: `pick` is `own` unless
+    /// something else is written. Default: nothing, they play.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish: Option<SourceConfig>,
+    /// What each client publishes in a room of Janus, such as `{bitrate: 256kbps, audio: true}`.
+    /// Default: nothing, they only receive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participate: Option<SourceConfig>,
+    /// How clients in a room receive the others: `together` (default: all over one
+    /// PeerConnection), `each` (each over one of its own) or `nobody`.
+    pub subscribe: Subscribe,
+    /// The room that is made where it is not there, such as `{publishers: 100, bitrate: 256kbps}`.
+    /// Who made it takes it away at its end. Default: none is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomConfig>,
+    /// How long a client waits for its stream where another population of the scenario publishes
+    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
+    /// Default 30s.
+    pub wait_for_publisher: TimeSpan,
+    /// How TLS is spoken with secure URLs: `{verify: false}`, or `{ca: FILE}`. It is the
+    /// signalling's; media is always encrypted.
+    pub tls: TlsConfig,
+    /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
+    pub user_agent: String,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+        ClientConfig {
+            receive: Receive::default(),
+            connect_timeout: seconds(5),
+            request_timeout: seconds(10),
+            ice_timeout: seconds(10),
+            dtls_timeout: seconds(10),
+            no_media: seconds(10),
+            silence: seconds(10),
+            playout_buffer: seconds(1),
+            receiver_reports: true,
+            trickle: false,
+            token: None,
+            api_secret: None,
+            pin: None,
+            follow: Follow::default(),
+            publish: None,
+            participate: None,
+            subscribe: Subscribe::default(),
+            room: None,
+            wait_for_publisher: seconds(30),
+            tls: TlsConfig::default(),
+            user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// Whether these values make sense together; if not, which key is wrong, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, span) in [
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", self.request_timeout),
+            ("ice_timeout", self.ice_timeout),
+            ("dtls_timeout", self.dtls_timeout),
+            ("no_media", self.no_media),
+            ("silence", self.silence),
+            ("wait_for_publisher", self.wait_for_publisher),
+        ] {
+            if span.0.is_zero() {
+                return Err((key, format!("`{key}` must be longer than nothing")));
+            }
+        }
+        let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        if self.token.as_deref().is_some_and(|token| !plain(token)) {
+            let text = "`token` must be a word without blanks";
+            return Err(("token", text.to_owned()));
+        }
+        if !crate::http1::is_value(&self.user_agent) {
+            let text = "`user_agent` must be one line";
+            return Err(("user_agent", text.to_owned()));
+        }
+        self.tls.check().map_err(|text| ("tls", text))?;
+        for (key, source) in [
+            ("publish", &self.publish),
+            ("participate", &self.participate),
+        ] {
+            if let Some(source) = source {
+                check_source(source).map_err(|text| (key, text))?;
+            }
+        }
+        if self.publish.is_some() && self.participate.is_some() {
+            let text = "`publish` is of WHIP and `participate` of rooms; take one out";
+            return Err(("participate", text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Which feedback is agreed upon: what is given or heeded here.
+    pub(super) fn feedback(&self) -> Feedback {
+        Feedback::NONE
+    }
+
+    /// What is sent, be it by WHIP or in a room.
+    pub(super) fn source(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref().or(self.participate.as_ref())
+    }
+}
+
+/// The longest payload that fits into a datagram of 1,280 bytes, IPv6 and SRTP included.
+const MTU_MAX: usize = 1200;
+
+/// Whether the keys of a source make sense here.
+fn check_source(source: &SourceConfig) -> Result<(), String> {
+    source.check()?;
+    if source.file.is_some() && source.audio == Some(true) {
+        return Err(
+            "the audio of files is AAC, which WebRTC does not carry; take `audio` out".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// The source with what is usual here where nothing is written: packets that fit into every path,
+/// and no audio that cannot be carried.
+pub(super) fn usual(source: &SourceConfig) -> SourceConfig {
+    let mut source = source.clone();
+    source.mtu = source.mtu.min(MTU_MAX);
+    if source.file.is_some() {
+        source.audio = Some(false);
+    }
+    source
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ClientConfig, String> {
+        let config: ClientConfig = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        config.check().map_err(|(key, _)| key.to_owned())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn keys_are_read_and_senseless_ones_refused() {
+        assert_eq!(read("{}"), Ok(ClientConfig::default()));
+        let config = read(
+            r#"{"receive":"decrypted","room":{"publishers":30},"participate":{"bitrate":"256kbps"},
+                "subscribe":"each"}"#,
+        )
+        .expect("valid");
+        assert_eq!(config.room.as_ref().map(|room| room.publishers), Some(30));
+        let written = serde_json::to_string(&config).expect("plain data");
+        assert_eq!(read(&written), Ok(config));
+        for (wrong, key) in [
+            (r#"{"silence":"0s"}"#, "silence"),
+            (r#"{"token":"two words"}"#, "token"),
+            (r#"{"user_agent":"a\nb"}"#, "user_agent"),
+            (r#"{"publish":{"mtu":10}}"#, "publish"),
+            (r#"{"publish":{},"participate":{}}"#, "participate"),
+            (
+                r#"{"participate":{"file":"a.mp4","audio":true}}"#,
+                "participate",
+            ),
+        ] {
+            assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
+        }
+        assert!(read(r#"{"recieve":"headers"}"#).is_err());
+    }
+}

@@ -64,6 +64,16 @@ const SRT: [Example; 1] = [Example {
     ],
 }];
 
+/// Those of rooms, with Janus where it is installed.
+const ROOMS: [Example; 1] = [Example {
+    file: "janus-rooms.yaml",
+    set: &[
+        "duration=8s",
+        "clients.people.load={clients: 3, ramp: 2s}",
+        "thresholds=[\"people.sent_packets > 0\"]",
+    ],
+}];
+
 /// Those with an emulated link, which the run makes itself.
 const LINKS: [Example; 5] = [
     Example {
@@ -238,7 +248,7 @@ fn every_example_is_run_by_a_test() {
         .map(|name| name.expect("a plain name"))
         .collect();
     let tested = MESSAGES.iter().chain(&SRT).chain(&LINKS).chain(&RELAYS);
-    let tested = tested.chain(&LAUNCHED);
+    let tested = tested.chain(&LAUNCHED).chain(&ROOMS);
     let tested: BTreeSet<String> = tested
         .map(|example| example.file)
         .chain(PREPARED)
@@ -277,6 +287,18 @@ fn examples_of_srt_run() {
     let _media = a_little();
     let Some(space) = space() else { return };
     for example in SRT {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_of_rooms_run() {
+    if !have("janus") {
+        return;
+    }
+    let _media = a_little();
+    let Some(space) = space() else { return };
+    for example in ROOMS {
         run_it(&space, example.file, example.set, &[]);
     }
 }

@@ -44,5 +44,6 @@ mod stopped_media;
 mod support;
 mod trace;
 mod verdicts;
+mod webrtc;
 mod whose_server;
 mod zapping;

@@ -30,7 +30,7 @@ pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 const FILES_MAX: usize = 1_000;
 
 /// Every entry that is a part of the program: the name of its file, and what is in it.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
     (
         "gstreamer.yaml",
@@ -62,6 +62,7 @@ const BUILT_IN: [(&str, &str); 10] = [
         "srt-live-transmit.yaml",
         include_str!("../../catalogue/srt-live-transmit.yaml"),
     ),
+    ("janus.yaml", include_str!("../../catalogue/janus.yaml")),
 ];
 
 /// A server of the catalogue.

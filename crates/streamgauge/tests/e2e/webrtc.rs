@@ -1,0 +1,75 @@
+//! WebRTC against Janus, in a network of the run's own: Janus offers no address of the loopback
+//! interface.
+
+use std::fs;
+
+use crate::namespace::Namespace;
+use crate::support::{Report, a_little, folder, have, number, run};
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
+/// The report of four that meet in a room of Janus; none where that cannot be.
+fn meet(keys: &str) -> Option<Report> {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return None;
+    }
+    let folder = folder();
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+  people:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    participate: {{ bitrate: 256kbps, audio: true }}
+    room: {{ publishers: 10 }}
+    {keys}
+    load: {{ clients: 4, ramp: 2s }}
+duration: 6s
+{FORGIVING}
+"
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    let ended = run(folder.path(), ["run", "room.yaml", "--json", "room.json"]);
+    ended.expect(0);
+    Some(Report::read(&folder.path().join("room.json")))
+}
+
+fn count(report: &Report, name: &str) -> u64 {
+    number(report.metric(name))
+}
+
+#[test]
+fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
+    let _media = a_little();
+    let Some(report) = meet("subscribe: together") else {
+        return;
+    };
+    // One to send and one to receive.
+    assert_eq!(count(&report, "peers"), 8);
+    assert_eq!(count(&report, "peers_connected"), 8);
+    assert_eq!(report.clients("failed"), 0);
+    let (sent, received) = (count(&report, "sent_packets"), count(&report, "received"));
+    // Each packet goes to three, of those that are there.
+    assert!(received > sent && received <= 3 * sent, "{sent} and {received}");
+    assert_eq!(count(&report, "expected"), received);
+    assert!(count(&report, "receiver_reports") > 0);
+    assert!(count(&report, "reports_sent") > 0);
+}
+
+#[test]
+fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
+    let _media = a_little();
+    let Some(report) = meet("subscribe: each\n    receive: decrypted") else {
+        return;
+    };
+    assert_eq!(count(&report, "peers_connected"), 4 + 4 * 3);
+    assert_eq!(count(&report, "unauthentic"), 0);
+    assert_eq!(count(&report, "replayed"), 0);
+    assert!(count(&report, "frames_published") > 0);
+    let delay = report.metric("frame_delay");
+    assert!(delay["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{delay}");
+}

@@ -38,6 +38,7 @@ mod send;
 mod series;
 mod servers;
 mod srt;
+mod srt_dissected;
 mod srt_peers;
 mod starved;
 mod stopped_media;

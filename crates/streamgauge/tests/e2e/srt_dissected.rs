@@ -1,0 +1,340 @@
+//! SRT as tshark sees it: each packet that libsrt's program and ours exchange is read as its
+//! dissector reads it, and as many are counted as it finds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use protocol::srt::codec::handshake::Handshake;
+use protocol::srt::codec::packet::{Control, Packet};
+
+use crate::srt::{free_port, serve, sockets, wait_for_port, write};
+use crate::support::{
+    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+};
+
+/// The fields that are compared: those that both know of a packet.
+const FIELDS: [&str; 24] = [
+    "srt.iscontrol",
+    "srt.type",
+    "srt.seqno",
+    "srt.pb",
+    "srt.msg.order",
+    "srt.msg.enc",
+    "srt.msg.rexmit",
+    "srt.msgno",
+    "srt.timestamp",
+    "srt.id",
+    "srt.ackno",
+    "srt.ack_seqno",
+    "srt.rtt",
+    "srt.rttvar",
+    "srt.bufavail",
+    "srt.rate",
+    "srt.bw",
+    "srt.rcvrate",
+    "srt.nak_seqno",
+    "srt.hs.version",
+    "srt.hs.isn",
+    "srt.hs.reqtype",
+    "srt.hs.id",
+    "srt.hs.cookie",
+];
+
+type Fields = Vec<(&'static str, String)>;
+
+/// A packet in a capture.
+struct Seen {
+    from: u16,
+    to: u16,
+    payload: Vec<u8>,
+    /// What the dissector says of it.
+    fields: Fields,
+}
+
+fn capture(folder: &Path, ports: &[u16]) -> Process {
+    let filters: Vec<String> = ports
+        .iter()
+        .map(|port| format!("udp port {port}"))
+        .collect();
+    let mut command = Command::new("tshark");
+    // Room for all: what the capture lost, nobody could compare.
+    command.args(["-i", "lo", "-B", "64", "-w", "capture.pcapng", "-f"]);
+    command.arg(filters.join(" or "));
+    let capture = Process::start(command, folder);
+    wait_for("tshark captures", Duration::from_secs(20), || {
+        capture.told().contains("Capturing on").then_some(())
+    });
+    // It says so before the kernel has its filter: what it is to see is what comes now.
+    let probe = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    wait_for("tshark sees packets", Duration::from_secs(20), || {
+        let _ = probe.send_to(b"?", ("127.0.0.1", ports[0]));
+        let file = folder.join("capture.pcapng");
+        let length = fs::metadata(file).map_or(0, |file| file.len());
+        (length > 1000).then_some(())
+    });
+    capture
+}
+
+/// An attribute of an element of PDML.
+fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let begin = line.find(&format!(" {name}=\""))? + name.len() + 3;
+    line[begin..].split('"').next()
+}
+
+/// What tshark says of each packet of SRT.
+fn dissected(folder: &Path, ports: &[u16]) -> Vec<Seen> {
+    let mut command = Command::new("tshark");
+    command.args([
+        "-r",
+        "capture.pcapng",
+        "--disable-protocol",
+        "udt",
+        "-T",
+        "pdml",
+    ]);
+    for port in ports {
+        command.args(["-d", &format!("udp.port=={port},srt")]);
+    }
+    let text = Process::start(command, folder);
+    let text = text.finish(RUN_WITHIN).expect(0).stdout;
+    let mut all = Vec::new();
+    for packet in text.split("<packet>").skip(1) {
+        let mut seen = Seen {
+            from: 0,
+            to: 0,
+            payload: Vec::new(),
+            fields: Vec::new(),
+        };
+        for line in packet.lines().filter(|line| line.contains("<field ")) {
+            let name = attribute(line, "name").unwrap_or_default();
+            let show = attribute(line, "show").unwrap_or_default();
+            match name {
+                "udp.srcport" => seen.from = show.parse().expect("a port"),
+                "udp.dstport" => seen.to = show.parse().expect("a port"),
+                "udp.payload" => {
+                    let bytes = show.split(':').map(|byte| u8::from_str_radix(byte, 16));
+                    seen.payload = bytes.collect::<Result<_, _>>().expect("bytes");
+                }
+                _ => {}
+            }
+            if let Some(&field) = FIELDS.iter().find(|field| **field == name) {
+                let shown = match field {
+                    // It stands in its text alone.
+                    "srt.nak_seqno" => attribute(line, "showname").unwrap_or_default(),
+                    _ => show,
+                };
+                seen.fields.push((field, shown.to_owned()));
+            }
+        }
+        // Whatever made tshark see something.
+        if seen.payload != b"?" {
+            all.push(seen);
+        }
+    }
+    all
+}
+
+/// The same, as we read it.
+fn read(payload: &[u8]) -> (Fields, &'static str) {
+    let mut fields: Fields = Vec::new();
+    let packet = Packet::parse(payload).expect("it is one");
+    let (timestamp, destination) = match packet {
+        Packet::Data(header, _) => {
+            fields.push(("srt.iscontrol", "0".to_owned()));
+            for (field, value) in [
+                ("srt.seqno", header.sequence.value()),
+                ("srt.pb", header.position as u32),
+                ("srt.msg.order", header.in_order.into()),
+                ("srt.msg.enc", header.key as u32),
+                ("srt.msg.rexmit", header.retransmitted.into()),
+                ("srt.msgno", header.message),
+            ] {
+                fields.push((field, value.to_string()));
+            }
+            (header.timestamp, header.destination)
+        }
+        Packet::Control(header, _) => (header.timestamp, header.destination),
+    };
+    let common = [
+        ("srt.timestamp", timestamp.to_string()),
+        ("srt.id", format!("{destination:#010x}")),
+    ];
+    let Packet::Control(_, control) = packet else {
+        fields.extend(common);
+        return (fields, "data");
+    };
+    let (kind, code) = match control {
+        Control::Handshake(_) => ("handshake", 0),
+        Control::KeepAlive => ("keepalive", 1),
+        Control::Ack(ack) if ack.number == 0 => ("light ack", 2),
+        Control::Ack(_) => ("full ack", 2),
+        Control::Nak(_) => ("nak", 3),
+        Control::CongestionWarning => ("congestion warning", 4),
+        Control::Shutdown => ("shutdown", 5),
+        Control::AckAck { .. } => ("ackack", 6),
+        Control::DropRequest { .. } => ("drop request", 7),
+        Control::PeerError { .. } => ("peer error", 8),
+        Control::UserDefined { .. } => ("user defined", 0x7fff),
+        Control::Unknown { kind, .. } => panic!("a packet of type {kind}"),
+    };
+    fields.push(("srt.iscontrol", "1".to_owned()));
+    fields.push(("srt.type", format!("{code:#06x}")));
+    match control {
+        Control::Ack(ack) => fields.push(("srt.ackno", ack.number.to_string())),
+        Control::AckAck { number } => fields.push(("srt.ackno", number.to_string())),
+        Control::DropRequest { message, .. } => fields.push(("srt.msgno", message.to_string())),
+        _ => {}
+    }
+    fields.extend(common);
+    match control {
+        Control::Ack(ack) => {
+            fields.push(("srt.ack_seqno", ack.next.value().to_string()));
+            if let Some(report) = ack.report {
+                for (field, value) in [
+                    ("srt.rtt", report.rtt),
+                    ("srt.rttvar", report.rtt_variance),
+                    ("srt.bufavail", report.room),
+                ] {
+                    fields.push((field, value.to_string()));
+                }
+                if let Some(rates) = report.rates {
+                    for (field, value) in [
+                        ("srt.rate", rates.packets),
+                        ("srt.bw", rates.capacity),
+                        ("srt.rcvrate", rates.bytes),
+                    ] {
+                        fields.push((field, value.to_string()));
+                    }
+                }
+            }
+        }
+        Control::Nak(list) => {
+            for range in list.ranges() {
+                let (first, last) = (range.first.value(), range.last.value());
+                let text = match first == last {
+                    true => format!("Loss sequence: {first}"),
+                    false => format!("Loss sequence range: {first}-{last}"),
+                };
+                fields.push(("srt.nak_seqno", text));
+            }
+        }
+        Control::Handshake(cif) => {
+            let (handshake, _) = Handshake::parse(cif).expect("it is one");
+            for (field, value) in [
+                ("srt.hs.version", handshake.version.to_string()),
+                ("srt.hs.isn", handshake.initial_sequence.to_string()),
+                ("srt.hs.reqtype", handshake.kind.to_wire().to_string()),
+                ("srt.hs.id", format!("{:#010x}", handshake.socket_id)),
+                ("srt.hs.cookie", format!("{:#010x}", handshake.cookie)),
+            ] {
+                fields.push((field, value));
+            }
+        }
+        _ => {}
+    }
+    (fields, kind)
+}
+
+#[test]
+fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
+    if !have("srt-live-transmit") || !have("tshark") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: only root can capture");
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let [from_us, relayed, direct] = [(); 3].map(|()| free_port());
+    let ports = [from_us, relayed, direct];
+    let capture = capture(folder.path(), &ports);
+    // Our server loses, and libsrt asks for it; another one loses, and we do.
+    let lossy = ["--fault", "lose=8%", "--length", "5s"];
+    let first = serve(folder.path(), from_us, &lossy);
+    let second = folder.path().join("second");
+    fs::create_dir(&second).expect("the folder can be written to");
+    let encrypted = [&lossy[..], &["--passphrase", "hush-hush-hush"]].concat();
+    let second = serve(&second, direct, &encrypted);
+    let clients = |port: u16, with: &str| {
+        format!(
+            "name: seen\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
+             at_shutdown: complete\n    urls: [\"srt://127.0.0.1:{port}?latency=300{with}\"]\n    \
+             load: {{ clients: 1, start: at_once }}\n"
+        )
+    };
+    write(folder.path(), "relayed.yaml", &clients(relayed, ""));
+    let secret = "&passphrase=hush-hush-hush";
+    write(folder.path(), "direct.yaml", &clients(direct, secret));
+    let mut command = Command::new("srt-live-transmit");
+    command.args([
+        "-q",
+        "-a:no",
+        &format!("srt://127.0.0.1:{from_us}?mode=caller&latency=300"),
+        &format!("srt://127.0.0.1:{relayed}?mode=listener"),
+    ]);
+    let relay = Process::start(command, folder.path());
+    wait_for_port(relayed);
+    let player = streamgauge(["run", "relayed.yaml", "--json", "relayed.json"]);
+    let player = Process::start(player, folder.path());
+    wait_for("the player is there", Duration::from_secs(20), || {
+        (sockets(relayed, true) > 0).then_some(())
+    });
+    run(
+        folder.path(),
+        ["run", "direct.yaml", "--json", "direct.json"],
+    )
+    .expect(0);
+    // It leaves when the server's stream is over.
+    player.finish(RUN_WITHIN).expect(0);
+    drop(relay);
+    for server in [first, second] {
+        server.signal("TERM");
+        server.finish(Duration::from_secs(10));
+    }
+    capture.signal("INT");
+    capture.finish(Duration::from_secs(20));
+
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    // By the port that it came from: data packets, sent again; by where it went: ACKs, NAKs.
+    let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+    let mut ranges = 0;
+    for seen in dissected(folder.path(), &ports) {
+        let (fields, kind) = read(&seen.payload);
+        assert_eq!(fields, seen.fields, "{kind}: {:02x?}", seen.payload);
+        *kinds.entry(kind).or_default() += 1;
+        let says = |field: &str, value: &str| {
+            let mut own = seen.fields.iter();
+            own.any(|(name, text)| *name == field && text == value)
+        };
+        ranges += u64::from(seen.fields.iter().any(|(_, text)| text.contains("range")));
+        for (port, what, is) in [
+            (seen.from, "data", says("srt.iscontrol", "0")),
+            (seen.from, "again", says("srt.msg.rexmit", "1")),
+            (seen.to, "acks", says("srt.type", "0x0002")),
+            (seen.to, "naks", says("srt.type", "0x0003")),
+        ] {
+            *counts.entry((port, what)).or_default() += u64::from(is);
+        }
+    }
+    for kind in ["data", "handshake", "full ack", "ackack", "nak", "shutdown"] {
+        assert!(kinds.contains_key(kind), "no {kind} among {kinds:?}");
+    }
+    assert!(kinds["data"] > 1500 && kinds["nak"] > 50, "{kinds:?}");
+    assert!(ranges > 0, "{kinds:?}");
+    for (port, report) in [(relayed, "relayed.json"), (direct, "direct.json")] {
+        let report = Report::read(&folder.path().join(report));
+        let count = |name: &str| number(report.metric(name));
+        for (metric, what) in [
+            ("pkt_recv", "data"),
+            ("pkt_rcv_retrans", "again"),
+            ("pkt_sent_ack", "acks"),
+            ("pkt_sent_nak", "naks"),
+        ] {
+            assert_eq!(count(metric), counts[&(port, what)], "{metric} of {port}");
+        }
+    }
+}

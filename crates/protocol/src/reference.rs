@@ -24,6 +24,19 @@ pub struct ReferenceServer {
     pub own_files: bool,
     /// Reads the flags. The error says what is wrong with one.
     pub read: fn(&Flags) -> Result<Box<dyn Settings>, String>,
+    /// What `demo` shows of it; none where there is no demonstration.
+    pub demo: Option<Demo>,
+}
+
+/// A demonstration: clients that play from a reference server on the same machine.
+#[derive(Debug)]
+pub struct Demo {
+    /// What they play; `{port}` stands for the server's port.
+    pub url: &'static str,
+    /// How many there are where nothing is said.
+    pub clients: u32,
+    /// What the server's `--bitrate` is where nothing is said.
+    pub bitrate: &'static str,
 }
 
 /// The flags that whoever runs the server reads itself, of those that a server declares: where it

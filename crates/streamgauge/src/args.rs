@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use link::Link;
-pub(crate) use load::{Demo, Load, Protocol, Receiving, Tracing};
+pub(crate) use load::{Demo, Load, Receiving, Tracing, Transport};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;
 

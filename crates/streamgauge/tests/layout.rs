@@ -336,16 +336,12 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "a known server's file is named after the server, whose name may hold that of a protocol",
     ),
     (
-        "streamgauge/src/commands/demo.rs",
-        "a demonstration is of one protocol, with its reference server",
-    ),
-    (
         "streamgauge/src/commands/calibrate/",
         "one protocol is calibrated by its reference server's log of every packet",
     ),
     (
         "streamgauge/src/args/load.rs",
-        "`demo --protocol` names what can be demonstrated",
+        "the help of `demo` says what is usual of each",
     ),
 ];
 

@@ -24,6 +24,7 @@ pub(super) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: false,
     read,
+    demo: None,
 };
 
 const FLAGS: &[Flag] = {

@@ -1,16 +1,18 @@
 //! What can be asked of a load from one line, and of a demonstration.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
+use protocol::registry::PROTOCOLS;
 use scenario::OptionSetting;
 
 use super::protocol_options::ProtocolOptions;
 use super::{Results, help, new_seed};
 
-/// A protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protocol {
-    Rtsp,
+/// The names of the protocols that can be demonstrated.
+fn demonstrated() -> Vec<&'static str> {
+    let all = PROTOCOLS.iter().filter(|one| one.server.is_some_and(|server| server.demo.is_some()));
+    all.map(|protocol| protocol.name).collect()
 }
 
 /// How media is carried.
@@ -118,11 +120,11 @@ pub(crate) struct Tracing {
 #[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Demo {
     /// Which protocol to show
-    #[arg(value_enum, default_value = "rtsp")]
-    pub(crate) protocol: Protocol,
-    /// How many clients
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = help::LOAD)]
-    pub(crate) clients: u32,
+    #[arg(value_parser = PossibleValuesParser::new(demonstrated()), default_value = demonstrated()[0])]
+    pub(crate) protocol: String,
+    /// How many clients [default: 500, of srt 100]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = help::LOAD)]
+    pub(crate) clients: Option<u32>,
     /// Start the clients evenly over this time [default: 2s, or a quarter of a shorter run]
     #[arg(long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) ramp: Option<TimeSpan>,
@@ -135,12 +137,12 @@ pub(crate) struct Demo {
     /// Seed of everything random [default: a new one each time]
     #[arg(long, default_value_t = new_seed(), hide_default_value = true, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: u64,
-    /// How media is carried
-    #[arg(long, value_enum, default_value = "udp", help_heading = help::MEDIA)]
-    pub(crate) transport: Transport,
-    /// Bit rate of the media of each client
-    #[arg(long, value_name = "RATE", default_value = "100kbps", help_heading = help::MEDIA)]
-    pub(crate) bitrate: BitRate,
+    /// How media is carried, of RTSP [default: udp]
+    #[arg(long, value_enum, help_heading = help::MEDIA)]
+    pub(crate) transport: Option<Transport>,
+    /// Bit rate of the media of each client [default: 100kbps, of rtmp 200kbps, of srt 500kbps]
+    #[arg(long, value_name = "RATE", help_heading = help::MEDIA)]
+    pub(crate) bitrate: Option<BitRate>,
     /// Let the server do something wrong, such as loss=1%
     ///
     /// May be repeated. `streamgauge serve rtsp --fault help` lists all faults.

@@ -2,13 +2,13 @@
 //! a report.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use measure::units::TimeSpan;
-use protocol::descriptor::Transport;
+use protocol::descriptor;
 use protocol::reference::Flags;
-use protocol::registry::{Protocol, RTSP_PROTOCOL};
+use protocol::registry::{PROTOCOLS, Protocol};
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;
@@ -21,20 +21,33 @@ use crate::exit::{Exit, Failure};
 const RAMP: Duration = Duration::from_secs(2);
 
 pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Failure> {
-    let args::Protocol::Rtsp = arguments.protocol;
+    let protocol = PROTOCOLS
+        .iter()
+        .find(|protocol| protocol.name == arguments.protocol)
+        .expect("the arguments take only names of the registry");
+    let reference = protocol.server.expect("the arguments take only what has a server");
+    let shown = reference.demo.as_ref();
+    let shown = shown.expect("the arguments take only what can be demonstrated");
+    let bitrate = match &arguments.bitrate {
+        Some(bitrate) => bitrate.to_string(),
+        None => shown.bitrate.to_owned(),
+    };
     // What is wrong with them is said here, not by the server that is launched with them.
-    if let Some(reference) = RTSP_PROTOCOL.server {
-        let flags = Flags::usual(reference.flags).with("fault", arguments.faults.clone());
-        (reference.read)(&flags).map_err(Failure::bad)?;
-    }
-    let port = free_port()?;
-    let mut scenario = clients(arguments, port)?;
-    scenario.server = Some(server(arguments, port)?);
+    let flags = Flags::usual(reference.flags)
+        .with("fault", arguments.faults.clone())
+        .with("bitrate", vec![bitrate.clone()]);
+    (reference.read)(&flags).map_err(Failure::bad)?;
+    let port = free_port(protocol.transport)?;
+    let clients = arguments.clients.unwrap_or(shown.clients);
+    let url = shown.url.replace("{port}", &port.to_string());
+    let mut scenario = scenario(arguments, url, clients)?;
+    scenario.server = Some(server(arguments, protocol, port, &bitrate)?);
+    let transport = arguments.transport.map(args::Transport::name);
+    let transport = transport.map(|name| format!(", over {name}"));
     console.say(&format!(
-        "{} clients play {} from a reference server on port {port}, over {}",
-        arguments.clients,
-        arguments.bitrate,
-        arguments.transport.name(),
+        "{clients} clients play {bitrate} each from a reference server ({}) on port {port}{}",
+        protocol.name,
+        transport.unwrap_or_default(),
     ));
     let play_it = Play {
         scenario: &scenario,
@@ -44,24 +57,29 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
     play(play_it, console)
 }
 
-/// A TCP port that nobody listens on. Another program may take it before the server does, which
-/// then says so.
-pub(crate) fn free_port() -> Result<u16, Failure> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
+/// A port that nobody has. Another program may take it before the server does, which then says so.
+pub(crate) fn free_port(of: descriptor::Transport) -> Result<u16, Failure> {
+    let any = (Ipv4Addr::LOCALHOST, 0);
+    let bound = match of {
+        descriptor::Transport::Tcp => {
+            TcpListener::bind(any).and_then(|listener| listener.local_addr())
+        }
+        descriptor::Transport::Udp => UdpSocket::bind(any).and_then(|socket| socket.local_addr()),
+    };
+    bound
         .map(|address| address.port())
         .map_err(|error| Failure::bad(format_args!("no port to serve on: {error}")))
 }
 
-fn clients(arguments: &args::Demo, port: u16) -> Result<Scenario, Failure> {
+fn scenario(arguments: &args::Demo, url: String, clients: u32) -> Result<Scenario, Failure> {
     let usual = RAMP.min(arguments.duration.0 / 4);
     let ramp = arguments.ramp.unwrap_or(TimeSpan(usual));
     let line = OneLiner {
-        urls: vec![format!("rtsp://127.0.0.1:{port}/demo")],
-        clients: Some(arguments.clients.to_string()),
+        urls: vec![url],
+        clients: Some(clients.to_string()),
         ramp: Some(ramp.to_string()).filter(|_| !ramp.0.is_zero()),
         duration: Some(arguments.duration.to_string()),
-        transport: Some(arguments.transport.name().to_owned()),
+        transport: arguments.transport.map(|one| one.name().to_owned()),
         thresholds: arguments.thresholds.clone(),
         seed: Some(arguments.seed.to_string()),
         ..OneLiner::default()
@@ -73,13 +91,18 @@ fn clients(arguments: &args::Demo, port: u16) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-fn server(arguments: &args::Demo, port: u16) -> Result<Server, Failure> {
-    let mut with = vec!["--bitrate".to_owned(), arguments.bitrate.to_string()];
+fn server(
+    arguments: &args::Demo,
+    protocol: &Protocol,
+    port: u16,
+    bitrate: &str,
+) -> Result<Server, Failure> {
+    let mut with = vec!["--bitrate".to_owned(), bitrate.to_owned()];
     with.extend(["--seed".to_owned(), arguments.seed.to_string()]);
     for fault in &arguments.faults {
         with.extend(["--fault".to_owned(), fault.clone()]);
     }
-    reference_server(&RTSP_PROTOCOL, port, with)
+    reference_server(protocol, port, with)
 }
 
 /// This very program, as a reference server in a process of its own: so it is observed like any
@@ -101,11 +124,11 @@ pub(crate) fn reference_server(
     command.extend(["serve", protocol.name].map(str::to_owned));
     // Where no connection shows that it listens, it says so.
     let ready = match protocol.transport {
-        Transport::Tcp => {
+        descriptor::Transport::Tcp => {
             command.push("--quiet".to_owned());
             Ready::Port(port)
         }
-        Transport::Udp => Ready::Line("listening on".to_owned()),
+        descriptor::Transport::Udp => Ready::Line("listening on".to_owned()),
     };
     command.extend(["--port".to_owned(), port.to_string()]);
     command.extend(with);

@@ -71,3 +71,23 @@ fn a_run_is_reported_again_with_the_same_figures() {
         );
     }
 }
+
+#[test]
+fn every_protocol_that_can_be_demonstrated_passes() {
+    let _media = a_little();
+    for protocol in ["rtmp", "srt"] {
+        let folder = folder();
+        let arguments = format!("demo {protocol} --clients 20 --duration 4s --json demo.json");
+        run(folder.path(), arguments.split(' ')).expect(0);
+        let report = Report::read(&folder.path().join("demo.json"));
+        assert_eq!(report.clients("started"), 20, "{protocol}");
+        assert_eq!(report.clients("failed"), 0, "{protocol}");
+        assert!(report.metric("bitrate").as_f64() > Some(0.0), "{protocol}");
+    }
+    let folder = folder();
+    let arguments = ["demo", "srt", "--fault", "lose=5%", "-c", "5", "-d", "3s"];
+    let arguments = arguments.iter().chain(&["--json", "demo.json"]);
+    run(folder.path(), arguments).expect(0);
+    let report = Report::read(&folder.path().join("demo.json"));
+    assert!(report.metric("pkt_rcv_recovered").as_u64() > Some(0));
+}

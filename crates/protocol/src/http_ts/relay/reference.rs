@@ -22,6 +22,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: false,
     read,
+    demo: None,
 };
 
 const FLAGS: &[Flag] = {

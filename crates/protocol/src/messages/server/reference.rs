@@ -26,6 +26,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: true,
     read,
+    demo: None,
 };
 
 const FLAGS: &[Flag] = {

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::media::source::SourceConfig;
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    line, parses,
+    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, line, parses,
 };
 use crate::rtmp::url::DEFAULT_PORT;
 use crate::session::{Record, Session};
@@ -25,6 +25,11 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: false,
     read,
+    demo: Some(Demo {
+        url: "rtmp://127.0.0.1:{port}/live/demo",
+        clients: 500,
+        bitrate: "200kbps",
+    }),
 };
 
 const FLAGS: &[Flag] = {

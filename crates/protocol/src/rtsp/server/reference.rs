@@ -10,8 +10,8 @@ use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
 use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
 use crate::media::rtp::ServedStream;
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    line, parses,
+    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, line, parses,
 };
 use crate::session::{Record, Session};
 use mediagen::frame_rate::FrameRate;
@@ -23,6 +23,11 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: false,
     read,
+    demo: Some(Demo {
+        url: "rtsp://127.0.0.1:{port}/demo",
+        clients: 500,
+        bitrate: "100kbps",
+    }),
 };
 
 const FLAGS: &[Flag] = {

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::media::source::SourceConfig;
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    line, parses,
+    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, line, parses,
 };
 use crate::session::{self, Record};
 use crate::srt::config;
@@ -26,6 +26,11 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     flags: FLAGS,
     own_files: false,
     read,
+    demo: Some(Demo {
+        url: "srt://127.0.0.1:{port}?streamid=demo",
+        clients: 100,
+        bitrate: "500kbps",
+    }),
 };
 
 const FLAGS: &[Flag] = {

@@ -89,7 +89,7 @@ pub(super) fn capacity(
 ) -> Result<Capacity, Trouble> {
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
     let probe = Reference::start(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
-    let port = free_port()?;
+    let port = free_port(RTSP_PROTOCOL.transport)?;
     let served = folder.join("load.served");
     let text = text(way, port, probe.port, seconds, files);
     let mut scenario = scenario(way, &text, set)?;

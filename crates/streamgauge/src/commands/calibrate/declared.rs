@@ -1,7 +1,6 @@
 //! The trials that protocols declare: clients against their reference servers, and every figure
 //! held against what those say they did.
 
-use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +8,6 @@ use engine::{Control, Progress};
 use measure::Unit;
 use measure::link::{DOWNLINK, UPLINK};
 use protocol::calibration::{Evidence, Figure, Tolerance, Trial as Declared, TrialClients};
-use protocol::descriptor::Transport;
-use protocol::registry::Protocol;
 use report::metrics::Metrics;
 use report::{Reader, Report};
 use scenario::ServerStart;
@@ -76,7 +73,7 @@ impl Setting<'_> {
             json!(thresholds)
         );
         for (number, trial) in trials.iter().enumerate() {
-            let port = port_for(protocol)?;
+            let port = free_port(protocol.transport)?;
             let report = self.folder.join(format!("{number}.served"));
             let with = self.flags(trial, &report)?;
             let server = reference_server(protocol, port, with)?;
@@ -110,7 +107,7 @@ impl Setting<'_> {
         let Some(link) = trial.link else {
             return Err(Failure::bad("a trial without a link is none over one").into());
         };
-        let port = port_for(protocol)?;
+        let port = free_port(protocol.transport)?;
         let served = self.folder.join("linked.served");
         let mut with = self.flags(trial, &served)?;
         with.extend(["--listen", "0.0.0.0"].map(str::to_owned));
@@ -185,18 +182,6 @@ impl Setting<'_> {
 
     fn filled(&self, text: &str) -> String {
         text.replace("{length}", &format!("{}ms", self.length.as_millis()))
-    }
-}
-
-/// A port that nobody listens on. Another program may take it before the server does, which then
-/// says so.
-fn port_for(protocol: &Protocol) -> Result<u16, Failure> {
-    match protocol.transport {
-        Transport::Tcp => free_port(),
-        Transport::Udp => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|socket| socket.local_addr())
-            .map(|address| address.port())
-            .map_err(|error| Failure::bad(format_args!("no port to serve on: {error}"))),
     }
 }
 

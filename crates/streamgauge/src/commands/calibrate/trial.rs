@@ -159,7 +159,7 @@ pub(super) struct Reference {
 impl Reference {
     /// Starts one that logs every packet.
     pub(super) fn start(folder: &Path, name: &str, with: &[&str]) -> Result<Reference, Failure> {
-        let port = free_port()?;
+        let port = free_port(RTSP_PROTOCOL.transport)?;
         let report = folder.join(format!("{name}.served"));
         let mut arguments: Vec<String> = with.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(["--log-packets".to_owned(), "--report".to_owned()]);

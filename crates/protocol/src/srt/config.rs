@@ -149,6 +149,10 @@ pub struct ClientConfig {
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
     pub wait_for_publisher: TimeSpan,
+    /// How long after its stream was published a client that waited for it asks for it. Some servers
+    /// have a stream only once they have seen some of its media: MediaMTX takes up to a second. Its
+    /// delays count from when it asks. Default 0s.
+    pub join_after: TimeSpan,
 }
 
 impl Default for ClientConfig {
@@ -170,6 +174,7 @@ impl Default for ClientConfig {
             max_bandwidth: None,
             overhead: 25,
             wait_for_publisher: seconds(30),
+            join_after: seconds(0),
         }
     }
 }

@@ -18,6 +18,7 @@ mod link;
 mod linked_runs;
 mod live;
 mod media;
+mod mediamtx;
 mod message_limits;
 mod message_peers;
 mod messages;

@@ -68,6 +68,9 @@ impl Client {
             return;
         }
         if self.phase == Phase::Waiting {
+            if self.joins(cx) {
+                return;
+            }
             let detail = format!(
                 "{} was not published within {}",
                 self.url, self.config.wait_for_publisher

@@ -74,6 +74,9 @@ impl Client {
         }
         match self.phase {
             Phase::Waiting => {
+                if self.joins(cx) {
+                    return;
+                }
                 let detail = format!(
                     "{} was not published within {}",
                     self.url, self.config.wait_for_publisher

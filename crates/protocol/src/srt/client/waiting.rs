@@ -1,6 +1,8 @@
 //! Players that wait for their stream: who publishes in the same run says when it is there, and
 //! when it is gone.
 
+use std::time::Duration;
+
 use super::{Client, Phase};
 use crate::session::{Context, Output};
 
@@ -14,6 +16,8 @@ const GONE: &str = "gone";
 pub(super) struct Appointment {
     /// Whether the stream has been there and is gone.
     gone: bool,
+    /// Whether the stream is there, and is asked for when `join_after` is over.
+    joins: bool,
 }
 
 impl Client {
@@ -43,15 +47,36 @@ impl Client {
             LIVE => {
                 appointment.gone = false;
                 if self.phase == Phase::Waiting {
-                    // Nobody could have played it sooner.
-                    self.due = self.due.max(cx.now);
-                    self.started = cx.now;
-                    self.open(cx);
+                    appointment.joins = true;
+                    match self.config.join_after.0 {
+                        Duration::ZERO => self.join(cx),
+                        after => self.check = Some(cx.now + after),
+                    }
                 }
             }
-            GONE => appointment.gone = self.phase != Phase::Waiting,
+            GONE if self.phase == Phase::Waiting => {
+                appointment.joins = false;
+                self.check = Some(cx.now + self.config.wait_for_publisher.0);
+            }
+            GONE => appointment.gone = true,
             _ => {}
         }
+    }
+
+    /// Asks for its stream, where that is there; says so.
+    pub(super) fn joins(&mut self, cx: &mut Context<'_>) -> bool {
+        let joins = self.appointment.is_some_and(|own| own.joins);
+        if joins {
+            self.join(cx);
+        }
+        joins
+    }
+
+    fn join(&mut self, cx: &mut Context<'_>) {
+        // Nobody could have played it sooner.
+        self.due = self.due.max(cx.now);
+        self.started = cx.now;
+        self.open(cx);
     }
 
     /// Says, to those that wait for it, whether the stream is published.

@@ -1,0 +1,106 @@
+//! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run where it is in
+//! PATH.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::srt::{self, write};
+use crate::support::{
+    Process, Report, a_little, folder, free_port, listens, number, run, wait_for,
+};
+
+/// Starts it with RTMP and SRT on these ports; none where it is not installed.
+fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|folder| folder.join("mediamtx").is_file()) {
+        println!("left out: there is no mediamtx in PATH");
+        return None;
+    }
+    let config = format!(
+        "logLevel: warn\nrtsp: no\nhls: no\nwebrtc: no\nrtmp: yes\nrtmpAddress: 127.0.0.1:{rtmp}\n\
+         srt: yes\nsrtAddress: 127.0.0.1:{srt}\npaths:\n  all_others:\n"
+    );
+    write(folder, "mediamtx.yml", &config);
+    let mut command = Command::new("mediamtx");
+    // Of versions that have it; it would want a port of its own.
+    command.arg("mediamtx.yml").env("MTX_MOQ", "no");
+    let server = Process::start(command, folder);
+    wait_for("MediaMTX listens", Duration::from_secs(20), || {
+        listens(rtmp).then_some(())
+    });
+    srt::wait_for_port(srt);
+    Some(server)
+}
+
+fn scenario(protocol: &str, publish: &str, [to, from]: [String; 2]) -> String {
+    format!(
+        "name: mediamtx\nduration: 7s\nclients:\n  publishers:\n    protocol: {protocol}\n    \
+         publish: {publish}\n    urls: [\"{to}\"]\n    pick: in_turn\n    \
+         load: {{ clients: 2, start: at_once }}\n  viewers:\n    protocol: {protocol}\n    \
+         join_after: 2s\n    urls: [\"{from}\"]\n    pick: in_turn\n    \
+         load: {{ clients: 4, start: at_once }}\n"
+    )
+}
+
+#[test]
+fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
+    let _media = a_little();
+    let folder = folder();
+    let (rtmp, srt) = (free_port(), srt::free_port());
+    let Some(_server) = start(folder.path(), rtmp, srt) else {
+        return;
+    };
+    let url = format!("rtmp://127.0.0.1:{rtmp}/one{{1..2}}");
+    let publish = "{ bitrate: 2Mbps, frame_rate: 30, audio: true }";
+    let text = scenario("rtmp", publish, [url.clone(), url]);
+    write(folder.path(), "rtmp.yaml", &text);
+    run(folder.path(), ["run", "rtmp.yaml", "--json", "rtmp.json"]).expect(0);
+    let report = Report::read(&folder.path().join("rtmp.json"));
+    let count = |name: &str| number(report.metric(name));
+    // It begins with a key frame, of which there is one every two seconds.
+    let pictures = count("video_frames");
+    assert!(pictures > 4 * 60, "{pictures}");
+    assert_eq!(count("frames_delivered"), pictures);
+    assert_eq!(count("frames_published"), pictures);
+    assert!(count("audio_frames") > 4 * 90);
+    assert_eq!((count("malformed"), count("clock_jumps")), (0, 0));
+
+    let url = |way: &str| format!("srt://127.0.0.1:{srt}?streamid={way}:two{{1..2}}");
+    let publish = "{ bitrate: 3Mbps, audio: true }";
+    let text = scenario("srt", publish, [url("publish"), url("read")]);
+    write(folder.path(), "srt.yaml", &text);
+    run(folder.path(), ["run", "srt.yaml", "--json", "srt.json"]).expect(0);
+    let report = Report::read(&folder.path().join("srt.json"));
+    let count = |name: &str| number(report.metric(name));
+    assert!(count("non_null_packets") > 1000);
+    for name in ["pkt_rcv_drop", "continuity_errors", "pkt_malformed"] {
+        assert_eq!(count(name), 0, "{name}");
+    }
+    assert_eq!(report.metric("random_access_delay")["count"], 4);
+}
+
+#[test]
+fn what_mediamtx_does_not_have_has_its_reason() {
+    let _media = a_little();
+    let folder = folder();
+    let (rtmp, srt) = (free_port(), srt::free_port());
+    let Some(_server) = start(folder.path(), rtmp, srt) else {
+        return;
+    };
+    for (url, reason) in [
+        (
+            format!("rtmp://127.0.0.1:{rtmp}/nothing"),
+            "closed_in_command",
+        ),
+        (
+            format!("srt://127.0.0.1:{srt}?streamid=read:nothing"),
+            "rejected_by_peer",
+        ),
+    ] {
+        let arguments = ["load", &url, "-c", "1", "-d", "2s", "--json", "out.json"];
+        run(folder.path(), arguments).expect(99);
+        let report = Report::read(&folder.path().join("out.json"));
+        assert_eq!(report.failures(reason), 1, "{url}");
+        std::fs::remove_file(folder.path().join("out.json")).expect("it was written");
+    }
+}

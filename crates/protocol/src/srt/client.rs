@@ -207,7 +207,7 @@ impl Client {
         Some(Secret {
             passphrase,
             key_length: length.agreed(),
-            cipher: super::crypto::CipherMode::Auto,
+            cipher: self.url.cipher.unwrap_or(self.config.cipher).mode(),
         })
     }
 

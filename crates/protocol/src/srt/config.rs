@@ -80,6 +80,41 @@ impl KeyLength {
     }
 }
 
+/// Which cipher encrypts (`SRTO_CRYPTOMODE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cipher {
+    /// What the peer takes; where the client decides, AES-CTR.
+    #[default]
+    Auto,
+    /// AES-CTR, which any peer knows.
+    Ctr,
+    /// AES-GCM, which also tells what was damaged or forged: libsrt from 1.5.2 on, where it was
+    /// built for it.
+    Gcm,
+}
+
+impl Cipher {
+    /// As a URL says it.
+    pub(super) fn read(text: &str) -> Option<Cipher> {
+        match text {
+            "0" => Some(Cipher::Auto),
+            "1" => Some(Cipher::Ctr),
+            "2" => Some(Cipher::Gcm),
+            _ => None,
+        }
+    }
+
+    /// As the handshake has it.
+    pub(super) fn mode(self) -> crypto::CipherMode {
+        match self {
+            Cipher::Auto => crypto::CipherMode::Auto,
+            Cipher::Ctr => crypto::CipherMode::Ctr,
+            Cipher::Gcm => crypto::CipherMode::Gcm,
+        }
+    }
+}
+
 /// What it means that the peer shuts the connection down while media comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -110,6 +145,9 @@ pub struct ClientConfig {
     /// How long keys are, in bytes: 16 (default), 24 or 32.
     #[schemars(with = "u16")]
     pub key_length: KeyLength,
+    /// Which cipher encrypts: `auto` (default: AES-CTR, or in a rendezvous what the peer decides),
+    /// `ctr` or `gcm` (AES-GCM). A peer that takes another one fails with `cipher_mismatch`.
+    pub cipher: Cipher,
     /// The stream id that is said to the server, of at most 512 bytes, where the URL has none, such
     /// as `#!::r=live/one,m=request`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +201,7 @@ impl Default for ClientConfig {
             latency: TimeSpan(Duration::from_millis(120)),
             passphrase: None,
             key_length: KeyLength::default(),
+            cipher: Cipher::default(),
             stream_id: None,
             connect_timeout: seconds(3),
             no_media: seconds(10),
@@ -293,7 +332,7 @@ mod tests {
     fn keys_are_read_and_senseless_ones_refused() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(
-            r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"publish":{"bitrate":"2Mbps"}}"#,
+            r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"cipher":"gcm","publish":{"bitrate":"2Mbps"}}"#,
         )
         .expect("valid");
         assert_eq!(config.key_length.agreed(), crypto::KeyLength::Aes256);

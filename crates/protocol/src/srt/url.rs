@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::nearest::suggest;
 
 use super::codec::stream_id::{AccessControl, StreamId};
-use super::config::{self, KeyLength, Mode};
+use super::config::{self, Cipher, KeyLength, Mode};
 use super::crypto::Passphrase;
 use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
 
@@ -15,7 +15,7 @@ use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
 pub(super) const DEFAULT_PORT: u16 = 9000;
 
 /// The keys of a query.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "mode",
     "port",
     "transtype",
@@ -26,6 +26,7 @@ const KEYS: [&str; 15] = [
     "peerlatency",
     "passphrase",
     "pbkeylen",
+    "cryptomode",
     "conntimeo",
     "peeridletimeo",
     "maxbw",
@@ -56,6 +57,8 @@ pub struct Url {
     pub passphrase: Option<Passphrase>,
     /// `pbkeylen`.
     pub key_length: Option<KeyLength>,
+    /// `cryptomode`.
+    pub cipher: Option<Cipher>,
     /// `conntimeo`.
     pub connect_timeout: Option<Duration>,
     /// `peeridletimeo`.
@@ -117,6 +120,7 @@ impl Url {
             peer_latency: None,
             passphrase: None,
             key_length: None,
+            cipher: None,
             connect_timeout: None,
             peer_idle: None,
             max_bandwidth: None,
@@ -197,6 +201,12 @@ impl Url {
                         format!("pbkeylen: `{value}` is none of 16, 24 and 32 bytes")
                     })?),
                 };
+            }
+            "cryptomode" => {
+                let cipher = Cipher::read(value);
+                self.cipher = Some(cipher.ok_or_else(|| {
+                    format!("cryptomode: `{value}` is none of 0 (auto), 1 (AES-CTR), 2 (AES-GCM)")
+                })?);
             }
             "conntimeo" => {
                 self.connect_timeout = Some(Duration::from_millis(number(key, value)?.max(1)));
@@ -330,6 +340,7 @@ mod tests {
         let url = parse("srt://[::1]:9/?rcvlatency=80&peerlatency=90");
         assert_eq!((url.latency, url.peer_latency), (millis(80), millis(90)));
         assert_eq!((url.host(), &url.stream_id), ("::1", &None));
+        assert_eq!(parse("srt://h:9?cryptomode=2").cipher, Some(Cipher::Gcm));
         let url = parse("srt://h:9?mode=rendezvous&port=8");
         assert_eq!(
             (url.mode, url.local_port),
@@ -373,6 +384,7 @@ mod tests {
             ("srt://h:1?mode=rendezvous&port=0", "no local port"),
             ("srt://h:1?passphrase=hush", "a passphrase of 4 bytes"),
             ("srt://h:1?pbkeylen=17", "16, 24 and 32"),
+            ("srt://h:1?cryptomode=3", "2 (AES-GCM)"),
             ("srt://h:1?oheadbw=200", "5 to 100"),
             ("srt://h:1?streamid=", "empty"),
             ("srt://h:1?transtype=file", "`transtype=file&messageapi=1`"),

@@ -20,6 +20,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
             Part::Text("{pkt_retrans} of {pkt_sent_unique} packets"),
             Part::If("pkt_snd_loss", "; the server reported {} missing"),
             Part::If("pkt_snd_drop", "; {} dropped, because they were too late"),
+            Part::If("pkt_snd_unacked", "; {} not acknowledged at the end"),
         ],
     ),
     SummaryRow::distribution(
@@ -81,6 +82,7 @@ pub(super) const PACKETS: &[SummaryRow] = &[
                  recovered, {pkt_rcv_reordered} reordered, {pkt_rcv_drop} lost ({pkt_loss})",
             ),
             Part::If("pkt_rcv_belated", "; {} came too late"),
+            Part::If("tail_lost", "; {} lost at the end of streams"),
             Part::If("pkt_rcv_undecrypt", "; {} cannot be decrypted"),
             Part::If("pkt_malformed", "; {} datagrams malformed"),
         ],

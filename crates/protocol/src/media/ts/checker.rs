@@ -510,6 +510,14 @@ impl Checker {
         }
     }
 
+    /// The source of that number sent so many stamped datagrams in all, from number 0 on, and no
+    /// more come: those behind the last that came are lost. Says how many that are; nothing where
+    /// another source was received.
+    pub fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
+        let datagrams = self.datagrams.as_mut();
+        datagrams.map_or(0, |datagrams| datagrams.sent_in_all(source, count))
+    }
+
     /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards
     /// stays as it is.
     pub fn finish(&mut self, recorder: &mut Recorder) {

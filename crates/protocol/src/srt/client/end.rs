@@ -203,11 +203,15 @@ impl Client {
                 Control::Shutdown.write(header, out)
             });
         }
+        let waited = self.phase == Phase::Finishing;
         self.phase = Phase::Ended;
         self.check = None;
-        self.end_publishing(cx);
+        self.end_publishing(cx, waited);
+        let had = self
+            .stream_had()
+            .filter(|_| matches!(outcome, Outcome::Completed));
         if let Some(playing) = &mut self.playing {
-            playing.finish(cx.now, cx.recorder);
+            playing.finish(cx.now, had, cx.recorder);
         }
         let rows = self.rows();
         if !rows.is_empty() {

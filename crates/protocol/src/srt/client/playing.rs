@@ -293,12 +293,17 @@ impl Playing {
     }
 
     /// Nothing more comes. What is missing and could still have come in time is neither lost nor
-    /// expected, and what waits behind it is not looked at.
-    pub(super) fn finish(&mut self, now: Time, recorder: &mut Recorder) {
+    /// expected, and what waits behind it is not looked at; unless it is known which source the
+    /// stream `had`, and how many packets in all.
+    pub(super) fn finish(&mut self, now: Time, had: Option<(u64, u64)>, recorder: &mut Recorder) {
         // Gives up what is too late by now.
         let mut unsaid = Vec::new();
         self.receiver.write_next(now, &mut unsaid);
         self.settle(now, recorder);
+        if let Some((source, packets)) = had {
+            let lost = self.checker.sent_in_all(source, packets);
+            recorder.add(m::TAIL_LOST, lost);
+        }
         self.checker.finish(recorder);
     }
 

@@ -8,7 +8,6 @@ use measure::Time;
 use mediagen::ts::looped_stream::LoopedStream;
 
 use super::{Client, Phase};
-use crate::mix::mix;
 use crate::session::{ChannelId, Context, FlowId, Output};
 use crate::srt::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
 use crate::srt::arq::sender::{Bandwidth, PayloadCipher, Sender, SenderConfig};
@@ -122,6 +121,7 @@ impl Publishing {
 impl Client {
     /// Sends from now on, and tells who waits for it.
     pub(super) fn publish(&mut self, cx: &mut Context<'_>, negotiated: Negotiated) {
+        let source = self.source();
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -160,7 +160,7 @@ impl Client {
         let settings = TsFlowSettings {
             looped: publishing.looped.clone(),
             place: remote.unwrap_or(nowhere),
-            source: mix(&[self.seed, 4]),
+            source,
             wall_clock: self.wall_clock.unwrap_or_default(),
             length: None,
         };
@@ -180,7 +180,7 @@ impl Client {
             cx.recorder.record(histogram, delay);
         }
         cx.out.push_back(Output::Playing { at: cx.now });
-        self.say_published(cx, true);
+        self.say_published(cx);
     }
 
     /// Makes no more media, and waits until what was sent is acknowledged and played, but not
@@ -200,8 +200,9 @@ impl Client {
         true
     }
 
-    /// Sends no more, and hands the figures in.
-    pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
+    /// Sends no more, and hands the figures in. `waited` says whether what was sent had the time to
+    /// be acknowledged.
+    pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>, waited: bool) {
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -209,10 +210,17 @@ impl Client {
             return;
         }
         publishing.count(cx, false);
-        if let Some(flow) = publishing.flow.take() {
-            cx.out.push_back(Output::StopFlow { flow });
-            cx.flows.remove(flow);
+        let Some(flow) = publishing.flow.take() else {
+            return;
+        };
+        let (made, last) = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+            (flow.made(), flow.sender().statistics())
+        });
+        if waited {
+            cx.recorder.add(m::PKT_SND_UNACKED, last.pkt_flight_size);
         }
-        self.say_published(cx, false);
+        cx.out.push_back(Output::StopFlow { flow });
+        cx.flows.remove(flow);
+        self.say_gone(cx, made);
     }
 }

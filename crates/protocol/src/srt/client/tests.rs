@@ -253,6 +253,71 @@ fn what_is_published_is_passed_on_to_who_plays_it() {
 }
 
 #[test]
+fn what_is_lost_at_the_very_end_is_known_where_the_publisher_tells_how_much_there_was() {
+    let source = SourceConfig {
+        bitrate: Some(BitRate(1_000_000)),
+        ..SourceConfig::default()
+    };
+    let looped = config::stream(&source, None).expect("it can be made");
+    // Nothing comes from the server while the end of the stream does.
+    let outage = link::Outage {
+        from: Time::from_start(Duration::from_millis(4900)),
+        until: Time::from_start(Duration::from_millis(5100)),
+    };
+    let mut settings = lossy(0.0);
+    settings.down.outages.push(outage);
+    let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
+    let publisher = publisher.publishing(Arc::new(looped));
+    let player = client(&settings, complete(), "streamid=read:own");
+    let mut pair = begin(settings, publisher, server(&[]));
+    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    pair.run(Duration::from_secs(5));
+    pair.stop(CLIENT, Duration::from_secs(5));
+    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
+    let mut played = Played(pair);
+    let lost = played.count(m::TAIL_LOST);
+    // 95 packets a second.
+    assert!((5..15).contains(&lost), "{lost}");
+    assert_eq!(played.count(m::PKT_RCV_LOSS), 0);
+    assert_eq!(
+        played.count(ts::EXPECTED),
+        played.count(ts::RECEIVED) + lost
+    );
+    // The server had them all.
+    assert_eq!(played.count(m::PKT_SND_UNACKED), 0);
+}
+
+#[test]
+fn what_is_lost_at_the_very_end_is_not_acknowledged() {
+    let source = SourceConfig {
+        bitrate: Some(BitRate(1_000_000)),
+        ..SourceConfig::default()
+    };
+    let looped = config::stream(&source, None).expect("it can be made");
+    let outage = link::Outage {
+        from: Time::from_start(Duration::from_millis(4900)),
+        until: Time::from_start(Duration::from_millis(5100)),
+    };
+    let mut settings = lossy(0.0);
+    settings.up.outages.push(outage);
+    let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
+    let mut pair = begin(
+        settings,
+        publisher.publishing(Arc::new(looped)),
+        server(&[]),
+    );
+    pair.run(Duration::from_secs(5));
+    pair.stop(CLIENT, Duration::from_secs(5));
+    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    let mut played = Played(pair);
+    let unacked = played.count(m::PKT_SND_UNACKED);
+    assert!((5..15).contains(&unacked), "{unacked}");
+    let came = played.served()[0].media;
+    assert_eq!(came + unacked, played.count(m::PKT_SENT_UNIQUE));
+}
+
+#[test]
 fn every_way_to_fail_has_its_reason() {
     let secret = |config: ServerConfig| ServerConfig {
         passphrase: Passphrase::new("0123456789").ok(),

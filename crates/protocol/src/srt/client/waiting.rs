@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use super::{Client, Phase};
+use crate::mix::mix;
 use crate::session::{Context, Output};
 
 /// Said of a stream that is there.
 const LIVE: &str = "live";
-/// Said of a stream that is there no more.
+/// Said of a stream that is there no more, followed by the number of the source whose stamps it bore
+/// and how many packets it had.
 const GONE: &str = "gone";
 
 /// A wait for whoever publishes a stream.
@@ -18,6 +20,16 @@ pub(super) struct Appointment {
     gone: bool,
     /// Whether the stream is there, and is asked for when `join_after` is over.
     joins: bool,
+    /// The source of a stream that is gone, and how many packets it had.
+    had: Option<(u64, u64)>,
+}
+
+/// What a message says of a stream that is gone, where it says so.
+fn gone(message: &str) -> Option<Option<(u64, u64)>> {
+    let mut words = message.split(' ');
+    (words.next() == Some(GONE)).then_some(())?;
+    let mut number = || words.next()?.parse().ok();
+    Some(number().zip(number()))
 }
 
 impl Client {
@@ -54,12 +66,15 @@ impl Client {
                     }
                 }
             }
-            GONE if self.phase == Phase::Waiting => {
-                appointment.joins = false;
-                self.check = Some(cx.now + self.config.wait_for_publisher.0);
+            other => {
+                let Some(had) = gone(other) else { return };
+                if self.phase == Phase::Waiting {
+                    appointment.joins = false;
+                    self.check = Some(cx.now + self.config.wait_for_publisher.0);
+                } else {
+                    (appointment.gone, appointment.had) = (true, had);
+                }
             }
-            GONE => appointment.gone = true,
-            _ => {}
         }
     }
 
@@ -80,11 +95,31 @@ impl Client {
     }
 
     /// Says, to those that wait for it, whether the stream is published.
-    pub(super) fn say_published(&mut self, cx: &mut Context<'_>, live: bool) {
+    pub(super) fn say_published(&mut self, cx: &mut Context<'_>) {
         cx.out.push_back(Output::Tell {
             topic: self.url.stream_name(),
-            message: if live { LIVE } else { GONE }.into(),
+            message: LIVE.into(),
         });
+    }
+
+    /// Says that it is not any more, and had so many packets.
+    pub(super) fn say_gone(&mut self, cx: &mut Context<'_>, packets: u64) {
+        let source = self.source();
+        cx.out.push_back(Output::Tell {
+            topic: self.url.stream_name(),
+            message: format!("{GONE} {source} {packets}").into(),
+        });
+    }
+
+    /// By which number its stamps tell the streams of a run apart.
+    pub(super) fn source(&self) -> u64 {
+        mix(&[self.seed, 4])
+    }
+
+    /// Of a stream that is over, because who published it has left: its source, and how many
+    /// packets it had.
+    pub(super) fn stream_had(&self) -> Option<(u64, u64)> {
+        self.appointment?.had
     }
 
     /// Whether whoever published the stream has left: then its end is no failure of the server's.

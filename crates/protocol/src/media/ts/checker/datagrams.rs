@@ -133,6 +133,18 @@ impl Datagrams {
         recorder.add(m::RECEIVED, received - before.1);
     }
 
+    /// The source sent so many in all, and no more come: what is behind the last that came is
+    /// expected too, and lost. Says how many are.
+    pub(super) fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
+        let own = self.source.as_ref().filter(|own| own.id == source);
+        let last = own.zip(count.checked_sub(1));
+        let lost = last.map_or(0, |(own, last)| last.saturating_sub(own.highest));
+        // Nobody sends minutes after the last that comes.
+        let lost = if lost > AHEAD_MAX { 0 } else { lost };
+        self.counts.expected += lost;
+        lost
+    }
+
     /// A stamp came: a datagram begins.
     #[inline]
     pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Whose {

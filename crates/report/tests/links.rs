@@ -58,6 +58,7 @@ fn make(path: &Path) {
         let missed = if index == 2 { 64 } else { 0 };
         viewers.add(rtp::EXPECTED, 1_000);
         viewers.add(rtp::RECEIVED, 1_000 - missed);
+        viewers.record(rtp::FRAME_DELAY, 120_000_000);
         let mut tester = Recorder::new(TESTER_CATALOGUE);
         tester.add(measure::tester::SOFTNET_DROPS, 0);
         let [mut up, mut down] = [(); 2].map(|()| Recorder::new(LINK_CATALOGUE));
@@ -168,6 +169,13 @@ fn the_table_of_a_series_has_the_loss_of_the_link() {
     let series = series.expect("it is a series");
     let figures = series.runs[0].figures.as_ref().expect("it was measured");
     assert_eq!(figures.link_loss, Some(0.015));
+    let delay = figures.delay.expect("time codes came over a link");
+    // Nobody publishes, so the way to the server is not media's.
+    assert_eq!((delay.media, delay.link, delay.rest), (0.12, 0.089, 0.031));
+    assert_eq!(
+        (delay.sender, delay.buffer, delay.viewer),
+        (None, None, None)
+    );
     let table = report::series::table(&series, Layout::default());
     assert!(table.contains("loss %") && table.contains("1.5"), "{table}");
 }

@@ -17,6 +17,15 @@ pub(super) static SERVER: [TableColumn; 3] = [
 pub(super) static LINK_LOSS: TableColumn =
     TableColumn::smaller("link_loss", "", Statistic::Value, ["link", "loss %"]);
 
+/// What a viewer's delay over an emulated link is made of. No run is the best of what was asked for.
+pub(super) static DELAY: [TableColumn; 5] = [
+    TableColumn::smaller("delay_viewer", "", Statistic::Mean, ["viewer", "delay ms"]),
+    TableColumn::smaller("delay_sender", "", Statistic::Mean, ["sender", "ms"]),
+    TableColumn::smaller("delay_link", "", Statistic::Mean, ["link", "ms"]),
+    TableColumn::smaller("delay_rest", "", Statistic::Mean, ["server", "ms"]),
+    TableColumn::smaller("delay_buffer", "", Statistic::Mean, ["buffer", "ms"]),
+];
+
 /// Clients that failed.
 pub(super) static FAILED: TableColumn =
     TableColumn::smaller("failed", "", Statistic::Value, ["failed", ""]);

@@ -22,6 +22,7 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
     }
     let own = |column, unit| Shown { column, unit };
     columns.push(own(&best::LINK_LOSS, Unit::Ratio));
+    columns.extend(best::DELAY.iter().map(|one| own(one, Unit::Seconds)));
     let [cpu, peak, memory] = &best::SERVER;
     columns.extend([own(cpu, Unit::Cores), own(peak, Unit::Cores)]);
     columns.extend(shared_by);

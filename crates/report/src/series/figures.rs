@@ -6,6 +6,8 @@ use measure::totals::Statistic;
 use measure::{Meaning, TableColumn, Unit};
 use schemars::JsonSchema;
 
+use super::delay::DelayParts;
+
 /// The figures of one run, over all its populations. What is null is unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Figures {
@@ -34,6 +36,8 @@ pub struct Figures {
     /// The share of the packets that emulated links lost on their way to the clients; null where
     /// there is none.
     pub link_loss: Option<f64>,
+    /// What a viewer's delay is made of, where media with time codes came over an emulated link.
+    pub delay: Option<DelayParts>,
     /// The share of what should have come, or came, that is wrong, where the content can be
     /// checked.
     pub wrong: Option<f64>,
@@ -98,6 +102,11 @@ impl Figures {
             "received" => Some(self.received as f64),
             "loss" => self.loss,
             "link_loss" => self.link_loss,
+            "delay_viewer" => self.delay?.viewer,
+            "delay_sender" => self.delay?.sender,
+            "delay_link" => Some(self.delay?.link),
+            "delay_rest" => Some(self.delay?.rest),
+            "delay_buffer" => self.delay?.buffer,
             "startup_delay_p50" => self.startup_delay_p50,
             "startup_delay_p95" => self.startup_delay_p95,
             "jitter" => self.jitter,

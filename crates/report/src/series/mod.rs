@@ -6,6 +6,7 @@ mod capacity;
 mod chart;
 pub(crate) mod columns;
 mod contest;
+mod delay;
 mod figures;
 mod most;
 pub(crate) mod names;
@@ -24,6 +25,7 @@ use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
 
 pub use capacity::Capacity;
+pub use delay::DelayParts;
 pub use figures::Figures;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};

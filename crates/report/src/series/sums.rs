@@ -8,6 +8,7 @@ use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
 use super::contest::{self, Allowed, Broken};
+use super::delay;
 use super::figures::{Figures, Shown};
 use crate::ReportError;
 use crate::metrics::{Metrics, tidy};
@@ -193,6 +194,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),
         link_loss: link_loss(report),
+        delay: delay::parts(report),
         wrong: sums.value(WRONG),
         startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
         startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),

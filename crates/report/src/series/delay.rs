@@ -1,0 +1,92 @@
+//! What a viewer's delay over an emulated link is made of.
+
+use measure::link::{DOWNLINK, UPLINK};
+use schemars::JsonSchema;
+
+use crate::metrics::{Metrics, tidy};
+use crate::model::Report;
+
+/// How long media was on its way on average, by whose time codes that is known.
+const ON_THE_WAY: [&str; 2] = ["frame_delay", "datagram_delay"];
+
+/// What is held back before it is sent.
+const HELD_BACK: &str = "send_queue_delay";
+
+/// How long a player waits before it plays: agreed upon, or else the smallest that would have done.
+const AGREED: &str = "agreed_latency";
+const NEEDED: &str = "playout_buffer";
+
+/// The parts of a viewer's delay, in seconds. Means, because only they add up.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct DelayParts {
+    /// From when media was due at its source to when it came to the players: sender, link and the
+    /// rest.
+    pub media: f64,
+    /// What publishers' connections held back; null where nothing is published, or it is not
+    /// measured.
+    pub sender: Option<f64>,
+    /// What the emulated link took, as its own record says: the mean over all packets on the way
+    /// from the publishers, and on that to the players.
+    pub link: f64,
+    /// What is left: the server, and the wait for what was lost and sent again.
+    pub rest: f64,
+    /// What players wait before they play: the latency agreed upon, or the smallest buffer without a
+    /// stall.
+    pub buffer: Option<f64>,
+    /// What a viewer sees: media and buffer.
+    pub viewer: Option<f64>,
+}
+
+fn publishes(metrics: &Metrics) -> bool {
+    metrics.value("sent_bytes").is_some_and(|bytes| bytes > 0.0)
+}
+
+/// The mean over several populations or directions, each as heavy as it has values.
+fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
+    let known = of.filter_map(|metrics| metrics.distribution(name));
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), one| {
+        (sum + one.mean * one.count as f64, count + one.count as f64)
+    });
+    (count > 0.0).then(|| sum / count)
+}
+
+/// The parts; none without a link, or where no time codes came.
+pub(super) fn parts(report: &Report) -> Option<DelayParts> {
+    let populations = || report.populations.iter().map(|one| &one.metrics);
+    let publishers = || populations().filter(|metrics| publishes(metrics));
+    let players = || populations().filter(|metrics| !publishes(metrics));
+    let media = ON_THE_WAY.iter().find_map(|name| mean(players(), name))?;
+    // A direction that all share, or that populations of that kind have for themselves.
+    let direction = |way: &str, to_publish: bool| {
+        let links = report.links.iter().filter(|link| {
+            let Some(whose) = link.name.strip_suffix(way) else {
+                return false;
+            };
+            let whose = whose.trim_end_matches('_');
+            let mut owners = report.populations.iter();
+            whose.is_empty()
+                || owners.any(|one| one.name == whose && publishes(&one.metrics) == to_publish)
+        });
+        mean(links.map(|link| &link.metrics), "delay")
+    };
+    let up = match publishers().next() {
+        Some(_) => direction(UPLINK, true)?,
+        None => 0.0,
+    };
+    let link = up + direction(DOWNLINK, false)?;
+    let sender = mean(publishers(), HELD_BACK);
+    let agreed = mean(players(), AGREED);
+    let needed = || {
+        let all = players().filter_map(|metrics| metrics.distribution(NEEDED));
+        all.map(|found| found.max).reduce(f64::max)
+    };
+    let buffer = agreed.or_else(needed);
+    Some(DelayParts {
+        media: tidy(media),
+        sender: sender.map(tidy),
+        link: tidy(link),
+        rest: tidy(media - link - sender.unwrap_or(0.0)),
+        buffer: buffer.map(tidy),
+        viewer: buffer.map(|buffer| tidy(media + buffer)),
+    })
+}

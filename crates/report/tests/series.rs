@@ -142,6 +142,7 @@ fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
                 .map(|entry| entry.values[0].clone())
                 .collect(),
         }],
+        find: None,
         runs: entries,
         ended: true,
     };

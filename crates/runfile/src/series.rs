@@ -37,6 +37,10 @@ pub struct Index {
     pub settle: f64,
     /// What is varied, the slowest first.
     pub varied: Vec<Axis>,
+    /// The key of which the first value was looked for with which a run passes. Then there are only
+    /// the runs that were needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub find: Option<String>,
     /// Every run, in order.
     pub runs: Vec<Entry>,
     /// Whether the series came to its end: all its runs, or as the scenario or the user ended it.
@@ -247,6 +251,7 @@ mod tests {
                 key: "duration".to_owned(),
                 values: vec!["5s".to_owned()],
             }],
+            find: None,
             runs: vec![Entry {
                 values: vec!["5s".to_owned()],
                 file: "01.run".to_owned(),

@@ -15,7 +15,7 @@ use crate::source::{Origin, SourceKind};
 const MAX_KEYS: usize = 16;
 
 /// The keys that make a series of a scenario.
-pub(crate) const KEYS: [&str; 3] = ["vary", "settle", "stop_at"];
+pub(crate) const KEYS: [&str; 4] = ["vary", "find", "settle", "stop_at"];
 
 /// The key under `vary` that has cases, and what a case is called among what is varied.
 const CASES: &str = "cases";

@@ -31,6 +31,7 @@ mod overrides;
 mod population;
 mod read;
 mod schema;
+mod search;
 mod secrets;
 mod section;
 mod server;
@@ -61,6 +62,7 @@ pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_
 pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use schema::schema;
+pub use search::Search;
 pub use secrets::Secrets;
 pub use urls::expand_urls;
 pub use vary::{DEFAULT_SETTLE, Plan, Series};

@@ -75,6 +75,10 @@ pub(crate) struct ScenarioKeys {
     /// run for each combination, the first key changing slowest.
     #[schemars(schema_with = "vary_schema")]
     vary: Raw,
+    /// With `vary`: the key of which the first value is wanted with which a run passes. Its values
+    /// are tried by halves, with each combination of the others. Default: all are run.
+    #[schemars(with = "String")]
+    find: Raw,
     /// With `vary`: the time between two runs. Default 5s.
     #[schemars(with = "TimeSpan")]
     settle: Raw,
@@ -343,7 +347,7 @@ fn check_network(
 /// Refuses what makes a series of a scenario: who reads a series has taken it out.
 fn of_series(root: &Node, problems: &mut Vec<Problem>) {
     let vary = root.entry("vary");
-    for key in ["settle", "stop_at"] {
+    for key in ["find", "settle", "stop_at"] {
         if let (None, Some(entry)) = (vary, root.entry(key)) {
             problems.push(
                 Problem::new(&entry.key_origin, format!("`{key}` is of a series of runs"))

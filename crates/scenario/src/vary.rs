@@ -39,6 +39,8 @@ pub struct Series {
     axes: Vec<Axis>,
     settle: Duration,
     stop_at: StopAt,
+    /// The axis in which the first value is looked for that passes.
+    find: Option<usize>,
     name: String,
     root: Node,
     overrides: Overrides,
@@ -76,7 +78,7 @@ impl Plan {
             return Ok(Plan::Run(Box::new(scenario)));
         }
         let taken = KEYS.map(|key| take(&mut root, key));
-        let [vary, settle, stop_at] = &taken;
+        let [vary, find, settle, stop_at] = &taken;
         let axes = vary
             .as_ref()
             .map(|entry| axes(entry, &mut problems))
@@ -87,6 +89,9 @@ impl Plan {
         let stop_at: Option<StopAt> = stop_at
             .as_ref()
             .and_then(|entry| section::read(&entry.node, "stop_at", &[], &mut problems));
+        let find = find
+            .as_ref()
+            .and_then(|entry| find_axis(entry, &axes, stop_at, &mut problems));
         for axis in &axes {
             problems.extend(set_elsewhere(axis, &root));
         }
@@ -94,6 +99,7 @@ impl Plan {
             axes,
             settle: settle.map_or(DEFAULT_SETTLE, |span| span.0),
             stop_at: stop_at.unwrap_or_default(),
+            find,
             name,
             root,
             overrides: overrides.clone(),
@@ -144,6 +150,30 @@ impl Series {
         self.stop_at
     }
 
+    /// The key of which the first value is looked for with which a run passes; none where all runs
+    /// are wanted.
+    pub fn find(&self) -> Option<&str> {
+        self.find.map(|at| self.axes[at].key.as_str())
+    }
+
+    /// The runs among which one is looked for, in the order of its values: those of each combination
+    /// of the other values. Empty where all runs are wanted.
+    pub fn searches(&self) -> Vec<Vec<usize>> {
+        let Some(at) = self.find else {
+            return Vec::new();
+        };
+        // So many runs lie from one value to the next.
+        let step: usize = self.axes[at + 1..]
+            .iter()
+            .map(|axis| axis.values.len())
+            .product();
+        let values = self.axes[at].values.len();
+        let first = (0..self.runs()).filter(|run| run / step % values == 0);
+        first
+            .map(|run| (0..values).map(|value| run + value * step).collect())
+            .collect()
+    }
+
     /// What a run sets, counted from 0: the first key changes slowest.
     pub fn settings(&self, run: usize) -> Vec<Setting> {
         self.chosen(run)
@@ -174,6 +204,11 @@ impl Series {
         for axis in &self.axes {
             let values: Vec<String> = axis.values.iter().map(|one| axis.line(one)).collect();
             lines.push(format!("varies: {}: {}", axis.key, values.join(", ")));
+        }
+        if let Some(key) = self.find() {
+            lines.push(format!(
+                "finds: the first {key} with which a run passes, by halves: not every run is needed"
+            ));
         }
         if self.stop_at == StopAt::Fail {
             lines.push("stops: after the first run that does not pass".to_owned());
@@ -287,6 +322,29 @@ impl Series {
             axis.origin.contains(origin) || values.any(|value| within(&value.node, origin))
         })
     }
+}
+
+/// The axis that `find` names.
+fn find_axis(
+    entry: &Entry,
+    axes: &[Axis],
+    stop_at: Option<StopAt>,
+    problems: &mut Vec<Problem>,
+) -> Option<usize> {
+    let key: String = section::read(&entry.node, "find", &[], problems)?;
+    if stop_at == Some(StopAt::Fail) {
+        let text = "`find` needs runs that fail, and `stop_at: fail` ends the series after one";
+        problems.push(Problem::new(&entry.key_origin, text).help("take one of them out"));
+    }
+    let found = axes.iter().position(|axis| axis.key == key);
+    if found.is_none() {
+        let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key)).collect();
+        problems.push(
+            Problem::new(&entry.node.origin, "`find` names no key that is varied")
+                .help(format!("varied are: {}", keys.join(", "))),
+        );
+    }
+    found
 }
 
 fn has(root: &Node, key: &str) -> bool {

@@ -77,6 +77,33 @@ fn the_server_can_be_varied_and_keys_that_are_not_there_are_made() {
 }
 
 #[test]
+fn a_search_is_among_the_runs_of_each_combination_of_the_other_values() {
+    let series = series(
+        "vary:\n  clients.viewers.transport: [udp, tcp]\n  clients.viewers.load.clients: [5, 6, 7]\n  \
+         tester.receive: [ring, sockets]\nfind: clients.viewers.load.clients\n",
+        &[],
+    );
+    assert_eq!(series.find(), Some("clients.viewers.load.clients"));
+    let searches = series.searches();
+    let values = values(&series);
+    assert_eq!(searches.len(), 4);
+    for runs in searches {
+        let [transport, _, receive] = &values[runs[0]][..] else {
+            panic!("three keys");
+        };
+        for (run, clients) in runs.iter().zip(["5", "6", "7"]) {
+            assert_eq!(values[*run], [transport, clients, receive]);
+        }
+    }
+    let lines = series.lines();
+    assert!(lines.iter().any(|line| line.starts_with("finds: the first")));
+    for wrong in ["find: duration\n", "find: [a]\n", "find: duration\nstop_at: fail\n"] {
+        let text = format!("{BASE}vary: {{clients.viewers.load.clients: [1, 2]}}\n{wrong}");
+        assert!(plan(&text, &[]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_series_can_be_made_and_changed_from_the_command_line() {
     let key = "clients.viewers.load.clients";
     let made = series("", &[&format!("vary.{key}=[1, 2]")]);

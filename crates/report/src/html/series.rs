@@ -333,6 +333,9 @@ fn findings(series: &Series) -> Vec<Value> {
     for capacity in &series.capacity {
         all.push(json!(["capacity", words::capacity(capacity), none()]));
     }
+    for found in &series.found {
+        all.push(json!(["found", words::found(found), none()]));
+    }
     for scaling in &series.scaling {
         let (model, lines) = words::scaling(scaling);
         all.push(json!(["model", model, lines]));

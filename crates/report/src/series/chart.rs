@@ -180,6 +180,7 @@ mod tests {
             runs,
             most_messages: Vec::new(),
             capacity: Vec::new(),
+            found: Vec::new(),
             scaling: Vec::new(),
             folder: PathBuf::new(),
         }

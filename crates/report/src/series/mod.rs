@@ -8,6 +8,7 @@ pub(crate) mod columns;
 mod contest;
 mod delay;
 mod figures;
+mod found;
 mod most;
 pub(crate) mod names;
 mod scaling;
@@ -27,6 +28,7 @@ use schemars::JsonSchema;
 pub use capacity::Capacity;
 pub use delay::DelayParts;
 pub use figures::Figures;
+pub use found::Found;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
 pub use table::{headlines, table};
@@ -68,6 +70,9 @@ pub struct Series {
     /// How far the server went with everything else alike: one entry for each combination of the
     /// other values. Empty unless the clients of one population are varied.
     pub capacity: Vec<Capacity>,
+    /// The first value of a key with which a run passed, with everything else alike: one entry for
+    /// each combination of the other values. Empty unless the scenario asked for it with `find`.
+    pub found: Vec<Found>,
     /// The model of the server, fitted to its output: one for each combination of the other values.
     /// Empty unless the clients of one population are varied.
     pub scaling: Vec<Scaling>,
@@ -189,7 +194,7 @@ impl Series {
             row
         });
         let started_at = Duration::try_from_secs_f64(index.started_at).unwrap_or_default();
-        let series = Series {
+        let mut series = Series {
             series_version: SERIES_VERSION,
             streamgauge: Some(index.streamgauge.clone()),
             name: index.name.clone(),
@@ -199,9 +204,13 @@ impl Series {
             runs: runs.collect(),
             most_messages: Vec::new(),
             capacity: Vec::new(),
+            found: Vec::new(),
             scaling: Vec::new(),
             folder: folder.to_owned(),
         };
+        if let Some(key) = &index.find {
+            series.found = found::of(&series, key);
+        }
         series.finished()
     }
 
@@ -243,6 +252,7 @@ impl Series {
                 runs: Vec::new(),
                 most_messages: Vec::new(),
                 capacity: Vec::new(),
+                found: Vec::new(),
                 scaling: Vec::new(),
                 folder: folder.to_owned(),
             });

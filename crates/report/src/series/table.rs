@@ -115,6 +115,9 @@ pub fn table(series: &Series, layout: Layout) -> String {
     for capacity in &series.capacity {
         row(&mut text, "capacity", &words::capacity(capacity), layout);
     }
+    for found in &series.found {
+        row(&mut text, "found", &words::found(found), layout);
+    }
     for scaling in &series.scaling {
         scaling_text(&mut text, scaling, layout);
     }

@@ -1,6 +1,6 @@
 //! What follows from a series, in sentences: for the terminal and for the page.
 
-use super::{Capacity, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
+use super::{Capacity, Found, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
 use crate::human::{count, digits, figure};
 use crate::terminal::one_line;
 use measure::Unit;
@@ -65,14 +65,7 @@ pub(crate) fn capacity(capacity: &Capacity) -> String {
     });
     let next = match (capacity.first_not_passed, capacity.outcome) {
         (Some(clients), Some(outcome)) => {
-            let how = match outcome {
-                RowOutcome::Fail => "failed",
-                RowOutcome::Stopped => "was stopped",
-                RowOutcome::NotBegun => "did not begin",
-                RowOutcome::Planned => "was not run",
-                RowOutcome::Pass | RowOutcome::Invalid => "was invalid",
-            };
-            format!("the run with {} {how}", count(clients as f64))
+            format!("the run with {} {}", count(clients as f64), how(outcome))
         }
         _ => "no run had more, so it may be far higher".to_owned(),
     };
@@ -82,6 +75,35 @@ pub(crate) fn capacity(capacity: &Capacity) -> String {
             count(clients as f64)
         ),
         None => format!("{others}no number of clients passed; {next}"),
+    }
+}
+
+/// How a run came out that did not pass.
+fn how(outcome: RowOutcome) -> &'static str {
+    match outcome {
+        RowOutcome::Fail => "failed",
+        RowOutcome::Stopped => "was stopped",
+        RowOutcome::NotBegun => "did not begin",
+        RowOutcome::Planned => "was not run",
+        RowOutcome::Pass | RowOutcome::Invalid => "was invalid",
+    }
+}
+
+/// The first value with which a run passed.
+pub(crate) fn found(found: &Found) -> String {
+    let others = with(&found.with);
+    let before = match (&found.not_passed, found.outcome) {
+        (Some(value), Some(outcome)) => {
+            format!("the run with {} {}", one_line(value), how(outcome))
+        }
+        _ => "no value before it was left to try".to_owned(),
+    };
+    match &found.passed {
+        Some(value) => {
+            let value = one_line(value);
+            format!("{others}{} passes from {value} on; {before}", found.key)
+        }
+        None => format!("{others}no value of {} passed; {before}", found.key),
     }
 }
 

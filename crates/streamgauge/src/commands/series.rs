@@ -10,7 +10,7 @@ use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
 use report::human::span;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
-use scenario::{Scenario, Secrets, Series, StopAt};
+use scenario::{Scenario, Search, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
@@ -74,12 +74,25 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         index: index(play.series, &first.name),
         place,
         secrets: secrets_of(play.series)?,
+        begun: 0,
+        unneeded: vec![false; play.series.runs()],
+        found_all: true,
     };
     for line in play.series.lines() {
         console.say(&line);
     }
     course.go()?;
-    let exit = exit_of(&course.index, course.control.is_stopped());
+    let exit = match play.series.find() {
+        None => exit_of(&course.index, course.control.is_stopped()),
+        // Runs that fail are part of the search.
+        Some(_) => {
+            let exit = exit_of(&course.searched(), course.control.is_stopped());
+            match exit {
+                Exit::Pass if !course.found_all => Exit::Failed,
+                other => other,
+            }
+        }
+    };
     let mut series = open(&course.place.path)?;
     if !course.place.is_kept() {
         series.folder = PathBuf::new();
@@ -107,33 +120,89 @@ struct Course<'a> {
     place: Place,
     /// Those of every run: the command line that a run file keeps may name them all.
     secrets: Vec<Secrets>,
+    /// How many runs have begun.
+    begun: usize,
+    /// The runs that a search can do without.
+    unneeded: Vec<bool>,
+    /// Whether every search has found what it looked for.
+    found_all: bool,
 }
 
 impl Course<'_> {
     fn go(&mut self) -> Result<(), Failure> {
-        let runs = self.play.series.runs();
         self.write()?;
-        for run in 0..runs {
-            if run > 0 {
-                self.settle(run, runs);
+        let searches = self.play.series.searches();
+        if searches.is_empty() {
+            for run in 0..self.play.series.runs() {
+                if !self.turn(run)? {
+                    break;
+                }
             }
-            if self.control.is_stopped() {
-                break;
-            }
-            self.say(run, runs);
-            self.index.runs[run].outcome = EntryOutcome::Running;
-            self.write()?;
-            let (outcome, reason) = self.one(run)?;
-            self.console.say(&said(outcome, reason.as_deref()));
-            self.index.runs[run].outcome = outcome;
-            self.index.runs[run].reason = reason;
-            self.write()?;
-            if self.play.series.stop_at() == StopAt::Fail && outcome != EntryOutcome::Pass {
+        }
+        for runs in searches {
+            if !self.search(&runs)? {
                 break;
             }
         }
         self.index.ended = true;
         self.write()
+    }
+
+    /// Looks for the first of these runs that passes. Says whether the series goes on.
+    fn search(&mut self, runs: &[usize]) -> Result<bool, Failure> {
+        let mut search = Search::new(runs.len());
+        while let Some(at) = search.next() {
+            if !self.turn(runs[at])? {
+                return Ok(false);
+            }
+            search.came(at, self.index.runs[runs[at]].outcome == EntryOutcome::Pass);
+        }
+        for (at, &run) in runs.iter().enumerate() {
+            self.unneeded[run] = !search.was_tried(at);
+        }
+        self.found_all &= search.found().is_some();
+        self.write()?;
+        Ok(true)
+    }
+
+    /// Gives a run its turn. Says whether the series goes on.
+    fn turn(&mut self, run: usize) -> Result<bool, Failure> {
+        if self.begun > 0 {
+            self.settle();
+        }
+        if self.control.is_stopped() {
+            return Ok(false);
+        }
+        self.begun += 1;
+        self.say(run);
+        self.index.runs[run].outcome = EntryOutcome::Running;
+        self.write()?;
+        let (outcome, reason) = self.one(run)?;
+        self.console.say(&said(outcome, reason.as_deref()));
+        self.index.runs[run].outcome = outcome;
+        self.index.runs[run].reason = reason;
+        self.write()?;
+        let ends = self.play.series.stop_at() == StopAt::Fail && outcome != EntryOutcome::Pass;
+        Ok(!ends)
+    }
+
+    /// The run that begins next, or has begun, of how many.
+    fn number(&self, begun: usize) -> String {
+        match self.play.series.find() {
+            None => format!("run {begun} of {}", self.play.series.runs()),
+            Some(_) => format!("run {begun}"),
+        }
+    }
+
+    /// The index, where a run that failed is no failure of the series.
+    fn searched(&self) -> Index {
+        let mut index = self.index.clone();
+        for run in &mut index.runs {
+            if run.outcome == EntryOutcome::Fail {
+                run.outcome = EntryOutcome::Pass;
+            }
+        }
+        index
     }
 
     /// Plays one run to its end.
@@ -183,7 +252,7 @@ impl Course<'_> {
 
     /// Leaves the machine in peace for a while, so that a run does not measure what the last one
     /// left behind.
-    fn settle(&self, run: usize, runs: usize) {
+    fn settle(&self) {
         let status = Status::new(self.console);
         let deadline = Instant::now() + self.play.series.settle();
         loop {
@@ -192,13 +261,14 @@ impl Course<'_> {
                 break;
             }
             let left_text = span(left.as_secs_f64().ceil());
-            status.update(&format!("run {} of {runs} begins in {left_text}", run + 1));
+            let number = self.number(self.begun + 1);
+            status.update(&format!("{number} begins in {left_text}"));
             thread::park_timeout(left.min(LOOK_EVERY));
         }
         status.finish();
     }
 
-    fn say(&self, run: usize, runs: usize) {
+    fn say(&self, run: usize) {
         let settings: Vec<String> = self
             .play
             .series
@@ -206,12 +276,15 @@ impl Course<'_> {
             .into_iter()
             .map(|setting| format!("{}: {}", setting.key, setting.value))
             .collect();
-        let text = format!("run {} of {runs}: {}", run + 1, settings.join(", "));
+        let text = format!("{}: {}", self.number(self.begun), settings.join(", "));
         self.console.say(&text);
     }
 
     fn write(&self) -> Result<(), Failure> {
-        self.index.write(&self.place.path).map_err(Failure::bad)
+        let mut index = self.index.clone();
+        let mut unneeded = self.unneeded.iter();
+        index.runs.retain(|_| unneeded.next() != Some(&true));
+        index.write(&self.place.path).map_err(Failure::bad)
     }
 }
 
@@ -237,6 +310,7 @@ fn index(series: &Series, name: &str) -> Index {
                 values,
             })
             .collect(),
+        find: series.find().map(str::to_owned),
         runs: (0..series.runs())
             .map(|run| Entry {
                 values: values(run),
@@ -350,6 +424,7 @@ mod tests {
             started_at: 0.0,
             settle: 0.0,
             varied: Vec::new(),
+            find: None,
             runs: outcomes
                 .iter()
                 .map(|&outcome| Entry {

@@ -75,7 +75,7 @@ const ROOMS: [Example; 1] = [Example {
 }];
 
 /// Those with an emulated link, which the run makes itself.
-const LINKS: [Example; 5] = [
+const LINKS: [Example; 6] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -113,6 +113,16 @@ const LINKS: [Example; 5] = [
             "duration=5s",
             "vary.link.rtt=[17ms]",
             "vary.clients.publisher.publish.bitrate=[1Mbps]",
+            LATE_LINK,
+        ],
+    },
+    Example {
+        file: "srt-latency.yaml",
+        set: &[
+            "duration=3s",
+            "vary.link.rtt=[20ms]",
+            "vary.link.loss=[0.5%]",
+            "vary.clients.viewer.latency=[20ms, 960ms]",
             LATE_LINK,
         ],
     },

@@ -290,3 +290,30 @@ fn srt_live_transmit_is_launched_by_its_name() {
     assert_eq!(report.failures("no_media"), 1);
     assert_eq!(report.metric("connect_delay")["count"], 1);
 }
+
+#[test]
+fn the_first_latency_that_will_do_is_found_in_few_runs() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let scenario = format!(
+        "name: found\nduration: 2s\nserver:\n  \
+         command: [streamgauge, serve, srt, --port, \"{port}\", --latency, 20ms]\n  \
+         ready: {{ udp: {port} }}\nclients:\n  viewers:\n    \
+         urls: [\"srt://127.0.0.1:{port}?streamid=one\"]\n    \
+         load: {{ clients: 1, start: at_once }}\nvary:\n  \
+         clients.viewers.latency: [50ms, 100ms, 150ms, 200ms, 250ms, 300ms, 350ms]\n\
+         find: clients.viewers.latency\nsettle: 0s\n\
+         thresholds: [\"viewers.agreed_latency.p50 > 180ms\"]\n"
+    );
+    write(folder.path(), "run.yaml", &scenario);
+    let ran = run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let shown = ran.stdout + &ran.stderr;
+    assert!(shown.contains("passes from 200ms on"), "{shown}");
+    let text = fs::read(folder.path().join("out.json")).expect("it was written");
+    let series: Value = serde_json::from_slice(&text).expect("it is JSON");
+    let found = &series["found"][0];
+    assert_eq!((&found["passed"], &found["not_passed"]), (&"200ms".into(), &"150ms".into()));
+    // 350, 200, 100 and 150 ms.
+    assert_eq!(series["runs"].as_array().map(Vec::len), Some(4));
+}

@@ -80,6 +80,7 @@ mod tests {
             started_at: 0.0,
             settle: 0.0,
             varied: Vec::new(),
+            find: None,
             runs: Vec::new(),
             ended: true,
         };

@@ -55,6 +55,16 @@ pub(super) struct Link {
     counted: (u64, u64),
 }
 
+/// Leaves our addresses in the first section alone: the others share its transport (RFC 9143, 7.2),
+/// and Janus complains of each address that it is told again.
+fn tell_addresses_once(description: &mut SessionDescription) {
+    let taken = description.media.iter_mut().filter(|media| !media.rejected);
+    for media in taken.skip(1) {
+        media.candidates.clear();
+        media.end_of_candidates = false;
+    }
+}
+
 /// What is offered to receive of a kind.
 fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
     OfferedMedia {
@@ -206,7 +216,8 @@ impl Client {
             media: medias,
             feedback: self.config.feedback(),
         };
-        let offer = SessionDescription::offer(&config, &peer.local_transport());
+        let mut offer = SessionDescription::offer(&config, &peer.local_transport());
+        tell_addresses_once(&mut offer);
         let text = offer.to_string();
         link.offered = Some(Box::new(offer));
         let number = link.number;
@@ -249,7 +260,8 @@ impl Client {
             feedback: self.config.feedback(),
             ..AnswerConfig::receive_all(session_id)
         };
-        let answer = description.answer(&config, &peer.local_transport());
+        let mut answer = description.answer(&config, &peer.local_transport());
+        tell_addresses_once(&mut answer);
         let text = answer.to_string();
         let number = link.number;
         let agreed = sdp::agreed(&answer, &description, true);

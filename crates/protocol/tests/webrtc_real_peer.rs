@@ -1,0 +1,540 @@
+//! A peer connection with Chromium, over real sockets of the loopback interface: what it sends is
+//! opened, asked for again where it was lost, and counted as its own statistics say; what it is
+//! sent, it hears. With STREAMGAUGE_TEST_WITHOUT_TOOLS this is left out where it is not installed.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use measure::Time;
+use protocol::media::rtcp::{self, Packet, ReportBlock};
+use protocol::webrtc::certificate::Certificate;
+use protocol::webrtc::feedback::{Arrivals, Missing, original, write_nack, write_pli};
+use protocol::webrtc::peer::{Peer, PeerConfig, PeerEvent, PeerState, Received};
+use protocol::webrtc::sdp::{
+    Agreed, AnswerConfig, Direction, Feedback, LocalSource, MediaKind, OfferConfig, OfferedMedia,
+    SessionDescription, agreed, extension, known,
+};
+
+const OWN: u32 = 7;
+
+/// How long anything may take: the machine may be busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn program() -> Option<&'static str> {
+    let names = ["chromium", "chromium-headless-shell", "chromium-browser"];
+    let starts = |name: &&str| {
+        let tried = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        tried.is_ok()
+    };
+    let found = names.into_iter().find(starts);
+    assert!(
+        found.is_some() || std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
+        "no Chromium is installed; set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+    );
+    found
+}
+
+/// The browser with one page. It ends with the test, and its folder too.
+struct Browser {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Browser {
+    fn open(program: &str, url: &str) -> Browser {
+        let port = url.rsplit(':').next().unwrap_or_default().trim_matches('/');
+        let name = format!("streamgauge-webrtc-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let child = Command::new(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu"])
+            .args(["--allow-loopback-in-peer-connection", "--mute-audio"])
+            .args(["--autoplay-policy=no-user-gesture-required"])
+            .arg("--remote-debugging-port=0")
+            .arg(format!("--user-data-dir={}", folder.display()))
+            .arg(url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Browser {
+            child: child.expect("it has started before"),
+            folder,
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Its other processes end a moment later, and may still write there.
+        let end = Instant::now() + Duration::from_secs(5);
+        while std::fs::remove_dir_all(&self.folder).is_err()
+            && self.folder.exists()
+            && Instant::now() < end
+        {}
+    }
+}
+
+/// Serves the page, and takes what it says: by POST to a path.
+struct Site {
+    listener: TcpListener,
+    page: String,
+}
+
+impl Site {
+    fn new(page: String) -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("it can be");
+        Site { listener, page }
+    }
+
+    fn url(&self) -> String {
+        let address = self.listener.local_addr().expect("it is bound");
+        format!("http://{address}/")
+    }
+
+    /// A request, if one is there: its path and body. `answer` makes what is sent back.
+    fn request(&self, answer: impl FnOnce(&str, &str) -> String) -> Option<(String, String)> {
+        let (stream, _) = self.listener.accept().ok()?;
+        let (path, body) = read_request(&stream).ok()?;
+        let content = match &path[..] {
+            "/" => self.page.clone(),
+            path => answer(path, &body),
+        };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            content.len()
+        );
+        (&stream).write_all((head + &content).as_bytes()).ok()?;
+        Some((path, body))
+    }
+}
+
+fn read_request(stream: &TcpStream) -> std::io::Result<(String, String)> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    reader.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or("/").to_owned();
+    loop {
+        line.clear();
+        reader.read_line(&mut line)?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.parse().unwrap_or(0);
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((path, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// A peer with its socket.
+struct Driven {
+    peer: Peer,
+    socket: UdpSocket,
+    start: Instant,
+    connected: bool,
+}
+
+impl Driven {
+    fn new(offers: bool) -> Driven {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let timeout = Some(Duration::from_millis(2));
+        socket.set_read_timeout(timeout).expect("it is not zero");
+        let config = PeerConfig::new(Arc::new(Certificate::generate(5)), 6);
+        let now = Time::from_start(Duration::from_secs(1));
+        let mut peer = match offers {
+            true => Peer::offerer(now, &config),
+            false => Peer::answerer(now, &config),
+        };
+        let address = socket.local_addr().expect("it is bound");
+        assert!(peer.add_local_candidate(now, address));
+        Driven {
+            peer,
+            socket,
+            start: Instant::now(),
+            connected: false,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_start(self.start.elapsed() + Duration::from_secs(1))
+    }
+
+    /// Sends what is to be sent, and takes in a datagram that comes soon: media is handed out, and
+    /// RTCP.
+    fn turn(&mut self, buffer: &mut [u8; 2048]) -> Option<(usize, SocketAddr)> {
+        let now = self.now();
+        if self.peer.deadline().is_some_and(|due| due <= now) {
+            self.peer.handle_timeout(now);
+        }
+        let mut bytes = Vec::new();
+        while let Some(to) = self.peer.poll_transmit(&mut bytes) {
+            let _ = self.socket.send_to(&bytes, to);
+            bytes.clear();
+        }
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                PeerEvent::DtlsConnected => self.connected = true,
+                PeerEvent::IceConnected { .. } => {}
+                PeerEvent::Closed | PeerEvent::Failed(_) => panic!("{event:?}"),
+            }
+        }
+        self.socket.recv_from(buffer).ok()
+    }
+}
+
+const SENDING: &str = "<script>(async () => {
+  const offer = await (await fetch('/offer', {method: 'POST'})).text();
+  const canvas = document.createElement('canvas');
+  const context = canvas.getContext('2d');
+  setInterval(() => {
+    context.fillStyle = `rgb(${Math.random() * 255},${Math.random() * 255},0)`;
+    context.fillRect(Math.random() * 200, Math.random() * 100, 90, 60);
+  }, 30);
+  const stream = canvas.captureStream(30);
+  const peer = new RTCPeerConnection();
+  peer.addTrack(stream.getVideoTracks()[0], stream);
+  await peer.setRemoteDescription({type: 'offer', sdp: offer});
+  await peer.setLocalDescription(await peer.createAnswer());
+  while (peer.iceGatheringState != 'complete') await new Promise(done => setTimeout(done, 10));
+  await fetch('/answer', {method: 'POST', body: peer.localDescription.sdp});
+  for (;;) {
+    await new Promise(done => setTimeout(done, 200));
+    let all = [];
+    (await peer.getStats()).forEach(one => all.push(one));
+    const out = all.find(one => one.type == 'outbound-rtp');
+    if (!out) continue;
+    const values = [out.nackCount, out.pliCount, out.retransmittedPacketsSent, out.keyFramesEncoded];
+    await fetch('/stats', {method: 'POST', body: values.join(' ')});
+  }
+})()</script>";
+
+/// What the page says of what it sends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stats {
+    nacks: u64,
+    plis: u64,
+    sent_again: u64,
+    key_frames: u64,
+}
+
+impl Stats {
+    fn parse(text: &str) -> Stats {
+        let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Stats {
+            nacks: next(),
+            plis: next(),
+            sent_again: next(),
+            key_frames: next(),
+        }
+    }
+}
+
+#[test]
+fn what_chromium_sends_is_opened_and_asked_for_where_it_is_lost() {
+    let Some(program) = program() else {
+        return;
+    };
+    let mut driven = Driven::new(true);
+    let vp8 = known::vp8();
+    let rtx = known::rtx(&vp8);
+    let config = OfferConfig {
+        session_id: 1,
+        media: vec![OfferedMedia {
+            kind: MediaKind::Video,
+            direction: Direction::RecvOnly,
+            codecs: vec![vp8, rtx],
+            extensions: vec![
+                extension::MID.to_owned(),
+                extension::TRANSPORT_CC.to_owned(),
+            ],
+            source: None,
+        }],
+        feedback: Feedback::default(),
+    };
+    let offer = SessionDescription::offer(&config, &driven.peer.local_transport());
+    let site = Site::new(SENDING.to_owned());
+    let _browser = Browser::open(program, &site.url());
+
+    let end = Instant::now() + PATIENCE;
+    let (mut buffer, mut out) = ([0; 2048], Vec::new());
+    let mut opener = None;
+    let mut missing = Missing::new(Duration::ZERO);
+    missing.set_round_trip(Duration::from_millis(20));
+    let mut arrivals = Arrivals::default();
+    let mut media: Option<Agreed> = None;
+    let (mut came, mut again, mut dropped) = (0u64, BTreeSet::new(), BTreeSet::new());
+    let (mut reports, mut reported, mut pli_sent) = (0, Instant::now(), false);
+    let mut stats = Stats::default();
+    loop {
+        assert!(
+            Instant::now() < end,
+            "{came} packets, {} lost, {} sent again, {stats:?}, {:?}",
+            dropped.len(),
+            again.len(),
+            driven.peer.counts()
+        );
+        let request = site.request(|path, _| match path {
+            "/offer" => offer.to_string(),
+            _ => String::new(),
+        });
+        match request {
+            Some((path, body)) if path == "/answer" => {
+                let answer = SessionDescription::parse(&body).expect("Chromium writes SDP");
+                let transport = answer.transport().expect("it is whole");
+                let now = driven.now();
+                driven
+                    .peer
+                    .set_remote(now, &transport)
+                    .expect("it is usable");
+                media = agreed(&offer, &answer, false).pop();
+            }
+            Some((path, body)) if path == "/stats" => stats = Stats::parse(&body),
+            _ => {}
+        }
+        let received = driven.turn(&mut buffer);
+        let now = driven.now();
+        if driven.connected {
+            opener = opener.or_else(|| driven.peer.take_rtp_opener());
+        }
+        if let (Some((length, from)), Some(media)) = (received, &media) {
+            let datagram = &buffer[..length];
+            match driven.peer.handle_datagram(now, from, datagram) {
+                Received::Rtp => {
+                    let opener = opener.as_mut().expect("media follows DTLS");
+                    let plain = opener.open(datagram, &mut out).expect("it is authentic");
+                    let sequence = u16::from_be_bytes([plain[2], plain[3]]);
+                    let codec = media
+                        .codecs
+                        .iter()
+                        .find(|c| c.payload_type == plain[1] & 0x7f);
+                    let codec = codec.expect("it was agreed on");
+                    came += 1;
+                    let header = header_length(plain);
+                    // As if the network had lost it: Chromium forgets what has arrived.
+                    let lose = codec.is("VP8") && came % 10 == 3 && dropped.len() < 20;
+                    if let Some(number) = transport_number(plain).filter(|_| !lose) {
+                        arrivals.packet(number, now);
+                    }
+                    if lose {
+                        dropped.insert(sequence);
+                    } else if codec.is("VP8") {
+                        missing.packet(sequence, now);
+                    } else if let Some((sequence, payload)) = original(unpadded(plain, header)) {
+                        assert!(!payload.is_empty());
+                        if missing.packet(sequence, now) {
+                            again.insert(sequence);
+                        }
+                    }
+                }
+                Received::Rtcp(compound) => {
+                    for packet in rtcp::packets(compound) {
+                        let packet = packet.expect("Chromium writes RTCP");
+                        reports += u32::from(matches!(packet, Packet::SenderReport { .. }));
+                    }
+                }
+                Received::Handled | Received::Dropped(_) => {}
+            }
+        }
+        let source = media
+            .as_ref()
+            .and_then(|media| media.remote_sources.first());
+        if let Some(source) = source.filter(|_| reported.elapsed() > Duration::from_millis(50)) {
+            reported = Instant::now();
+            let mut compound = Vec::new();
+            let block = ReportBlock {
+                ssrc: source.ssrc,
+                ..ReportBlock::default()
+            };
+            rtcp::write_receiver_report(&mut compound, OWN, &[block]);
+            let mut asked = Vec::new();
+            missing.take_due(now, &mut asked);
+            write_nack(&mut compound, OWN, source.ssrc, &asked);
+            while arrivals.write(OWN, source.ssrc, &mut compound) {}
+            if came > 50 && !pli_sent {
+                write_pli(&mut compound, OWN, source.ssrc);
+                pli_sent = true;
+            }
+            driven.peer.send_rtcp(&compound);
+        }
+        let found = dropped
+            .iter()
+            .filter(|sequence| again.contains(sequence))
+            .count();
+        // It counts the messages that ask, we the packets that it sent again.
+        if dropped.len() == 20
+            && found >= 18
+            && reports > 0
+            && stats.plis > 0
+            && stats.nacks > 0
+            && stats.sent_again >= 18
+            && stats.key_frames >= 2
+        {
+            break;
+        }
+    }
+    let counts = opener.expect("media came").counts();
+    assert_eq!((counts.unauthentic, counts.malformed), (0, 0), "{counts:?}");
+    assert_eq!(driven.peer.counts().rtcp.unauthentic, 0);
+    assert_eq!(driven.peer.state(), PeerState::Connected);
+}
+
+fn header_length(packet: &[u8]) -> usize {
+    let fixed = 12 + 4 * usize::from(packet[0] & 0x0f);
+    match packet[0] & 0x10 {
+        0 => fixed,
+        _ => {
+            4 * usize::from(u16::from_be_bytes([packet[fixed + 2], packet[fixed + 3]])) + fixed + 4
+        }
+    }
+}
+
+/// The payload without the padding, which probes for bandwidth consist of.
+fn unpadded(packet: &[u8], header: usize) -> &[u8] {
+    let padding = match packet[0] & 0x20 {
+        0 => 0,
+        _ => usize::from(packet[packet.len() - 1]),
+    };
+    &packet[header..packet.len() - padding]
+}
+
+/// The number of the transport in the header's extension, which is the second that was offered.
+fn transport_number(packet: &[u8]) -> Option<u16> {
+    let header = header_length(packet);
+    let fixed = 12 + 4 * usize::from(packet[0] & 0x0f);
+    let mut elements = packet.get(fixed + 4..header)?;
+    while let [head, rest @ ..] = elements {
+        let length = usize::from(head & 0x0f) + 1;
+        match head >> 4 {
+            0 => elements = rest,
+            2 => return Some(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])),
+            _ => elements = rest.get(length..)?,
+        }
+    }
+    None
+}
+
+const HEARING: &str = "<script>(async () => {
+  const peer = new RTCPeerConnection();
+  peer.addTransceiver('audio', {direction: 'recvonly'});
+  await peer.setLocalDescription(await peer.createOffer());
+  while (peer.iceGatheringState != 'complete') await new Promise(done => setTimeout(done, 10));
+  const answer = await (await fetch('/offer', {method: 'POST', body: peer.localDescription.sdp})).text();
+  await peer.setRemoteDescription({type: 'answer', sdp: answer});
+  for (;;) {
+    await new Promise(done => setTimeout(done, 200));
+    let all = [];
+    (await peer.getStats()).forEach(one => all.push(one));
+    const heard = all.find(one => one.type == 'inbound-rtp');
+    if (!heard) continue;
+    await fetch('/stats', {method: 'POST', body: `${heard.packetsReceived} ${heard.packetsLost}`});
+  }
+})()</script>";
+
+#[test]
+fn chromium_hears_what_it_is_sent() {
+    let Some(program) = program() else {
+        return;
+    };
+    let mut driven = Driven::new(false);
+    let site = Site::new(HEARING.to_owned());
+    let _browser = Browser::open(program, &site.url());
+    let end = Instant::now() + PATIENCE;
+    let mut buffer = [0; 2048];
+    let mut sealer = None;
+    let (mut sent, mut left_out, mut payload_type) = (0u16, 0i64, None);
+    let mut next = Instant::now();
+    let mut heard = (0i64, 0i64);
+    // A tenth is left out on purpose, and the last one is heard.
+    while !(sent == 201 && heard.0 + heard.1 == 201) {
+        assert!(
+            Instant::now() < end,
+            "{sent} sent, {left_out} left out, {heard:?} heard and lost, {:?}",
+            driven.peer.counts()
+        );
+        let driving = &mut driven;
+        let request = site.request(|path, body| {
+            if path != "/offer" {
+                return String::new();
+            }
+            let offer = SessionDescription::parse(body).expect("Chromium writes SDP");
+            let now = driving.now();
+            let transport = offer.transport().expect("it is whole");
+            driving
+                .peer
+                .set_remote(now, &transport)
+                .expect("it is usable");
+            let source = LocalSource {
+                ssrc: OWN,
+                rtx_ssrc: None,
+                cname: "test".to_owned(),
+                stream: "stream".to_owned(),
+                track: "track".to_owned(),
+                layers: Vec::new(),
+            };
+            let config = AnswerConfig {
+                receive: false,
+                sources: vec![(MediaKind::Audio, source)],
+                codecs: vec!["opus".to_owned()],
+                ..AnswerConfig::receive_all(1)
+            };
+            let answer = offer.answer(&config, &driving.peer.local_transport());
+            let agreed = agreed(&answer, &offer, true);
+            assert_eq!(agreed[0].direction, Direction::SendOnly);
+            payload_type = Some(agreed[0].codecs[0].payload_type);
+            answer.to_string()
+        });
+        if let Some((path, body)) = request
+            && path == "/stats"
+        {
+            let mut numbers = body.split(' ').map(|number| number.parse().unwrap_or(0));
+            heard = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        }
+        if let Some((length, from)) = driven.turn(&mut buffer) {
+            let now = driven.now();
+            let _ = driven.peer.handle_datagram(now, from, &buffer[..length]);
+        }
+        if driven.connected {
+            sealer = sealer.or_else(|| driven.peer.take_rtp_sealer());
+        }
+        if let (Some(sealer), Some(payload_type)) = (&mut sealer, payload_type)
+            && sent < 201
+            && next.elapsed() >= Duration::from_millis(20)
+        {
+            next = Instant::now();
+            // Opus's silence of 20 ms (RFC 6716, 3.1), over a rollover of the numbers.
+            let sequence = 65_400u16.wrapping_add(sent);
+            let mut packet = vec![0x80, payload_type];
+            packet.extend_from_slice(&sequence.to_be_bytes());
+            packet.extend_from_slice(&(u32::from(sent) * 960).to_be_bytes());
+            packet.extend_from_slice(&OWN.to_be_bytes());
+            packet.extend_from_slice(&[0xf8, 0xff, 0xfe]);
+            sealer.seal(&mut packet).expect("it is RTP");
+            // Not the first, nor the last.
+            if sent % 10 == 5 {
+                left_out += 1;
+            } else if let Some(to) = driven.peer.remote_address() {
+                driven.socket.send_to(&packet, to).expect("it can be sent");
+            }
+            sent += 1;
+        }
+    }
+    assert_eq!(heard.1, left_out);
+}

@@ -3,9 +3,11 @@
 //!
 //! The agent is of the crate `is`. It is driven by the run's clock; what it keeps is bounded here.
 
+mod addressed;
 mod agent;
 mod credentials;
 mod integrity;
 
+pub use addressed::addressed_to;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
 pub use credentials::Credentials;

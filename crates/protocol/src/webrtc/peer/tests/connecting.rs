@@ -32,6 +32,42 @@ fn peers_connect_within_some_round_trips() {
 }
 
 #[test]
+fn peers_connect_over_ipv6() {
+    let [one, other] = ["[fd00::1]:5000", "[fd00::2]:6000"].map(|at| at.parse().unwrap());
+    for seed in 0..10 {
+        let configs = [0, 1].map(|side| config(side, seed));
+        let mut pair = Pair::at([one, other], configs, FINE, seed);
+        // An address of the other family, by which nobody is reached.
+        let now = pair.now;
+        assert!(pair.peers[0].add_local_candidate(now, address(0)));
+        pair.negotiate(seed % 2 == 0);
+        assert!(
+            pair.connect(Duration::from_secs(5)).is_some(),
+            "{:?}",
+            pair.events
+        );
+        assert_eq!(pair.peers[0].remote_address(), Some(other));
+        pair.exchange_media();
+    }
+}
+
+#[test]
+fn addresses_that_nobody_can_send_to_are_none_of_a_peer() {
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    let now = pair.now;
+    for wrong in [
+        "0.0.0.0:5000",
+        "[::]:5000",
+        "239.1.1.1:5000",
+        "[ff02::1]:5000",
+    ] {
+        let wrong = wrong.parse().expect("it is an address");
+        assert!(!pair.peers[0].add_local_candidate(now, wrong), "{wrong}");
+    }
+    assert_eq!(pair.peers[0].local_transport().candidates.len(), 1);
+}
+
+#[test]
 fn either_side_can_be_the_client_of_dtls() {
     for answer_setup in [Setup::Active, Setup::Passive] {
         let mut configs = [0, 1].map(|side| config(side, 2));

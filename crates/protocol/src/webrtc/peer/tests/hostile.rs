@@ -7,6 +7,7 @@ use measure::Time;
 use proptest::prelude::*;
 
 use super::network::{FINE, Pair, REPORT, address, config};
+use crate::webrtc::ice::addressed_to;
 use crate::webrtc::peer::{Dropped, Peer, PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::{Candidate, Setup};
 
@@ -35,6 +36,29 @@ fn forged_check(username: &str) -> Vec<u8> {
     message.extend_from_slice(&[3; 12]);
     message.extend_from_slice(&body);
     message
+}
+
+#[test]
+fn checks_say_whom_they_are_for() {
+    assert_eq!(addressed_to(&forged_check("here:there")), Some("here"));
+    assert_eq!(addressed_to(&forged_check("nowhere")), None);
+    for bytes in [
+        &[][..],
+        &[0],
+        &[0; 20],
+        &[22, 1, 2],
+        &forged_check("a:b")[..30],
+    ] {
+        assert_eq!(addressed_to(bytes), None);
+    }
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    let ufrag = pair.peers[1].local_transport().ufrag;
+    let transport = pair.peers[1].local_transport();
+    let now = pair.now;
+    assert_eq!(pair.peers[0].set_remote(now, &transport), Ok(()));
+    let mut check = Vec::new();
+    pair.peers[0].poll_transmit(&mut check).expect("it checks");
+    assert_eq!(addressed_to(&check), Some(&ufrag[..]));
 }
 
 fn connected(seed: u64) -> Pair {

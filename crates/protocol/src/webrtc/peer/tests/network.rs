@@ -63,18 +63,27 @@ pub(super) fn config(side: usize, seed: u64) -> PeerConfig {
 
 impl Pair {
     pub(super) fn new(configs: [PeerConfig; 2], wrongs: Wrongs, seed: u64) -> Pair {
+        Pair::at([address(0), address(1)], configs, wrongs, seed)
+    }
+
+    pub(super) fn at(
+        addresses: [SocketAddr; 2],
+        configs: [PeerConfig; 2],
+        wrongs: Wrongs,
+        seed: u64,
+    ) -> Pair {
         let now = Time::from_nanos(1_000_000_000);
         let mut peers = [
             Peer::offerer(now, &configs[0]),
             Peer::answerer(now, &configs[1]),
         ];
         for (side, peer) in peers.iter_mut().enumerate() {
-            assert!(peer.add_local_candidate(now, address(side)));
+            assert!(peer.add_local_candidate(now, addresses[side]));
         }
         Pair {
             now,
             peers,
-            addresses: [address(0), address(1)],
+            addresses,
             wrongs,
             events: [Vec::new(), Vec::new()],
             rtcp: [Vec::new(), Vec::new()],

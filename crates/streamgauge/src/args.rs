@@ -54,6 +54,9 @@ pub(crate) struct Global {
     /// Every metric and event in the summary
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+    /// A plain line now and then in place of the live view, as where there is no terminal
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) no_live: bool,
     /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the
     /// environment turns them off; otherwise CLICOLOR_FORCE turns them on everywhere
     #[arg(

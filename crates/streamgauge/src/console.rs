@@ -20,6 +20,7 @@ use crate::fold;
 pub(crate) struct Console {
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
+    may_be_live: bool,
     colours: Colours,
 }
 
@@ -69,6 +70,7 @@ impl Console {
         Console {
             quiet: global.quiet,
             verbose: global.verbose,
+            may_be_live: !global.no_live,
             colours: Colours::new(global.color(), |name| std::env::var_os(name)),
         }
     }
@@ -76,7 +78,7 @@ impl Console {
     /// Whether someone reads standard error as it comes.
     pub(crate) fn live(self) -> bool {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        io::stderr().is_terminal() && !dumb
+        self.may_be_live && io::stderr().is_terminal() && !dumb
     }
 
     pub(crate) fn paint_stdout(self) -> Paint {

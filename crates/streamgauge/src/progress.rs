@@ -2,6 +2,8 @@
 //! now and then.
 
 mod block;
+mod curves;
+pub(crate) mod keys;
 mod line;
 mod lines;
 
@@ -12,6 +14,7 @@ use engine::{Phase, Progress};
 
 use crate::console::Console;
 use block::{Block, Size};
+use keys::Keys;
 use line::ScreenLine;
 use lines::{History, View};
 
@@ -30,6 +33,8 @@ enum Shown {
     Block {
         block: Block,
         history: History,
+        /// Held for what it does when it is dropped.
+        keys: Option<Keys>,
     },
     Plain {
         last: Option<Duration>,
@@ -46,6 +51,7 @@ impl Display {
             Shown::Block {
                 block: Block::new(console.paint_stderr()),
                 history: History::default(),
+                keys: Keys::start(),
             }
         } else {
             Shown::Plain {
@@ -64,7 +70,11 @@ impl Display {
     pub(crate) fn update(&mut self, progress: &Progress) {
         match &mut self.shown {
             Shown::Nothing => {}
-            Shown::Block { block, history } => {
+            Shown::Block {
+                block,
+                history,
+                keys,
+            } => {
                 if let Phase::Warning(text) = &progress.phase {
                     block.write_above(&format!("warning: {text}"));
                     return;
@@ -74,6 +84,7 @@ impl Display {
                     progress,
                     history,
                     planned: self.planned,
+                    obeys_keys: keys.is_some(),
                 };
                 block.draw(|size| view.lines(size));
             }

@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::exit::Exit;
+use crate::progress::keys;
 
 /// Listens for signals as long as it lives.
 pub(crate) struct Watch {
@@ -34,7 +35,10 @@ impl Watch {
                     match counter.fetch_add(1, Ordering::Relaxed) {
                         0 => control.stop(),
                         1 => control.kill(),
-                        _ => std::process::exit(i32::from(Exit::Stopped.code())),
+                        _ => {
+                            keys::restore();
+                            std::process::exit(i32::from(Exit::Stopped.code()));
+                        }
                     }
                 }
             })?;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use engine::{Does, Phase, PopulationProgress, Progress, Rates};
 use measure::Unit;
-use report::human::{count, figure, figure_or_dash, span};
+use report::human::{count, figure, figure_or_dash, plural, span};
 use report::shorten;
 
 use super::block::Size;
+use super::curves::Curves;
 use super::line::{ScreenLine, Tone};
 
 /// How many windows sparklines go back at most.
@@ -23,10 +24,24 @@ const SPARK_MIN: usize = 4;
 /// The loss that fills a sparkline where none was higher: 1 %.
 const LOSS_SCALE: f64 = 0.01;
 
+/// The columns and rows from which on there is room for charts.
+const CHARTS_FROM: (usize, usize) = (72, 19);
+
+/// How many rows charts have.
+const CHART_ROWS: usize = 9;
+
+/// How many windows in which clients failed are named.
+const FAILURES_MAX: usize = 3;
+
 /// Figures of the windows before.
 #[derive(Debug, Default)]
 pub(super) struct History {
     populations: BTreeMap<String, Track>,
+    curves: Curves,
+    /// How many clients of each population had failed.
+    failed: BTreeMap<String, u64>,
+    /// The last windows in which clients failed, in words.
+    failures: VecDeque<String>,
 }
 
 /// What a population did in the last windows, the newest last.
@@ -41,6 +56,20 @@ struct Track {
 impl History {
     /// Takes a window in. One that was cut short has no rates, and adds nothing.
     pub(super) fn add(&mut self, progress: &Progress) {
+        self.curves.add(progress);
+        for (name, population) in &progress.populations {
+            let before = self.failed.insert(name.clone(), population.failed);
+            let more = population.failed.saturating_sub(before.unwrap_or(0));
+            if more > 0 {
+                let at = span(progress.elapsed.as_secs_f64());
+                let clients = plural(more as f64, "client", "clients");
+                if self.failures.len() == FAILURES_MAX {
+                    self.failures.pop_front();
+                }
+                self.failures
+                    .push_back(format!("{at}: {clients} of {name} failed"));
+            }
+        }
         for (name, population) in &progress.populations {
             let Some(rates) = &population.rates else {
                 continue;
@@ -70,17 +99,27 @@ pub(super) struct View<'a> {
     pub(super) history: &'a History,
     /// How long the run is to last, where that is known.
     pub(super) planned: Option<Duration>,
+    /// Whether keys are listened to.
+    pub(super) obeys_keys: bool,
 }
 
 impl View<'_> {
-    /// The lines: time, then each population, then server and tester. None is wider than the
-    /// terminal, and there are no more than it has rows.
+    /// The lines: time, charts where there is room, then each population, then server and tester,
+    /// and below charts what failed and which keys there are. None is wider than the terminal, and
+    /// there are no more than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
         let populations = &self.progress.populations;
         if !populations.is_empty() {
+            let charts = self.charts(size);
+            let below = match charts.is_empty() {
+                true => Vec::new(),
+                false => self.below(),
+            };
             // Time, and server and tester.
-            let rows = size.rows.saturating_sub(2);
+            let others = 2 + charts.len() + below.len();
+            let rows = size.rows.saturating_sub(others);
+            lines.extend(charts);
             let in_two = 2 * populations.len() <= rows;
             let shown = match populations.len() {
                 all if all <= rows => all,
@@ -99,10 +138,34 @@ impl View<'_> {
                 more => lines.push(ScreenLine::plain(&format!("... and {more} more"))),
             }
             lines.push(machines(self.progress, size.columns));
+            lines.extend(below);
         }
         lines.truncate(size.rows);
         let lines = lines.into_iter();
         lines.map(|line| line.cut(size.columns)).collect()
+    }
+
+    /// The main curves, where there is room for them and for all populations.
+    fn charts(&self, size: Size) -> Vec<ScreenLine> {
+        let populations = self.progress.populations.len();
+        let needed = CHARTS_FROM
+            .1
+            .max(2 + CHART_ROWS + populations + FAILURES_MAX + 1);
+        if size.columns < CHARTS_FROM.0 || size.rows < needed || !self.history.curves.has_course() {
+            return Vec::new();
+        }
+        self.history.curves.lines(size.columns, CHART_ROWS)
+    }
+
+    fn below(&self) -> Vec<ScreenLine> {
+        let failures = self.history.failures.iter();
+        let mut lines: Vec<ScreenLine> = failures
+            .map(|text| ScreenLine::default().with(Tone::Bad, text))
+            .collect();
+        if self.obeys_keys && self.progress.phase == Phase::Running {
+            lines.push(ScreenLine::default().with(Tone::Faint, "q: stop and report"));
+        }
+        lines
     }
 
     /// How far the run is: a bar and the time left.

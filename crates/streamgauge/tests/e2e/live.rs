@@ -90,13 +90,29 @@ impl Screen {
 /// Starts the command in a terminal of 40 columns. Its output is wider than that only in the
 /// summary, which is written elsewhere.
 fn in_terminal(folder: &Path, arguments: &str) -> Process {
+    in_terminal_of((40, 20), folder, arguments)
+}
+
+/// Starts it in a terminal of so many columns and rows, whose keys are what is written to `keys`.
+/// How the terminal is left is in `modes.txt`.
+fn in_terminal_of((columns, rows): (u32, u32), folder: &Path, arguments: &str) -> Process {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let line = format!(
-        "stty cols 40 rows 20; echo $$ > pid; exec '{program}' {arguments} --out x.run > summary.txt"
+        "stty cols {columns} rows {rows}; \
+         sh -c 'echo $$ > pid; exec \"$@\"' sh '{program}' {arguments} --out x.run > summary.txt; \
+         code=$?; stty -a > modes.txt; exit $code"
     );
-    let mut command = Command::new("script");
+    let keys = folder.join("keys");
+    let made = Command::new("mkfifo").arg(&keys).status();
+    assert!(made.expect("there is a mkfifo").success());
+    let mut command = Command::new("sh");
     command
-        .args(["-q", "-e", "-f", "-c", &line, "terminal.txt"])
+        .args([
+            "-c",
+            "exec script -q -e -f -c \"$1\" terminal.txt <> keys",
+            "sh",
+            &line,
+        ])
         .env("NO_COLOR", "1")
         .env("TERM", "xterm")
         .env("SHELL", "/bin/sh");
@@ -182,4 +198,51 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
     assert!(output.contains("starting"), "{output:?}");
     let left = output.rsplit("\u{1b}[J").next().unwrap_or_default();
     assert!(left.contains("error: "), "{output:?}");
+}
+
+#[test]
+fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
+    if !have("script") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let arguments = format!("load {} -c 5", server.url());
+    let load = in_terminal_of((90, 30), folder.path(), &arguments);
+    wait_for("curves", Duration::from_secs(20), || {
+        let sent = sent(folder.path());
+        let is_dot = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
+        (sent.contains("q: stop and report") && sent.contains(is_dot)).then_some(())
+    });
+    std::fs::write(folder.path().join("keys"), "xqq").expect("it is read");
+    load.finish(RUN_WITHIN).expect(105);
+    let screen = Screen::of(&sent(folder.path()), 90);
+    assert_eq!(screen.lines.concat().trim(), "", "{:?}", screen.lines);
+    let summary = std::fs::read_to_string(folder.path().join("summary.txt")).expect("a summary");
+    assert!(summary.contains("STOPPED"), "{summary}");
+    // Every client said goodbye: the second `q` did not end it at once.
+    assert!(summary.contains("5 stopped"), "{summary}");
+    let modes = std::fs::read_to_string(folder.path().join("modes.txt")).expect("it was asked");
+    for mode in ["icanon", "echo", "isig"] {
+        let is_set = |word: &str| word.trim_end_matches(';') == mode;
+        assert!(modes.split_whitespace().any(is_set), "{mode}: {modes}");
+    }
+}
+
+#[test]
+fn without_the_live_view_a_terminal_gets_plain_lines() {
+    if !have("script") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let arguments = format!("load {} -c 2 -d 1500ms --no-live", server.url());
+    in_terminal_of((90, 30), folder.path(), &arguments)
+        .finish(RUN_WITHIN)
+        .expect(0);
+    let output = sent(folder.path());
+    assert!(!output.contains('\u{1b}'), "{output:?}");
+    assert!(output.contains("running; viewers: 2 active"), "{output}");
 }

@@ -81,6 +81,7 @@ fn shown(
     (columns, rows): (usize, usize),
 ) -> Vec<String> {
     let view = View {
+        obeys_keys: true,
         progress,
         history,
         planned: planned.map(Duration::from_secs),
@@ -276,4 +277,40 @@ fn sparkline_shows_the_newest_and_hides_no_loss() {
     assert_eq!(spark(&values, 0.0, 6), "  ▁▂▅█");
     assert_eq!(spark(&values, 2.0, 4), "▁▂▃▅");
     assert_eq!(spark(&VecDeque::new(), 0.0, 3), "   ");
+}
+
+#[test]
+fn charts_stand_above_where_there_is_room_and_failures_below() {
+    let mut history = History::default();
+    for second in 70..=75 {
+        let mut progress = progress();
+        progress.elapsed = Duration::from_secs(second);
+        // Two more fail in each of the last seconds.
+        progress.populations[0].1.failed = 2 * second.saturating_sub(70);
+        history.add(&progress);
+    }
+    let lines = shown(&progress(), &history, Some(120), (80, 24));
+    let text = lines.join("\n");
+    assert!(lines.len() <= 23, "{text}");
+    assert!(
+        text.contains("132 Mbit/s") && text.contains("clients"),
+        "{text}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains("viewers: 1,190")),
+        "{text}"
+    );
+    let failed = lines
+        .iter()
+        .filter(|line| line.contains("2 clients of viewers failed"));
+    assert_eq!(failed.count(), FAILURES_MAX, "{text}");
+    assert_eq!(
+        lines.last().map(String::as_str),
+        Some("q: stop and report"),
+        "{text}"
+    );
+    for size in [(71, 24), (80, 18), (40, 20)] {
+        let text = shown(&progress(), &history, Some(120), size).join("\n");
+        assert!(!text.contains("132 Mbit/s"), "{text}");
+    }
 }

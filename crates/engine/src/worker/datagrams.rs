@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use measure::tester;
+use measure::{Time, tester};
 use mio::net::UdpSocket;
 use net::batch::{Address, Datagram as Received, ReceiveBatch, SegmentSender};
 use protocol::session::{
@@ -20,6 +21,9 @@ use crate::trace::{TracedSocket, Tracer};
 /// How many sessions an endpoint has at a time: what strangers send must not make it grow without
 /// end.
 const PEERS_MAX: usize = 1 << 16;
+
+/// How soon sockets are looked at that are read soon.
+const SOON: Duration = Duration::from_millis(1);
 
 /// A reference server over UDP, as it can be sent to a worker's thread.
 pub(crate) struct EndpointPlan {
@@ -83,6 +87,8 @@ pub(super) struct Datagrams {
     answer: Vec<u8>,
     /// The places of sockets that are read late.
     late: BTreeSet<usize>,
+    /// How many of them are read soon.
+    soon: usize,
 }
 
 struct EndpointState {
@@ -124,6 +130,15 @@ impl Datagrams {
             sender: SegmentSender::new(),
             answer: Vec::new(),
             late: BTreeSet::new(),
+            soon: 0,
+        }
+    }
+
+    /// When the loop has to be awake next, to read what is read soon; `awake` is when it was last.
+    pub(super) fn next_look(&self, awake: Time) -> Time {
+        match self.soon {
+            0 => Time::NEVER,
+            _ => awake + SOON,
         }
     }
 
@@ -147,11 +162,15 @@ impl Datagrams {
         let entry = self.ends.vacant_entry();
         let place = entry.key();
         let polled = Place::Single(place);
-        // One that is read late is asked when the loop is awake.
+        // One that is read late is asked when the loop is awake, or for its session's deadline.
         match end.reading {
             Reading::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
-            Reading::Late => runtime.readiness.poll_control(&mut end.socket, polled)?,
+            Reading::Soon | Reading::Late => {
+                runtime.readiness.poll_control(&mut end.socket, polled)?;
+            }
+            Reading::AtDeadlines => {}
         }
+        self.soon += usize::from(end.reading == Reading::Soon);
         entry.insert(end);
         Ok(place)
     }
@@ -205,7 +224,7 @@ impl Datagrams {
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
         let place = self.add(runtime, end)?;
-        if reading == Reading::Late {
+        if reading != Reading::AtOnce {
             self.late.insert(place);
         }
         Ok((place, local))
@@ -222,20 +241,26 @@ impl Datagrams {
             return Ok(());
         };
         let before = std::mem::replace(&mut end.reading, reading);
+        if before == reading {
+            return Ok(());
+        }
         let (socket, readiness) = (&mut end.socket, &runtime.readiness);
-        match (before, reading) {
-            (Reading::AtOnce, Reading::Late) => {
-                readiness.forget(socket)?;
-                self.late.insert(place);
-                readiness.poll_control(socket, Place::Single(place))
-            }
-            (Reading::Late, Reading::AtOnce) => {
-                readiness.forget_control(socket)?;
-                self.late.remove(&place);
-                // What is there already is told of, too.
-                readiness.poll(socket, Place::Single(place))
-            }
-            (Reading::AtOnce, Reading::AtOnce) | (Reading::Late, Reading::Late) => Ok(()),
+        match before {
+            Reading::AtOnce => readiness.forget(socket)?,
+            Reading::Soon | Reading::Late => readiness.forget_control(socket)?,
+            Reading::AtDeadlines => {}
+        }
+        self.soon -= usize::from(before == Reading::Soon);
+        self.soon += usize::from(reading == Reading::Soon);
+        match reading {
+            Reading::AtOnce => self.late.remove(&place),
+            _ => self.late.insert(place),
+        };
+        // What is there already is told of, too.
+        match reading {
+            Reading::AtOnce => readiness.poll(socket, Place::Single(place)),
+            Reading::Soon | Reading::Late => readiness.poll_control(socket, Place::Single(place)),
+            Reading::AtDeadlines => Ok(()),
         }
     }
 
@@ -253,6 +278,7 @@ impl Datagrams {
                 self.take_drops(place, runtime);
                 self.late.remove(&place);
                 let end = self.ends.remove(place);
+                self.soon -= usize::from(end.reading == Reading::Soon);
                 if end.media == MediaPath::Ring {
                     return Some(RingEnd {
                         port: end.socket.local_addr().ok()?.port(),
@@ -517,9 +543,9 @@ impl Datagrams {
 mod tests {
     use std::collections::VecDeque;
     use std::net::Ipv4Addr;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
-    use measure::{Recorder, Time};
+    use measure::Recorder;
     use protocol::session::{Context, Flows, Outbox, Output, Sinks};
 
     use super::*;

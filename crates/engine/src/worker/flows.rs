@@ -6,12 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window, tester};
+use net::batch::Address;
 use net::{Clock, Waker};
 use protocol::session::{FlowId, FlowPacket, Flows, Handover, Tag};
 use slab::Slab;
@@ -152,7 +152,7 @@ impl Sending {
         &mut self,
         flows: &mut Flows,
         whose: Whose,
-        (socket, to): (Arc<OwnedFd>, SocketAddr),
+        (socket, to): (Arc<OwnedFd>, Address),
         (worker, waker, clock): (u32, &Arc<Waker>, &Clock),
     ) -> io::Result<Option<SentBy>> {
         let pacer = match &mut self.pacer {

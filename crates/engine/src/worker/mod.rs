@@ -299,6 +299,7 @@ impl Worker {
             .min(self.connections.next_turn())
             .min(self.pairs.next_read())
             .min(self.groups.next_read())
+            .min(self.datagrams.next_look(self.runtime.turn))
             .min(self.populations.next_due())
     }
 
@@ -351,7 +352,8 @@ impl Worker {
                 let Some(slot) = self.slot(key).filter(|slot| slot.armed == at) else {
                     return;
                 };
-                if slot.session.awaits(now) {
+                let awaits = slot.session.awaits(now);
+                if awaits {
                     if slot.on_ring {
                         self.read_rings_now();
                         self.let_go_of_all();
@@ -362,7 +364,10 @@ impl Worker {
                 let Some(slot) = self.slot(key) else { return };
                 slot.armed = Time::NEVER;
                 match slot.session.deadline() {
-                    Some(deadline) if deadline <= now => self.deliver(key, Input::Deadline),
+                    Some(deadline) if deadline <= now => {
+                        self.hear_media_first(key, !awaits);
+                        self.hand_in(key, Input::Deadline);
+                    }
                     _ => self.arm(key),
                 }
             }
@@ -394,8 +399,13 @@ impl Worker {
     /// [`Worker::settle`]: a session is never called while another's outputs are being carried out.
     fn deliver(&mut self, key: SessionKey, input: Input<'_>) {
         if !matches!(input, Input::Media { .. }) {
-            self.hear_media_first(key);
+            self.hear_media_first(key, true);
         }
+        self.hand_in(key, input);
+    }
+
+    /// The same, where all was read that is to be heard before.
+    fn hand_in(&mut self, key: SessionKey, input: Input<'_>) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
         };

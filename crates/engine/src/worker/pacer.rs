@@ -11,7 +11,6 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -205,7 +204,7 @@ impl Pacer {
         flow: Box<dyn Flow>,
         whose: Whose,
         socket: Arc<OwnedFd>,
-        to: SocketAddr,
+        to: impl Into<Address>,
     ) -> (Lease, Box<dyn Lender>) {
         let lease = self.shared.reach(|state| {
             state.serial += 1;

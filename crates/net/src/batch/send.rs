@@ -32,7 +32,11 @@ const TRIES: u32 = 3;
 
 /// Where datagrams go, as the kernel wants it written.
 #[derive(Clone, Copy, Debug)]
-pub struct Address(Name);
+pub struct Address {
+    name: Name,
+    /// Whether the socket is connected to it.
+    connected: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Name {
@@ -42,7 +46,7 @@ enum Name {
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Address {
-        Address(match address {
+        let name = match address {
             SocketAddr::V4(v4) => Name::V4(libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
@@ -60,13 +64,27 @@ impl From<SocketAddr> for Address {
                 },
                 sin6_scope_id: v6.scope_id(),
             }),
-        })
+        };
+        Address {
+            name,
+            connected: false,
+        }
     }
 }
 
 impl Address {
+    /// The same, of a socket that is connected to it. The kernel is not told where a datagram goes
+    /// then: it would look for the way there anew for each (udp(7)).
+    pub fn connected(self) -> Address {
+        Address {
+            connected: true,
+            ..self
+        }
+    }
+
     pub(super) fn raw(&self) -> (*const libc::c_void, libc::socklen_t) {
-        match &self.0 {
+        match &self.name {
+            _ if self.connected => (std::ptr::null(), 0),
             Name::V4(name) => (
                 std::ptr::from_ref(name).cast(),
                 size_of::<libc::sockaddr_in>() as libc::socklen_t,
@@ -79,7 +97,7 @@ impl Address {
     }
 
     fn is_same(&self, other: &Address) -> bool {
-        match (&self.0, &other.0) {
+        match (&self.name, &other.name) {
             (Name::V4(a), Name::V4(b)) => {
                 a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr
             }
@@ -95,7 +113,7 @@ impl Address {
 
     /// What IP and UDP put before the payload.
     fn overhead(&self) -> usize {
-        match self.0 {
+        match self.name {
             Name::V4(_) => 28,
             Name::V6(_) => 48,
         }

@@ -23,9 +23,16 @@ pub struct Datagram<'a> {
 pub enum Reading {
     /// As soon as they come.
     AtOnce,
+    /// Within a millisecond. For many sessions that answer much, each on a socket of its own: they
+    /// are woken together.
+    Soon,
     /// Whenever the worker is awake for something else, but every 40 ms, and before the session
     /// hears of anything else. For media, where answers may wait: nobody is woken for it.
     Late,
+    /// When the session's deadline comes, before it hears of anything else, and at the end of each
+    /// window. For media of a session that has a deadline every few milliseconds anyway: the worker
+    /// does not even look whether something has come.
+    AtDeadlines,
 }
 
 /// A part of what a session sends: one datagram, or several to one place of which all but the last

@@ -2,7 +2,7 @@
 //! so what a flow says it has sent is what a socket holds, at any moment.
 
 use std::collections::VecDeque;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 

@@ -77,3 +77,44 @@ fn a_name_is_looked_up_for_a_socket_too() {
     let seen = run_one(move || open(""));
     assert_eq!(detail(&seen), format!("{:?}", ChannelError::NameNotFound));
 }
+
+#[test]
+fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
+    for reading in [Reading::Soon, Reading::AtDeadlines] {
+        let seen = run_one(move || {
+            let mut heard = 0;
+            toy(move |cx, input, deadline| match input {
+                Input::Start { .. } => cx.out.push_back(Output::Open {
+                    channel: CHANNEL,
+                    open: Open::Udp {
+                        local: SocketAddr::new(LOCAL, 0),
+                        peer: None,
+                        reading: Reading::AtOnce,
+                        media: None,
+                    },
+                }),
+                Input::Opened { local, .. } => {
+                    // From one to the other and back.
+                    for reading in [reading, Reading::AtOnce, Reading::Late, reading] {
+                        cx.out.push_back(Output::Read {
+                            channel: CHANNEL,
+                            reading,
+                        });
+                    }
+                    for bytes in [b"one", b"two"] {
+                        cx.transmit(CHANNEL, Some(local), |out| out.extend_from_slice(bytes));
+                    }
+                    *deadline = Some(cx.now + Duration::from_millis(20));
+                }
+                Input::Datagrams { datagrams, .. } => heard += datagrams.len(),
+                Input::Deadline => {
+                    assert_eq!(heard, 2);
+                    *deadline = None;
+                    cx.out.push_back(Output::Ended(Outcome::Completed));
+                }
+                _ => {}
+            })
+        });
+        assert_eq!(seen.outcomes(), [&Outcome::Completed], "{reading:?}");
+    }
+}

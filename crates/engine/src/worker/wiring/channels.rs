@@ -232,7 +232,7 @@ impl Worker {
             }
         };
         slot.has_single = true;
-        slot.reads_late |= reading == Reading::Late;
+        slot.reads_late |= reading != Reading::AtOnce;
         let state = Channel::Datagrams {
             place,
             to: peer,
@@ -253,7 +253,7 @@ impl Worker {
             ..
         }) = slot.channel(channel)
         {
-            slot.reads_late |= reading == Reading::Late;
+            slot.reads_late |= reading != Reading::AtOnce;
             if let Err(error) = self.datagrams.set_reading(place, reading, &self.runtime) {
                 self.note("not_read_late", None, error.to_string());
             }

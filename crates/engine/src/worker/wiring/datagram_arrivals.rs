@@ -20,14 +20,18 @@ use crate::worker::sessions::{Channel, Slot};
 /// How many reads a socket gets before the others have their turn.
 const READS_A_TURN: usize = 16;
 
-/// The most datagrams that a session hears of at once: as many as one read brings.
-const TOGETHER: usize = 64;
+/// The most datagrams that a session hears of at once: what most reads bring. Room for all of them
+/// is written anew for each read.
+const TOGETHER: usize = 16;
 
 impl Worker {
-    /// Reads what has come for a session's media sockets, before it hears of something else.
-    pub(crate) fn hear_media_first(&mut self, key: SessionKey) {
+    /// Reads what has come for a session's media sockets, before it hears of something else; of its
+    /// single sockets only where these were not read just now.
+    pub(crate) fn hear_media_first(&mut self, key: SessionKey, singles: bool) {
         self.hear_groups_first(key);
-        self.hear_datagrams_first(key, false);
+        if singles {
+            self.hear_datagrams_first(key, false);
+        }
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_batches) else {
             return;
         };
@@ -281,19 +285,19 @@ impl Worker {
             return;
         }
         let wanted = |slot: &&Slot| slot.reads_late || (all && slot.has_single);
-        let Some(slot) = self.sessions.get(key).filter(wanted) else {
-            return;
-        };
-        let own = |(_, channel): &(_, Channel)| match *channel {
-            Channel::Datagrams {
+        let mut channels = 0;
+        while let Some(slot) = self.sessions.get(key).filter(wanted)
+            && let Some(&(_, channel)) = slot.channels.get(channels)
+        {
+            channels += 1;
+            let Channel::Datagrams {
                 place,
                 accepted: None,
                 ..
-            } => Some(place),
-            _ => None,
-        };
-        let places: Vec<usize> = slot.channels.iter().filter_map(own).collect();
-        for place in places {
+            } = channel
+            else {
+                continue;
+            };
             // Bounded by how much a socket's buffer holds, but others want their turn.
             for _ in 0..READS_A_TURN {
                 if !self.read_some(place) {

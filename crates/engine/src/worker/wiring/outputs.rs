@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use measure::{Time, tester};
+use net::batch::Address;
 use protocol::session::exchange::Exchange;
 use protocol::session::{ChannelId, Closed, FlowId, Note, Open, Outcome, Output, Port};
 
@@ -388,6 +389,12 @@ impl Worker {
         })?;
         let waker = &self.links.mailbox.waker;
         let worker = (self.links.index, waker, &self.runtime.clock);
+        let connected =
+            matches!(place, Place::Single(place) if self.datagrams.peer(place) == Some(to));
+        let to = match connected {
+            true => Address::from(to).connected(),
+            false => to.into(),
+        };
         self.sending
             .lend(&mut self.flows, whose, (socket, to), worker)
     }

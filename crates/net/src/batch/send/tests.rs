@@ -188,3 +188,28 @@ fn set_no_check(socket: &impl AsRawFd) {
     };
     assert_eq!(result, 0);
 }
+
+#[test]
+fn a_connected_socket_is_not_told_where_datagrams_go() {
+    let clock = Clock::start();
+    let (sender, receiver, other) = (
+        socket("127.0.0.1:0"),
+        socket("127.0.0.1:0"),
+        socket("127.0.0.1:0"),
+    );
+    sender
+        .connect(receiver.local_addr().expect("bound"))
+        .expect("any address will do");
+    // Another address shows that it is not looked at.
+    let named = Address::from(other.local_addr().expect("bound")).connected();
+    for lengths in [&[100, 200][..], &[1200; 4]] {
+        let datagrams = datagrams(lengths);
+        let mut batch = SendBatch::new();
+        for (header, payload) in &datagrams {
+            batch.push(named, header, payload);
+        }
+        batch.send(&sender, &clock, |_, at| assert!(at.is_some()));
+        assert_eq!(received(&receiver), whole(&datagrams));
+    }
+    assert!(received(&other).is_empty());
+}

@@ -22,12 +22,15 @@ pub struct Found {
     pub outcome: Option<RowOutcome>,
 }
 
+/// Values that were tried, and how the run with each came out.
+type Tried<'a> = Vec<(&'a str, RowOutcome)>;
+
 /// What was found with each combination of the other values.
 pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
     let Some(axis) = series.varied.iter().position(|varied| varied == key) else {
         return Vec::new();
     };
-    let mut all: Vec<(Vec<(String, String)>, Vec<(&str, RowOutcome)>)> = Vec::new();
+    let mut all: Vec<(Vec<(String, String)>, Tried<'_>)> = Vec::new();
     for row in &series.runs {
         let mut with: Vec<(String, String)> = series
             .varied

@@ -66,7 +66,10 @@ mod tests {
                     runs += 1;
                 }
                 assert_eq!(search.found(), (first < values).then_some(first));
-                assert!(runs <= 2 + values.ilog2() as usize, "{values} {first}: {runs}");
+                assert!(
+                    runs <= 2 + values.ilog2() as usize,
+                    "{values} {first}: {runs}"
+                );
             }
         }
         assert_eq!(Search::new(0).next(), None);

@@ -168,7 +168,7 @@ impl Series {
             .map(|axis| axis.values.len())
             .product();
         let values = self.axes[at].values.len();
-        let first = (0..self.runs()).filter(|run| run / step % values == 0);
+        let first = (0..self.runs()).filter(|run| (run / step).is_multiple_of(values));
         first
             .map(|run| (0..values).map(|value| run + value * step).collect())
             .collect()

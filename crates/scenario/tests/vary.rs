@@ -96,8 +96,16 @@ fn a_search_is_among_the_runs_of_each_combination_of_the_other_values() {
         }
     }
     let lines = series.lines();
-    assert!(lines.iter().any(|line| line.starts_with("finds: the first")));
-    for wrong in ["find: duration\n", "find: [a]\n", "find: duration\nstop_at: fail\n"] {
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("finds: the first"))
+    );
+    for wrong in [
+        "find: duration\n",
+        "find: [a]\n",
+        "find: duration\nstop_at: fail\n",
+    ] {
         let text = format!("{BASE}vary: {{clients.viewers.load.clients: [1, 2]}}\n{wrong}");
         assert!(plan(&text, &[]).is_err(), "{wrong}");
     }

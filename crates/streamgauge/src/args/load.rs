@@ -11,7 +11,9 @@ use super::{Results, help, new_seed};
 
 /// The names of the protocols that can be demonstrated.
 fn demonstrated() -> Vec<&'static str> {
-    let all = PROTOCOLS.iter().filter(|one| one.server.is_some_and(|server| server.demo.is_some()));
+    let all = PROTOCOLS
+        .iter()
+        .filter(|one| one.server.is_some_and(|server| server.demo.is_some()));
     all.map(|protocol| protocol.name).collect()
 }
 

@@ -25,7 +25,9 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         .iter()
         .find(|protocol| protocol.name == arguments.protocol)
         .expect("the arguments take only names of the registry");
-    let reference = protocol.server.expect("the arguments take only what has a server");
+    let reference = protocol
+        .server
+        .expect("the arguments take only what has a server");
     let shown = reference.demo.as_ref();
     let shown = shown.expect("the arguments take only what can be demonstrated");
     let bitrate = match &arguments.bitrate {

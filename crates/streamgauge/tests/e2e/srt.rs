@@ -313,7 +313,10 @@ fn the_first_latency_that_will_do_is_found_in_few_runs() {
     let text = fs::read(folder.path().join("out.json")).expect("it was written");
     let series: Value = serde_json::from_slice(&text).expect("it is JSON");
     let found = &series["found"][0];
-    assert_eq!((&found["passed"], &found["not_passed"]), (&"200ms".into(), &"150ms".into()));
+    assert_eq!(
+        (&found["passed"], &found["not_passed"]),
+        (&"200ms".into(), &"150ms".into())
+    );
     // 350, 200, 100 and 150 ms.
     assert_eq!(series["runs"].as_array().map(Vec::len), Some(4));
 }

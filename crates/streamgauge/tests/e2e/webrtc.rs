@@ -54,7 +54,10 @@ fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
     assert_eq!(report.clients("failed"), 0);
     let (sent, received) = (count(&report, "sent_packets"), count(&report, "received"));
     // Each packet goes to three, of those that are there.
-    assert!(received > sent && received <= 3 * sent, "{sent} and {received}");
+    assert!(
+        received > sent && received <= 3 * sent,
+        "{sent} and {received}"
+    );
     assert_eq!(count(&report, "expected"), received);
     assert!(count(&report, "receiver_reports") > 0);
     assert!(count(&report, "reports_sent") > 0);
@@ -71,5 +74,8 @@ fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
     assert_eq!(count(&report, "replayed"), 0);
     assert!(count(&report, "frames_published") > 0);
     let delay = report.metric("frame_delay");
-    assert!(delay["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{delay}");
+    assert!(
+        delay["p50"].as_f64().is_some_and(|p50| p50 > 0.0),
+        "{delay}"
+    );
 }

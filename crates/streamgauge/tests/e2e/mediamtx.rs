@@ -1,6 +1,7 @@
 //! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run where it is in
 //! PATH.
 
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::support::{
 fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|folder| folder.join("mediamtx").is_file()) {
-        println!("left out: there is no mediamtx in PATH");
+        let _ = writeln!(std::io::stderr(), "left out: there is no mediamtx in PATH");
         return None;
     }
     let config = format!(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -244,7 +245,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        println!("left out: only root can capture");
+        let _ = writeln!(std::io::stderr(), "left out: only root can capture");
         return;
     }
     let _media = a_little();

@@ -79,6 +79,11 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             section(2, MAP),
         ],
         "urls" => texts(URLS),
+        "webrtc_feedback" => webrtc_feedback(),
+        // Each side in turn is handed what the other sent, and 20 ms go by.
+        "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
+        "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
+        "webrtc_srtp" => (0..3).map(webrtc_srtp).collect(),
         _ => Vec::new(),
     }
 }
@@ -93,13 +98,22 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
 
 /// The files of a folder of the repository that are YAML.
 fn files(folder: &str) -> Vec<Vec<u8>> {
+    files_named(folder, "yaml")
+}
+
+/// Those that are session descriptions.
+fn captures(folder: &str) -> Vec<Vec<u8>> {
+    files_named(folder, "sdp")
+}
+
+fn files_named(folder: &str, end: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
         .join(folder);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("it is in the repository")
         .map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
+        .filter(|path| path.extension().is_some_and(|name| name == end))
         .collect();
     paths.sort();
     let read = |path: &PathBuf| std::fs::read(path).expect("it can be read");
@@ -417,6 +431,30 @@ fn blobs() -> Vec<Vec<u8>> {
         all.push(runfile::blob::encode(&histogram.to_sparse()));
     }
     all
+}
+
+fn webrtc_feedback() -> Vec<Vec<u8>> {
+    use protocol::webrtc::feedback::{TransportCc, write_fir, write_nack, write_pli, write_remb};
+    let mut all = Vec::new();
+    write_nack(&mut all, 1, 2, &[5, 6, 40]);
+    write_pli(&mut all, 1, 2);
+    write_fir(&mut all, 1, 2, 3);
+    write_remb(&mut all, 1, 1_000_000, &[2]);
+    let arrivals = [Some(3), None, Some(-4), Some(900), None].repeat(5);
+    let message = TransportCc {
+        arrivals,
+        ..TransportCc::default()
+    };
+    message.write(&mut all);
+    vec![all]
+}
+
+/// A packet with an extension, another, and a report, for each profile.
+fn webrtc_srtp(profile: u8) -> Vec<u8> {
+    let media = [0x90, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0xbe, 0xde, 0, 1, 0x10, 5, 0, 0, 1, 2, 3];
+    let next = [0x80, 96, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 4];
+    let report = [0x80, 201, 0, 1, 0, 0, 0, 9];
+    join(&[&[profile, 2, 23], &media, &[0, 13], &next, &[1, 8], &report])
 }
 
 const MAP: &[u8] = &[

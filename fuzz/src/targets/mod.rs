@@ -10,12 +10,13 @@ mod srt;
 mod srt_handshake;
 mod srt_session;
 mod texts;
+mod webrtc;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 34] = [
+pub(crate) const TARGETS: [(&str, Target); 38] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -49,5 +50,9 @@ pub(crate) const TARGETS: [(&str, Target); 34] = [
     ("ts_file", media::ts_file),
     ("ts_sections", mediagen::ts::read_any),
     ("urls", texts::urls),
+    ("webrtc_feedback", webrtc::feedback),
+    ("webrtc_peer", webrtc::peer),
+    ("webrtc_sdp", webrtc::sdp),
+    ("webrtc_srtp", webrtc::srtp),
     ("websocket", messages::websocket),
 ];

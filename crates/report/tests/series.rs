@@ -411,6 +411,9 @@ fn page_has_what_follows_and_a_page_of_every_run() {
     assert_eq!(block(&page, "data-9"), None);
     assert_eq!(shown["rows"][9]["page"], false);
     assert_eq!(shown["rows"][9]["reason"], "no such program");
+    let why = shown["rows"][5]["reason"].as_str().expect("it failed");
+    assert!(why.contains("it was 9 %"), "{why}");
+    assert_eq!(shown["rows"][0]["reason"], Value::Null);
 }
 
 #[test]

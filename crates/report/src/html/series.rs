@@ -140,7 +140,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
             "values": row.values,
             "outcome": row.outcome.name(),
             "verdict": columns::verdict(row),
-            "reason": row.reasons.first(),
+            "reason": why(row, page),
             "mark": mark(row),
             "file": row.file,
             "page": page.made.is_some(),
@@ -151,7 +151,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
         "badge": plural_runs(series),
         "sentence": sentence,
         "outcomes": outcomes(series),
-        "reasons": reasons(series),
+        "reasons": reasons(series, pages),
         "notes": notes(series, left_out),
         "findings": findings(series),
         "keys": series.varied,
@@ -288,21 +288,30 @@ fn between(most: &Capacity, least: &Capacity) -> String {
     }
 }
 
+/// Why a run did not pass: the sentence that its own page begins with, or its first reason.
+fn why(row: &Row, page: &Page) -> Option<String> {
+    let first = row.reasons.first()?;
+    let said = page
+        .made
+        .as_ref()
+        .and_then(|run| run["verdict"]["sentence"].as_str());
+    let said = said.filter(|said| !said.is_empty());
+    // What is behind the first semicolon is where, and what to do.
+    let reason = first
+        .split_once("; ")
+        .map_or(first.as_str(), |(why, _)| why);
+    Some(said.unwrap_or(reason).to_owned())
+}
+
 /// The runs that did not pass, and why.
-fn reasons(series: &Series) -> Vec<String> {
-    let bad = series.runs.iter().filter(|row| !row.reasons.is_empty());
-    let mut said: Vec<String> = bad
-        .clone()
-        .take(REASONS_MAX)
-        .map(|row| {
-            // What is behind the first semicolon is where, and what to do.
-            let (why, _) = row.reasons[0]
-                .split_once("; ")
-                .unwrap_or((&row.reasons[0], ""));
-            format!("{}: {why}", row.values.join(", "))
-        })
+fn reasons(series: &Series, pages: &[Page]) -> Vec<String> {
+    let rows = series.runs.iter().zip(pages);
+    let bad = rows.filter_map(|(row, page)| Some((row, why(row, page)?)));
+    let all: Vec<String> = bad
+        .map(|(row, why)| format!("{}: {why}", row.values.join(", ")))
         .collect();
-    let more = bad.count().saturating_sub(REASONS_MAX);
+    let mut said: Vec<String> = all.iter().take(REASONS_MAX).cloned().collect();
+    let more = all.len().saturating_sub(REASONS_MAX);
     if more > 0 {
         said.push(format!("and {more} more, in the table"));
     }
@@ -371,7 +380,8 @@ fn title(column: &TableColumn) -> String {
         ("cpu_per_gbit", _) => ("server CPU for each Gbit/s", String::new()),
         ("cpu_per_message", _) => ("server CPU for each message", String::new()),
         ("served", _) => ("clients served", String::new()),
-        ("playing", _) => ("clients that got media", String::new()),
+        // What a client does that is at work depends on what it speaks.
+        ("playing", _) => (column.heading[0], String::new()),
         ("link_loss", _) => ("loss on the link", String::new()),
         ("delay_viewer", _) => ("viewer's delay", "mean".to_owned()),
         ("delay_sender", _) => ("delay at the sender", "mean".to_owned()),

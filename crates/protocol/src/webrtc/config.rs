@@ -93,6 +93,9 @@ pub struct ClientConfig {
     pub playout_buffer: TimeSpan,
     /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
     pub receiver_reports: bool,
+    /// Whether clients that publish send again what the server asks for (NACK): of video in a stream
+    /// of its own (RTX) where the server takes that. Default true.
+    pub retransmit: bool,
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.
     pub trickle: bool,
@@ -150,6 +153,7 @@ impl Default for ClientConfig {
             silence: seconds(10),
             playout_buffer: seconds(1),
             receiver_reports: true,
+            retransmit: true,
             trickle: false,
             token: None,
             api_secret: None,
@@ -210,6 +214,15 @@ impl ClientConfig {
     /// Which feedback is agreed upon: what is given or heeded here.
     pub(super) fn feedback(&self) -> Feedback {
         Feedback::NONE
+    }
+
+    /// Which feedback is heeded of what is sent.
+    pub(super) fn heeded_feedback(&self) -> Feedback {
+        Feedback {
+            nack: self.retransmit,
+            rtx: self.retransmit,
+            ..Feedback::NONE
+        }
     }
 
     /// What is sent, be it by WHIP or in a room.

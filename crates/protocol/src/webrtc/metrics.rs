@@ -54,6 +54,15 @@ measure::metrics! {
         /// Packets that never reached the server, as its last reports say, of streams that are
         /// published.
         REPORTED_LOST = "reported_lost", Count, "RFC 3550, 6.4.1";
+        /// Packets that the server asked for again, each time, of streams that are published.
+        NACKED_PACKETS = "nacked_packets", Count, "RFC 4585, 6.2.1";
+        /// Of these, the ones that were sent again.
+        RETRANSMITTED_PACKETS = "retransmitted_packets", Count, "RFC 4588";
+        /// Of these, the ones that were not kept any more: each stream keeps its last 512 packets.
+        NACKED_TOO_LATE = "nacked_too_late", Count, "RFC 4585, 6.2.1";
+        /// Key frames that the server asked for, of streams that are published. They come when the
+        /// media has them.
+        KEY_FRAME_REQUESTS = "key_frame_requests", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
     }
     gauges {}
     distributions {

@@ -214,7 +214,10 @@ impl Client {
         let config = OfferConfig {
             session_id,
             media: medias,
-            feedback: self.config.feedback(),
+            feedback: match link.direction {
+                Direction::Receive => self.config.feedback(),
+                Direction::Send => self.config.heeded_feedback(),
+            },
         };
         let mut offer = SessionDescription::offer(&config, &peer.local_transport());
         tell_addresses_once(&mut offer);
@@ -323,6 +326,7 @@ impl Client {
         if let Some(sink) = link.sink {
             cx.sinks.get::<Tracks>(sink).agree(agreed.collect());
         }
+        link.sent.agree(sections);
         self.drain(cx, at);
     }
 
@@ -359,7 +363,7 @@ impl Client {
                     let tracks = cx.sinks.get::<Tracks>(sink);
                     tracks.reports(compound, datagram.at, cx.recorder);
                 }
-                link.sent.reports(compound, cx.recorder);
+                link.sent.reports(compound, cx.now, cx.flows, cx.recorder);
                 self.look_whether_live(cx, at);
             }
             Received::Rtp => self.open(cx, at, datagram),

@@ -24,6 +24,7 @@ use crate::session::{
 };
 use crate::url::UrlError;
 
+mod again;
 mod end;
 mod link;
 mod publish;

@@ -1,18 +1,22 @@
 //! What a client sends: media that is made or of a file, encrypted where it leaves.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use measure::{Recorder, Time};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Client;
+use super::again::Again;
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{Faults, FlowSettings, RtpFlow};
 use crate::mix::mix;
-use crate::session::{Context, Flow, FlowId, FlowPacket, Handover, Output, Reading, Tag};
+use crate::session::{
+    Context, Flow, FlowId, FlowPacket, Flows, Handover, Output, PacketHeader, Reading, Tag,
+};
 use crate::webrtc::failure::Failure;
+use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, messages};
 use crate::webrtc::metrics as m;
-use crate::webrtc::sdp::{Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia};
+use crate::webrtc::sdp::{Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia};
 use crate::webrtc::srtp::RtpSealer;
 
 /// How often what was sent is added to the population's figures, and reports are sent.
@@ -26,10 +30,16 @@ const LIVE_AFTER: Duration = Duration::from_secs(2);
 /// How much memory encrypted packets are made in at a time.
 const ROOM: usize = 32 * 1024;
 
+/// The most bytes that encrypting adds to a packet.
+const TRAILER_MAX: usize = 16;
+
 /// What a PeerConnection sends.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     streams: Vec<Outgoing>,
+    /// Of the sections both take: the place, whether packets may be asked for again, and the
+    /// payload type of the stream that they are sent in.
+    agreed: Vec<(usize, bool, Option<u8>)>,
     /// What was counted so far is added then.
     count_at: Option<Time>,
     /// When media began to leave.
@@ -38,11 +48,16 @@ pub(super) struct Sent {
     heard: bool,
 }
 
+/// What is set in the tag of a packet that is sent again.
+const AGAIN: u64 = 1 << 63;
+
 /// A stream that is sent.
 #[derive(Debug)]
 struct Outgoing {
     flow: FlowId,
     ssrc: u32,
+    /// What became of the server's questions for packets, as far as it was counted.
+    counted_again: HistoryCounts,
     /// What was counted so far: packets, bytes of payload, frames, packets not taken.
     counted: (u64, u64, u64, u64),
     /// What the server last said it had lost.
@@ -54,11 +69,53 @@ impl Sent {
         self.count_at
     }
 
-    /// Takes in what the server says that it received. What cannot be read is let go.
-    pub(super) fn reports(&mut self, compound: &[u8], recorder: &mut Recorder) {
+    /// Both descriptions are known: what may be asked for again, and where it is sent.
+    pub(super) fn agree(&mut self, sections: &[Agreed]) {
+        let again = |section: &Agreed| {
+            let mut codecs = section.codecs.iter();
+            let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
+            let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
+            (section.place, nack, rtx.map(|codec| codec.payload_type))
+        };
+        self.agreed = sections.iter().map(again).collect();
+    }
+
+    /// Takes in what the server asks for. What cannot be read is let go.
+    fn feedback(&mut self, compound: &[u8], now: Time, flows: &mut Flows, recorder: &mut Recorder) {
+        for message in messages(compound).map_while(Result::ok) {
+            match message {
+                Message::Nack { media, missing, .. } => {
+                    let mut streams = self.streams.iter();
+                    if let Some(stream) = streams.find(|stream| stream.ssrc == media) {
+                        flows.with(stream.flow, |sealed: &mut Sealed| {
+                            if let Some(again) = &mut sealed.again {
+                                again.ask(&missing, now);
+                            }
+                        });
+                    }
+                }
+                Message::PictureLoss { .. } => recorder.add(m::KEY_FRAME_REQUESTS, 1),
+                Message::FullIntra { demands, .. } => {
+                    recorder.add(m::KEY_FRAME_REQUESTS, demands.len() as u64);
+                }
+                Message::Remb { .. } | Message::TransportCc(_) => {}
+            }
+        }
+    }
+
+    /// Takes in what the server says that it received, and what it asks for. What cannot be read is
+    /// let go.
+    pub(super) fn reports(
+        &mut self,
+        compound: &[u8],
+        now: Time,
+        flows: &mut Flows,
+        recorder: &mut Recorder,
+    ) {
         if self.streams.is_empty() {
             return;
         }
+        self.feedback(compound, now, flows, recorder);
         for packet in rtcp::packets(compound) {
             let blocks = match packet {
                 Ok(Packet::ReceiverReport { blocks, .. } | Packet::SenderReport { blocks, .. }) => {
@@ -94,33 +151,68 @@ struct Sealed {
     sealer: Arc<Mutex<RtpSealer>>,
     /// Used again when all packets in it have left.
     room: BytesMut,
+    /// What the server asks for, where that was agreed upon.
+    again: Option<Again>,
+}
+
+impl Sealed {
+    /// A packet that the server asked for.
+    fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
+        let again = self.again.as_mut()?;
+        again.next_due().filter(|due| *due <= now)?;
+        let (header, due) = again.next(now, &mut self.room)?;
+        Some(FlowPacket {
+            due,
+            header,
+            payload: self.seal(&header),
+            tag: Tag(AGAIN),
+        })
+    }
+
+    /// Encrypts what is in the room, and takes it out.
+    fn seal(&mut self, header: &PacketHeader) -> Bytes {
+        let mut sealer = self.sealer.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that cannot be sealed is sent as it is: the server drops it.
+        if let Ok(tag) = sealer.seal_parts(header, &mut self.room) {
+            self.room.extend_from_slice(&tag);
+        }
+        self.room.split().freeze()
+    }
 }
 
 impl Flow for Sealed {
     fn next_due(&self) -> Option<Time> {
-        self.flow.next_due()
+        let media = self.flow.next_due();
+        // A stream that has ended sends nothing again.
+        match self.again.as_ref().and_then(Again::next_due) {
+            Some(again) => media.map(|media| media.min(again)),
+            None => media,
+        }
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        if let Some(packet) = self.next_again(now) {
+            return Some(packet);
+        }
         let packet = self.flow.next_packet(now)?;
-        let mut sealer = self.sealer.lock().unwrap_or_else(PoisonError::into_inner);
-        let length = packet.payload.len() + sealer.overhead();
-        if self.room.capacity() < length {
-            self.room.reserve(ROOM.max(length));
+        if let Some(again) = &mut self.again {
+            again.sent(&packet, now);
+        }
+        if self.room.capacity() < packet.payload.len() + TRAILER_MAX {
+            self.room
+                .reserve(ROOM.max(packet.payload.len() + TRAILER_MAX));
         }
         self.room.extend_from_slice(&packet.payload);
-        // One that cannot be sealed is sent as it is: the server drops it.
-        if let Ok(tag) = sealer.seal_parts(&packet.header, &mut self.room) {
-            self.room.extend_from_slice(&tag);
-        }
         Some(FlowPacket {
-            payload: self.room.split().freeze(),
+            payload: self.seal(&packet.header),
             ..packet
         })
     }
 
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        self.flow.left(tag, left);
+        if tag.0 & AGAIN == 0 {
+            self.flow.left(tag, left);
+        }
     }
 }
 
@@ -128,6 +220,19 @@ impl Client {
     /// The sources of what a PeerConnection sends, in the order of the clips.
     fn own_ssrc(&self, index: usize) -> u32 {
         mix(&[self.seed, 41, index as u64]) as u32
+    }
+
+    /// The source of what is sent again.
+    fn rtx_ssrc(&self, index: usize) -> u32 {
+        mix(&[self.seed, 44, index as u64]) as u32
+    }
+
+    /// The payload type of what is sent again: one that no clip has.
+    fn rtx_payload_type(&self, index: usize) -> u8 {
+        let clips = self.source.iter().flat_map(|source| &source.clips);
+        let taken: Vec<u8> = clips.map(|clip| clip.payload_type()).collect();
+        let free = (96..=127u8).filter(|number| !taken.contains(number));
+        free.skip(index).next().unwrap_or(127)
     }
 
     /// What is offered of the source.
@@ -147,21 +252,27 @@ impl Client {
                 let parts: Vec<&str> = clip.parameters().split(';').filter(named).collect();
                 codec = codec.with_parameters(&parts.join(";"));
             }
+            let kind = match clip.media() {
+                "audio" => MediaKind::Audio,
+                _ => MediaKind::Video,
+            };
+            let mut codecs = vec![codec];
+            if kind == MediaKind::Video {
+                let again = Codec::new(self.rtx_payload_type(index), "rtx", rate);
+                codecs.push(again.with_parameters(&format!("apt={}", clip.payload_type())));
+            }
             let source = LocalSource {
                 ssrc: self.own_ssrc(index),
-                rtx_ssrc: None,
+                rtx_ssrc: Some(self.rtx_ssrc(index)),
                 cname: self.cname.clone(),
                 stream: "streamgauge".to_owned(),
                 track: format!("{}{index}", clip.media()),
                 layers: Vec::new(),
             };
             medias.push(OfferedMedia {
-                kind: match clip.media() {
-                    "audio" => MediaKind::Audio,
-                    _ => MediaKind::Video,
-                },
+                kind,
                 direction: Way::SendOnly,
-                codecs: vec![codec],
+                codecs,
                 extensions: Vec::new(),
                 source: Some(source),
             });
@@ -201,14 +312,25 @@ impl Client {
                 flow = flow.with_time_codes(wall_clock);
             }
             flow.start(cx.now);
+            let agreed = &self.links[at].sent.agreed;
+            let agreed = agreed.iter().find(|(place, ..)| *place == index);
+            let again = agreed.filter(|(_, nack, _)| *nack).map(|(.., rtx)| {
+                Again::new(rtx.map(|payload_type| Retransmissions {
+                    ssrc: self.rtx_ssrc(index),
+                    payload_type,
+                    next: mix(&[self.seed, 45, index as u64]) as u16 & 0x3fff,
+                }))
+            });
             let flow = cx.flows.insert(Sealed {
                 flow,
                 sealer: sealer.clone(),
                 room: BytesMut::new(),
+                again,
             });
             self.links[at].sent.streams.push(Outgoing {
                 flow,
                 ssrc,
+                counted_again: HistoryCounts::default(),
                 counted: (0, 0, 0, 0),
                 reported_lost: 0,
             });
@@ -256,13 +378,23 @@ impl Client {
         for stream in &mut self.links[at].sent.streams {
             let now = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
                 let (packets, bytes) = sealed.flow.sent();
-                (
+                let media = (
                     packets,
                     bytes,
                     sealed.flow.frames(),
                     sealed.flow.not_taken(),
-                )
+                );
+                let again = sealed.again.as_ref().map(Again::counts);
+                (media, again.unwrap_or_default())
             });
+            let (now, again) = now;
+            let asked = std::mem::replace(&mut stream.counted_again, again);
+            cx.recorder
+                .add(m::NACKED_PACKETS, again.asked - asked.asked);
+            let sent_again = again.sent_again - asked.sent_again;
+            cx.recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
+            let too_late = again.unknown - asked.unknown;
+            cx.recorder.add(m::NACKED_TOO_LATE, too_late);
             let before = std::mem::replace(&mut stream.counted, now);
             cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
             cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
@@ -316,3 +448,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

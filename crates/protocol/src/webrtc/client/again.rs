@@ -1,0 +1,164 @@
+//! What a client sends again because the server asked for it.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use measure::Time;
+
+use crate::session::{FlowPacket, PacketHeader};
+use crate::webrtc::feedback::{History, HistoryCounts, Retransmissions};
+
+/// How many packets are kept: of video of 1 Mb/s some four seconds.
+const KEPT: usize = 512;
+
+/// The most packets that wait to be sent again. More are asked for once more, if they are still
+/// wanted.
+const WAITING_MAX: usize = 256;
+
+/// The packets of a stream that were sent, and those of them that are to be sent again.
+#[derive(Debug)]
+pub(super) struct Again {
+    history: History,
+    /// The stream that they are sent in; without one it is that which they were first sent in.
+    stream: Option<Retransmissions>,
+    /// With the time at which each was asked for.
+    waiting: VecDeque<(u16, Time)>,
+}
+
+impl Again {
+    pub(super) fn new(stream: Option<Retransmissions>) -> Again {
+        Again {
+            history: History::new(KEPT),
+            stream,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// A packet leaves for the first time.
+    pub(super) fn sent(&mut self, packet: &FlowPacket, now: Time) {
+        if let Some(&[high, low]) = packet.header.get(2..4) {
+            let sequence = u16::from_be_bytes([high, low]);
+            self.history
+                .sent(sequence, packet.header, packet.payload.clone(), now);
+        }
+    }
+
+    /// The server asks for packets.
+    pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
+        let room = WAITING_MAX - self.waiting.len();
+        let asked = missing.iter().take(room);
+        self.waiting.extend(asked.map(|sequence| (*sequence, now)));
+    }
+
+    /// When the next packet is to be sent again.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.waiting.front().map(|(_, at)| *at)
+    }
+
+    /// The next packet that is to be sent again, its payload appended to `out`, and when it was
+    /// asked for.
+    pub(super) fn next(&mut self, now: Time, out: &mut BytesMut) -> Option<(PacketHeader, Time)> {
+        while let Some((sequence, due)) = self.waiting.pop_front() {
+            let Some(sent) = self.history.again(sequence, now) else {
+                continue;
+            };
+            let payload: &Bytes = &sent.payload;
+            let header = match &mut self.stream {
+                Some(stream) => stream.carry(&sent.header, payload, out),
+                None => {
+                    out.extend_from_slice(payload);
+                    Some(sent.header)
+                }
+            };
+            if let Some(header) = header {
+                return Some((header, due));
+            }
+        }
+        None
+    }
+
+    /// What became of questions since the last time.
+    pub(super) fn counts(&self) -> HistoryCounts {
+        self.history.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Tag;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    fn packet(sequence: u16) -> FlowPacket {
+        let header = PacketHeader::EMPTY
+            .with(&[0x80, 96])
+            .with(&sequence.to_be_bytes())
+            .with(&[0, 0, 0, 1, 0, 0, 0, 7]);
+        FlowPacket {
+            due: at(0),
+            header,
+            payload: Bytes::from(sequence.to_be_bytes().to_vec()),
+            tag: Tag(0),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_sent_again_once_a_round_trip() {
+        for stream in [
+            None,
+            Some(Retransmissions {
+                ssrc: 9,
+                payload_type: 97,
+                next: 4,
+            }),
+        ] {
+            let mut again = Again::new(stream);
+            for sequence in [65_535, 0, 1] {
+                again.sent(&packet(sequence), at(0));
+            }
+            again.ask(&[65_535, 1, 1, 77], at(10));
+            assert_eq!(again.next_due(), Some(at(10)));
+            let mut out = BytesMut::new();
+            let mut found = Vec::new();
+            while let Some((header, due)) = again.next(at(11), &mut out) {
+                assert_eq!(due, at(10));
+                found.push((header[2..4].to_vec(), header[11], out.split().to_vec()));
+            }
+            let expected = match stream {
+                None => [
+                    (vec![255, 255], 7, vec![255, 255]),
+                    (vec![0, 1], 7, vec![0, 1]),
+                ],
+                Some(_) => [
+                    (vec![0, 4], 9, vec![255, 255, 255, 255]),
+                    (vec![0, 5], 9, vec![0, 1, 0, 1]),
+                ],
+            };
+            assert_eq!(found, expected);
+            assert_eq!(again.next_due(), None);
+            let counts = again.counts();
+            assert_eq!((counts.asked, counts.sent_again), (4, 2));
+            assert_eq!((counts.too_soon, counts.unknown), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_for_ever_more_is_answered_by_a_bounded_number() {
+        let mut again = Again::new(None);
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        for sequence in &all {
+            again.sent(&packet(*sequence), at(0));
+        }
+        again.ask(&all[65_000..], at(10));
+        again.ask(&all, at(10));
+        let mut out = BytesMut::new();
+        let mut sent = 0;
+        while again.next(at(11), &mut out).is_some() {
+            sent += 1;
+        }
+        assert!(sent <= WAITING_MAX, "{sent}");
+    }
+}

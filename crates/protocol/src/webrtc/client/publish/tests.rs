@@ -1,0 +1,152 @@
+//! What is sent is sealed; what the server asks for is sent again.
+
+use super::*;
+use crate::media::rtp::flow::{Clip, Pacing};
+use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};
+use crate::webrtc::metrics::WEBRTC;
+use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
+
+const GROUPS: &[&measure::Group] = &[
+    &crate::metrics::CLIENTS,
+    &crate::media::rtp::metrics::RTP,
+    &WEBRTC,
+];
+
+fn keys(client: bool) -> SrtpKeys {
+    let keys = SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    keys.expect("it is as long as it must be")
+}
+
+fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut flow = RtpFlow::new(FlowSettings {
+        clip: Arc::new(Clip::audio()),
+        pacing: Pacing::Spread,
+        ssrc: 7,
+        first_seq: 65_530,
+        first_timestamp: 0,
+        length: None,
+        faults: Faults::default(),
+        seed: 0,
+        log: false,
+    });
+    flow.start(now);
+    let stream = rtx.map(|payload_type| Retransmissions {
+        ssrc: 8,
+        payload_type,
+        next: 1,
+    });
+    let mut flows = Flows::default();
+    let flow = flows.insert(Sealed {
+        flow,
+        sealer: Arc::new(Mutex::new(keys(true).rtp_sealer())),
+        room: BytesMut::new(),
+        again: nack.then(|| Again::new(stream)),
+    });
+    let mut sent = Sent::default();
+    sent.streams.push(Outgoing {
+        flow,
+        ssrc: 7,
+        counted_again: HistoryCounts::default(),
+        counted: (0, 0, 0, 0),
+        reported_lost: 0,
+    });
+    (flows, sent, now)
+}
+
+/// The next packet that is due at the latest by then, as it leaves.
+fn next(flows: &mut Flows, flow: FlowId, now: Time) -> Option<Vec<u8>> {
+    flows.reach(flow, |flow| {
+        flow.next_due().filter(|due| *due <= now)?;
+        let packet = flow.next_packet(now)?;
+        flow.left(packet.tag, Some(Handover::at(now)));
+        Some([&packet.header[..], &packet.payload].concat())
+    })
+}
+
+#[test]
+fn packets_that_are_asked_for_are_sent_again() {
+    for rtx in [None, Some(97)] {
+        let (mut flows, mut sent, mut now) = stream(rtx, true);
+        let flow = sent.streams[0].flow;
+        let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
+        let mut opener = keys(false).rtp_opener();
+        let (mut plain, mut all) = (Vec::new(), Vec::new());
+        while all.len() < 20 {
+            now += Duration::from_millis(5);
+            while let Some(packet) = next(&mut flows, flow, now) {
+                // The third and the twelfth are lost.
+                if ![2, 11].contains(&all.len()) {
+                    assert!(opener.open(&packet, &mut plain).is_ok());
+                }
+                all.push(packet);
+            }
+        }
+        let number = |packet: &[u8]| u16::from_be_bytes([packet[2], packet[3]]);
+        let lost = [number(&all[2]), number(&all[11])];
+        let mut compound = Vec::new();
+        rtcp::write_receiver_report(&mut compound, 1, &[]);
+        write_nack(&mut compound, 1, 7, &[lost[0], lost[1], 99]);
+        // Of somebody else.
+        write_nack(&mut compound, 1, 55, &[5]);
+        write_pli(&mut compound, 1, 7);
+        write_fir(&mut compound, 1, 7, 1);
+        sent.reports(&compound, now, &mut flows, &mut recorder);
+        for lost in lost {
+            let packet = next(&mut flows, flow, now).expect("it is due at once");
+            let plain = opener.open(&packet, &mut plain).expect("it is authentic");
+            let (source, sequence) = match rtx {
+                None => (7, number(plain)),
+                Some(_) => {
+                    assert_eq!(plain[1] & 0x7f, 97);
+                    (8, original(&plain[12..]).expect("it carries one").0)
+                }
+            };
+            assert_eq!((plain[11], sequence), (source, lost));
+        }
+        // Media goes on, with its own count.
+        now += Duration::from_millis(50);
+        let packet = next(&mut flows, flow, now).expect("it is due");
+        assert_eq!(number(&packet), number(&all[all.len() - 1]).wrapping_add(1));
+        let counts = flows.with(flow, |sealed: &mut Sealed| {
+            sealed.again.as_ref().expect("it is agreed").counts()
+        });
+        assert_eq!((counts.asked, counts.sent_again, counts.unknown), (3, 2, 1));
+        assert_eq!(recorder.counter(m::KEY_FRAME_REQUESTS), 2);
+    }
+}
+
+#[test]
+fn nothing_is_sent_again_where_that_was_not_agreed() {
+    let (mut flows, mut sent, mut now) = stream(None, false);
+    let flow = sent.streams[0].flow;
+    let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
+    now += Duration::from_millis(100);
+    while next(&mut flows, flow, now).is_some() {}
+    let mut compound = Vec::new();
+    write_nack(&mut compound, 1, 7, &[65_530]);
+    sent.reports(&compound, now, &mut flows, &mut recorder);
+    assert_eq!(next(&mut flows, flow, now), None);
+}
+
+#[test]
+fn what_is_agreed_is_found_in_the_answer() {
+    let mut sent = Sent::default();
+    let codec = |payload_type, name: &str, feedback: &[&str]| Codec {
+        feedback: feedback.iter().map(|words| (*words).to_owned()).collect(),
+        ..Codec::new(payload_type, name, 90_000)
+    };
+    let section = |place, codecs| Agreed {
+        place,
+        mid: place.to_string(),
+        kind: MediaKind::Video,
+        direction: Way::SendOnly,
+        codecs,
+        remote_sources: Vec::new(),
+    };
+    sent.agree(&[
+        section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
+        section(1, vec![codec(98, "H264", &["nack pli"])]),
+    ]);
+    assert_eq!(sent.agreed, [(0, true, Some(97)), (1, false, None)]);
+}

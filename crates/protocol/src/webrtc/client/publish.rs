@@ -231,8 +231,8 @@ impl Client {
     fn rtx_payload_type(&self, index: usize) -> u8 {
         let clips = self.source.iter().flat_map(|source| &source.clips);
         let taken: Vec<u8> = clips.map(|clip| clip.payload_type()).collect();
-        let free = (96..=127u8).filter(|number| !taken.contains(number));
-        free.skip(index).next().unwrap_or(127)
+        let mut free = (96..=127u8).filter(|number| !taken.contains(number));
+        free.nth(index).unwrap_or(127)
     }
 
     /// What is offered of the source.

@@ -93,6 +93,9 @@ pub struct ClientConfig {
     pub playout_buffer: TimeSpan,
     /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
     pub receiver_reports: bool,
+    /// Whether the server is asked for what is missing (NACK), every 40 ms where it agrees to that,
+    /// and for a key frame where too much is missing (PLI). Default true.
+    pub nack: bool,
     /// Whether clients that publish send again what the server asks for (NACK): of video in a stream
     /// of its own (RTX) where the server takes that. Default true.
     pub retransmit: bool,
@@ -153,6 +156,7 @@ impl Default for ClientConfig {
             silence: seconds(10),
             playout_buffer: seconds(1),
             receiver_reports: true,
+            nack: true,
             retransmit: true,
             trickle: false,
             token: None,
@@ -213,7 +217,11 @@ impl ClientConfig {
 
     /// Which feedback is agreed upon: what is given or heeded here.
     pub(super) fn feedback(&self) -> Feedback {
-        Feedback::NONE
+        Feedback {
+            nack: self.nack,
+            pli: self.nack,
+            ..Feedback::NONE
+        }
     }
 
     /// Which feedback is heeded of what is sent.

@@ -33,6 +33,13 @@ measure::metrics! {
         RTX_PACKETS = "rtx_packets", Count, "RFC 4588";
         /// Packets of media that belong to none of the media agreed upon.
         UNKNOWN_MEDIA = "unknown_media", Count, "";
+        /// Packets that were missing and that the server was asked for, each time.
+        ASKED_PACKETS = "asked_packets", Count, "RFC 4585, 6.2.1";
+        /// Packets that came after the server had been asked for them. They are among the received
+        /// ones, and among the reordered ones.
+        RECOVERED_PACKETS = "recovered_packets", Count, "";
+        /// Times that the server was asked for a key frame, because too much was missing.
+        PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1";
         /// Receiver reports that were sent, one for each stream.
         REPORTS_SENT = "reports_sent", Count, "RFC 3550, 6.4.2";
         /// Times that Janus said much was lost on its way to the client.

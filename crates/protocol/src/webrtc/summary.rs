@@ -56,6 +56,13 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
 pub(super) const TIMES: &[SummaryRow] = &[
     SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
+        "recovered",
+        &[When::Above("asked_packets")],
+        &[Part::Text(
+            "{recovered_packets} packets came because the server was asked, {asked_packets} times",
+        )],
+    ),
+    SummaryRow::text(
         "besides",
         &[When::Above("rtx_packets")],
         &[Part::Text("{rtx_packets} packets of retransmission")],

@@ -49,6 +49,8 @@ pub(super) struct Link {
     pub(super) has_media: bool,
     /// When reports are due next.
     pub(super) report_at: Option<Time>,
+    /// When it is looked next whether something is missing.
+    ask_at: Option<Time>,
     /// What is sent, where it sends.
     pub(super) sent: Sent,
     /// What was counted of datagrams that are not authentic, and of replayed ones.
@@ -85,7 +87,7 @@ impl Link {
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
-        [peer, self.report_at, self.sent.next_due()]
+        [peer, self.report_at, self.ask_at, self.sent.next_due()]
             .into_iter()
             .flatten()
             .min()
@@ -127,6 +129,9 @@ impl Client {
         let headers = self.config.receive == Receive::Headers;
         let sink = (direction == Direction::Receive).then(|| {
             let mut tracks = Tracks::new(self.config.playout_buffer.0);
+            if self.config.nack {
+                tracks.ask_for_missing();
+            }
             if let Some(wall_clock) = self.wall_clock
                 && self.time_codes
                 && !headers
@@ -155,6 +160,7 @@ impl Client {
             stands: None,
             has_media: false,
             report_at: None,
+            ask_at: None,
             sent: Sent::default(),
             counted: (0, 0),
         });
@@ -321,6 +327,7 @@ impl Client {
                 kind,
                 clock_rate: codec.clock_rate,
                 is_rtx: codec.is("rtx"),
+                nack: codec.feedback.iter().any(|words| words == "nack"),
             })
         });
         if let Some(sink) = link.sink {
@@ -470,6 +477,9 @@ impl Client {
             if self.config.receiver_reports {
                 link.report_at = Some(cx.now + super::REPORT_EVERY);
             }
+            if self.config.nack {
+                link.ask_at = Some(cx.now + super::ASK_EVERY);
+            }
             self.check.get_or_insert(cx.now + self.config.no_media.0);
         }
         if link.direction == Direction::Send {
@@ -566,10 +576,34 @@ impl Client {
                 said += u64::from(peer.send_rtcp(compound));
             });
             cx.recorder.add(m::REPORTS_SENT, said);
+            cx.sinks.get::<Tracks>(sink).count_questions(cx.recorder);
             self.count_link(cx, at);
             self.drain(cx, at);
         }
+        self.ask_for_missing(cx, at);
         self.due_sending(cx, at);
+    }
+
+    /// Asks for what is missing, where it is time to look.
+    fn ask_for_missing(&mut self, cx: &mut Context<'_>, at: usize) {
+        let now = cx.now;
+        let link = &mut self.links[at];
+        if link.ask_at.is_none_or(|due| due > now) {
+            return;
+        }
+        link.ask_at = Some(now + super::ASK_EVERY);
+        let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
+            return;
+        };
+        let tracks = cx.sinks.get::<Tracks>(sink);
+        let mut any = false;
+        let pictures = tracks.write_questions(now, self.ssrc, |compound| {
+            any |= peer.send_rtcp(compound);
+        });
+        if any {
+            cx.recorder.add(m::PLIS_SENT, pictures);
+            self.drain(cx, at);
+        }
     }
 
     /// Adds what was counted since the last time.

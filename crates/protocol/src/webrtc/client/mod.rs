@@ -37,6 +37,9 @@ use waiting::Appointment;
 /// How often reports are sent on what came.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether packets are missing: as often as sockets are read.
+const ASK_EVERY: Duration = Duration::from_millis(40);
+
 /// Times at which nothing is done at once, but up to so much later, while media goes: all clients
 /// of a worker are woken together.
 const GRID: Duration = Duration::from_millis(20);

@@ -10,6 +10,7 @@ use crate::media::rtp::header::FIXED_LENGTH;
 use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, metrics as rtp};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
+use crate::webrtc::feedback::{self, Missing};
 use crate::webrtc::metrics as m;
 
 /// The most streams that are told apart: what is beyond is counted as unknown media.
@@ -32,6 +33,8 @@ pub(super) struct Agreed {
     pub(super) clock_rate: u32,
     /// Whether it carries retransmissions of another (RFC 4588).
     pub(super) is_rtx: bool,
+    /// Whether the other side sends again what it is asked for (RFC 4585, 4.2).
+    pub(super) nack: bool,
 }
 
 /// A stream, by its source.
@@ -41,6 +44,8 @@ struct Track {
     kind: MediaKind,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
+    /// What is to be asked for; none where nothing is.
+    missing: Option<Box<Missing>>,
 }
 
 /// All streams of a PeerConnection.
@@ -58,6 +63,10 @@ pub(super) struct Tracks {
     /// and are decrypted.
     codes_from: Option<Duration>,
     began: bool,
+    /// Whether missing packets are asked for, and key frames where that is of no use.
+    asks: bool,
+    /// What was added to the figures of what was asked for, and came.
+    counted: (u64, u64),
 }
 
 impl Sink for Tracks {
@@ -77,12 +86,17 @@ impl Sink for Tracks {
             },
         };
         self.last = at;
-        let Some(receiver) = &mut self.tracks[at].receiver else {
+        let track = &mut self.tracks[at];
+        let Some(receiver) = &mut track.receiver else {
             recorder.add(m::RTX_PACKETS, 1);
             let wire = arrival.length + arrival.overhead;
             recorder.add(rtp::WIRE_BYTES, wire as u64);
             return None;
         };
+        if let Some(missing) = &mut track.missing {
+            let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
+            missing.packet(sequence, arrival.at);
+        }
         let own = Arrival {
             length: arrival.length.saturating_sub(self.trailer),
             overhead: arrival.overhead + self.trailer,
@@ -127,7 +141,14 @@ impl Tracks {
             playout_buffer,
             codes_from: None,
             began: false,
+            asks: false,
+            counted: (0, 0),
         }
+    }
+
+    /// Has it keep what is missing, to be asked for.
+    pub(super) fn ask_for_missing(&mut self) {
+        self.asks = true;
     }
 
     /// Has time codes looked for in frames, which have to be decrypted. `wall_clock` is what it
@@ -176,6 +197,8 @@ impl Tracks {
             Track {
                 ssrc,
                 kind: agreed.kind,
+                missing: (self.asks && agreed.nack && receiver.is_some())
+                    .then(|| Box::new(Missing::new(Duration::ZERO))),
                 receiver,
             },
         );
@@ -241,6 +264,58 @@ impl Tracks {
         }
     }
 
+    /// Asks for what is missing, in a compound for each stream; says how often key frames were asked
+    /// for.
+    pub(super) fn write_questions(
+        &mut self,
+        now: Time,
+        own: u32,
+        mut send: impl FnMut(&[u8]),
+    ) -> u64 {
+        let mut pictures = 0;
+        let (mut compound, mut asked) = (Vec::new(), Vec::new());
+        for track in &mut self.tracks {
+            let Some(missing) = &mut track.missing else {
+                continue;
+            };
+            let picture = missing.take_key_frame_needed() && track.kind == MediaKind::Video;
+            if !picture && missing.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            asked.clear();
+            missing.take_due(now, &mut asked);
+            if asked.is_empty() && !picture {
+                continue;
+            }
+            compound.clear();
+            rtcp::write_receiver_report(&mut compound, own, &[]);
+            if !asked.is_empty() {
+                feedback::write_nack(&mut compound, own, track.ssrc, &asked);
+            }
+            if picture {
+                feedback::write_pli(&mut compound, own, track.ssrc);
+                pictures += 1;
+            }
+            send(&compound);
+        }
+        pictures
+    }
+
+    /// Adds what was asked for and came since the last time.
+    pub(super) fn count_questions(&mut self, recorder: &mut Recorder) {
+        let all = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.missing.as_ref());
+        let sum = all.map(|missing| missing.counts());
+        let now = sum.fold((0, 0), |sum, own| {
+            (sum.0 + own.asked, sum.1 + own.recovered)
+        });
+        let before = std::mem::replace(&mut self.counted, now);
+        recorder.add(m::ASKED_PACKETS, now.0 - before.0);
+        recorder.add(m::RECOVERED_PACKETS, now.1 - before.1);
+    }
+
     /// When media came first.
     pub(super) fn first_arrival(&self) -> Option<Time> {
         let all = self.receivers();
@@ -264,6 +339,7 @@ impl Tracks {
     /// Hands in what is only known at the end; of media that was to come on, what is missing up to
     /// `silent_until` counts.
     pub(super) fn finish(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
+        self.count_questions(recorder);
         for track in &mut self.tracks {
             match (&mut track.receiver, silent_until) {
                 (Some(receiver), Some(until)) => receiver.fell_silent(until, recorder),
@@ -290,6 +366,7 @@ mod tests {
         kind: MediaKind::Video,
         clock_rate: 90_000,
         is_rtx: false,
+        nack: true,
     };
 
     const GROUPS: &[&measure::Group] = &[
@@ -312,6 +389,7 @@ mod tests {
                 kind: MediaKind::Audio,
                 clock_rate: 48_000,
                 is_rtx: false,
+                nack: false,
             },
         ]);
         tracks.set_trailer(16);
@@ -410,5 +488,36 @@ mod tests {
             }
         });
         assert_eq!(about, [(1, 1, 20), (1, 1, 50)]);
+    }
+
+    #[test]
+    fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
+        let (mut tracks, mut recorder) = tracks();
+        tracks.ask_for_missing();
+        for (payload_type, sequence, ssrc) in [(96, 1, 50), (111, 1, 20), (96, 4, 50), (111, 4, 20)]
+        {
+            let bytes = packet(0x80, payload_type, sequence, ssrc);
+            take(&mut tracks, &mut recorder, &bytes, 1);
+        }
+        let now = Time::from_nanos(2_000_000);
+        let mut asked = Vec::new();
+        let pictures = tracks.write_questions(now, 1, |compound| {
+            asked.extend(feedback::messages(compound).filter_map(Result::ok));
+        });
+        assert_eq!(pictures, 0);
+        let nack = feedback::Message::Nack {
+            sender: 1,
+            media: 50,
+            missing: vec![2, 3],
+        };
+        assert_eq!(asked, [nack]);
+        take(&mut tracks, &mut recorder, &packet(0x80, 96, 2, 50), 3);
+        tracks.finish(None, &mut recorder);
+        assert_eq!(recorder.counter(m::ASKED_PACKETS), 2);
+        assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
+        // So much that asking is of no use: a picture is asked for, of video alone.
+        take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
+        let pictures = tracks.write_questions(Time::from_nanos(5_000_000), 1, |_| ());
+        assert_eq!(pictures, 1);
     }
 }
